@@ -1,0 +1,39 @@
+.PHONY: help setup demo test check lint unit bench lock clean
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+
+help:            ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup:           ## make .venv with llmc in it
+	@scripts/setup
+
+demo: setup      ## see llmc at work: no account, no configuration
+	@$(BIN)/llmc demo
+
+test:            ## the whole suite, the real Claude Code client included
+	@scripts/setup --client
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/pytest -n 3 --dist worksteal
+
+check: setup lint unit  ## the fast gates, before every commit
+
+lint:
+	@$(BIN)/ruff check -q src tests bench
+	@$(BIN)/ruff format -q --check src tests bench
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+unit:
+	@$(BIN)/pytest -q tests/unit
+
+bench:           ## measure; JSON in bench/results/, a table on screen
+	@scripts/setup --client
+	@$(BIN)/python -m bench
+
+lock:            ## resolve the pinned dependencies again (needs uv)
+	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 pyproject.toml requirements/dev.in -o requirements/dev.lock
+	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-deps --universal --python-version 3.11 requirements/client.in -o requirements/client.lock
+
+clean:           ## remove what setup and the tests made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

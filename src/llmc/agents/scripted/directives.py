@@ -1,0 +1,54 @@
+"""The little language in which a prompt tells a scripted agent what to do.
+
+The scripted agent executes it itself; the tests' loopback server turns the same steps into tool calls of the
+real client. Pure.
+"""
+
+import re
+from dataclasses import dataclass
+
+PLAIN = ("sh", "say", "sleep", "ask", "task", "crash", "hang", "limit", "error", "background")
+CONDITIONAL = ("on-conflict", "on-reject", "on-review")
+
+_HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
+_LINE = re.compile(r"^@(?P<name>[a-z-]+)(?:[ \t]+(?P<arg>.*?))?[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do: the directive's name and the rest of its line."""
+
+    name: str
+    arg: str
+
+
+def prompt_id(prompt: str) -> str | None:
+    """The id in llmc's header line, if llmc sent this prompt."""
+    match = _HEADER.search(prompt)
+    return match["id"] if match else None
+
+
+def kind(prompt: str) -> str:
+    """What sort of prompt this is (`task`, `message`, `reject`, `conflict`, `review`), from the id's first word."""
+    match = _HEADER.search(prompt)
+    return match["kind"] if match else "message"
+
+
+def steps(prompt: str, earlier: list[str] | None = None) -> list[Step]:
+    """What the agent has to do for this prompt; `earlier` are the prompts of this conversation before it.
+
+    Conflict and review prompts quote the original task, so in them only the `@on-...` line of their kind
+    counts; if the prompt has none, the latest earlier prompt that has one is remembered.
+    """
+    prompt_kind = kind(prompt)
+    wanted = f"on-{prompt_kind}"
+    found = [Step(m["name"], m["arg"] or "") for m in _LINE.finditer(prompt)]
+    plain = [step for step in found if step.name in PLAIN]
+    if wanted not in CONDITIONAL:
+        return plain
+    conditional: list[Step] = []
+    for text in [prompt, *reversed(earlier or [])]:
+        conditional = [Step("sh", m["arg"] or "") for m in _LINE.finditer(text) if m["name"] == wanted]
+        if conditional:
+            break
+    return conditional + plain if prompt_kind == "reject" else conditional
