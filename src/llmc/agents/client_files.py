@@ -1,0 +1,83 @@
+"""The files a client keeps about itself: its status file and its transcript. Both agents write the same ones."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.protocol import ClientStatus
+
+
+def client_status(config_dir: Path, pid: int) -> ClientStatus:
+    """`sessions/<pid>.json`, believed only if it is of this very process."""
+    record = _status_record(config_dir / "sessions" / f"{pid}.json")
+    if record is None or str(record.get("procStart")) != process_start(pid):
+        return ClientStatus.UNKNOWN
+    try:
+        return ClientStatus(str(record.get("status")))
+    except ValueError:
+        return ClientStatus.UNKNOWN
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in the kernel's ticks: with the pid it names a process for good."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == b"Z" else fields[19].decode()
+
+
+def rows_since(path: Path, needle: bytes, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except (FileNotFoundError, IsADirectoryError):
+        return [], offset
+    complete = data[: data.rfind(b"\n") + 1]
+    rows = (_row(line) for line in complete.split(b"\n") if needle in line)
+    return [row for row in rows if row is not None], offset + len(complete)
+
+
+def row_text(row: dict[str, Any]) -> str:
+    """The text a user or queue row carries; other rows repeat prompts and prove nothing."""
+    if row.get("type") == "queue-operation":
+        content = row.get("content") if row.get("operation") == "enqueue" else ""
+    elif row.get("type") == "user":
+        message = row.get("message")
+        content = message.get("content") if isinstance(message, dict) else ""
+    else:
+        content = ""
+    if isinstance(content, list):
+        content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def size_of(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _status_record(path: Path) -> dict[str, Any] | None:
+    for _ in range(3):  # it is rewritten in place: a reader may meet half of it
+        try:
+            record = json.loads(path.read_bytes())
+        except OSError:
+            return None
+        except ValueError:
+            continue
+        return record if isinstance(record, dict) else None
+    return None
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

@@ -1,0 +1,74 @@
+"""What llmc needs of an agent: a small protocol behind which the real client and the scripted one stand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from llmc.names import ClaudeSessionId
+
+
+class ClientStatus(StrEnum):
+    """What the client says of itself in its status file."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    #: a dialog is open: whatever is typed now would answer it
+    WAITING = "waiting"
+    #: at the prompt, with a shell running in the background
+    SHELL = "shell"
+    #: no status file, or not of this process
+    UNKNOWN = "unknown"
+
+
+class Box(StrEnum):
+    """What the composer on the screen holds."""
+
+    EMPTY = "empty"
+    DRAFT = "draft"
+    #: there is no composer: a dialog, or something is drawn over it
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Composer:
+    box: Box
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start an agent for a worker."""
+
+    settings: Path
+    model: str
+    skip_permissions: bool
+    allowed_tools: tuple[str, ...]
+    disallowed_tools: tuple[str, ...] = ()
+    resume: ClaudeSessionId | None = None
+
+
+class Agent(Protocol):
+    """An agent program: how it is started, and how to read what it says of itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    def program(self) -> list[str]:
+        """The resolved program; an error that names the fix when there is none."""
+        ...
+
+    def version(self) -> str: ...
+
+    def argv(self, launch: Launch) -> list[str]: ...
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]: ...
+
+    def config_dir(self, environment: Mapping[str, str]) -> Path: ...
+
+    def settings(self, hook_command: str) -> dict[str, Any]: ...
+
+    def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
+        """Why a start would stop in a dialog, with the fix; None when it would not."""
+        ...

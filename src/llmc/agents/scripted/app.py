@@ -1,0 +1,249 @@
+"""The agent as a program: keys in, turns out. Everything here runs in the event loop's thread."""
+
+import json
+import os
+import signal
+import time
+
+from llmc.agents.scripted import commands
+from llmc.agents.scripted.composer import Composer, Piece
+from llmc.agents.scripted.conversation import Conversation, Item
+from llmc.agents.scripted.dialogs import Dialog
+from llmc.agents.scripted.jobs import Jobs
+from llmc.agents.scripted.keys import Decoder, Press
+from llmc.agents.scripted.loop import Wakeups
+from llmc.agents.scripted.options import VERSION, Knobs, Options
+from llmc.agents.scripted.screen import Screen, View
+from llmc.agents.scripted.terminal import Terminal
+
+ESCAPE_WAIT_S = 0.05
+DOUBLE_PRESS_S = 1.0
+IDLE_PROMPT_S = 60.0
+
+EXIT_CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 0}
+
+
+class App:
+    """The screen, the composer, and which job runs."""
+
+    def __init__(self, options: Options) -> None:
+        self.knobs = Knobs(os.environ)
+        self.wakeups = Wakeups()
+        self.conversation = Conversation(options, self.wakeups.post, not self.knobs.no_status)
+        self.jobs = Jobs(self.conversation, self._job_done)
+        self.terminal = Terminal()
+        self.screen = Screen(self.terminal)
+        self.decoder = Decoder()
+        self.composer = Composer()
+        self._options = options
+        self._input_open = True
+        self._armed = ""  # the key whose second press acts
+        self._armed_until = 0.0
+        self._escape_by = 0.0
+        self._idle_since: float | None = None
+        self._idle_notice_s = 0.0
+
+    def run(self) -> int:
+        self.wakeups.catch_signals()
+        self.terminal.open()
+        self._banner()
+        self.jobs.start(self.knobs.start_delay_s, self._options.prompt)
+        self._draw()
+        while True:
+            has_input, woken = self.wakeups.wait(
+                self.terminal.in_fd if self._input_open else -1, self._timeout()
+            )
+            if woken:
+                for number in self.wakeups.run_posted():
+                    self._signalled(number)
+            if has_input:
+                self._read()
+            self._expire()
+            self.jobs.advance()
+            self._draw()
+
+    def _banner(self) -> None:
+        session = self.conversation.session
+        self.conversation.new_lines += [
+            f" ▐▛███▜▌   Claude Code v{VERSION} (llmc scripted agent)",
+            f"▝▜█████▛▘  {self._options.model_name} · no model, no account",
+            f"  ▘▘ ▝▝    {session.cwd}",
+            "",
+        ]
+
+    def _draw(self) -> None:
+        lines, self.conversation.new_lines = self.conversation.new_lines, []
+        self.screen.show(self._view(), lines)
+
+    def _view(self) -> View:
+        view = View(self.composer.shown, self._footer())
+        view.queued = [item.shown for item in self.conversation.queued()]
+        if self.conversation.dialog:
+            view.dialog = self.conversation.dialog.lines(self.terminal.size()[0])
+        elif self.jobs.turn:
+            view.spinner = "✻ Working… (esc to interrupt)"
+        return view
+
+    def _footer(self) -> str:
+        if self._armed in ("ctrl-c", "ctrl-d"):
+            return f"  Press {self._armed.title()} again to exit"
+        if self.composer.pieces and self.composer.pieces[-1].label:
+            return "  paste again to expand"
+        if self._options.mode == "bypassPermissions":
+            return "  ⏵⏵ bypass permissions on (shift+tab to cycle)"
+        return "  ? for shortcuts"
+
+    def _timeout(self) -> float | None:
+        """Seconds until something has to happen without anybody's doing; None when nothing has."""
+        due = [self._armed_until] if self._armed else []
+        due += [self._escape_by] if self.decoder.has_pending_escape else []
+        due += [self._idle_since + self._idle_notice_s] if self._idle_since is not None else []
+        return min(due) - time.monotonic() if due else None
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        if self._armed and now >= self._armed_until:
+            self._armed = ""
+        if self.decoder.has_pending_escape and now >= self._escape_by:
+            self._press_all(self.decoder.flush())
+        if self._idle_since is not None and now >= self._idle_since + self._idle_notice_s:
+            self._idle_since = None
+            if not self.jobs.turn and not self.conversation.dialog:
+                self.jobs.notify_idle()
+
+    def _signalled(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            self.screen.redraw(self._view())
+        elif number in EXIT_CODES:
+            self._exit("other", EXIT_CODES[signal.Signals(number)])
+
+    def _read(self) -> None:
+        data = self.terminal.read()
+        if data is None:
+            self._input_open = False
+            self._exit("other", EXIT_CODES[signal.SIGHUP])
+            return
+        self._press_all(self.decoder.feed(data))
+        self._escape_by = time.monotonic() + ESCAPE_WAIT_S
+
+    def _press_all(self, presses: list[Press]) -> None:
+        for key, text in presses:
+            self._idle_since = None
+            if key == "enter" and self._swallows_enter():
+                continue
+            if self.conversation.dialog:
+                self._press_in_dialog(self.conversation.dialog, key, text)
+            else:
+                self._press(key, text)
+
+    def _swallows_enter(self) -> bool:
+        if self.jobs.is_deaf:
+            return True
+        if self.knobs.swallow_enter <= 0:
+            return False
+        self.knobs.swallow_enter -= 1
+        return True
+
+    def _press(self, key: str, text: str) -> None:
+        repeated = self._armed == key
+        self._armed = ""
+        if key == "text":
+            self.composer.insert(text)
+        elif key == "paste":
+            self.composer.paste(text)
+        elif key == "newline":
+            self.composer.insert("\n")
+        elif key == "backspace":
+            self.composer.backspace()
+        elif key == "ctrl-u":
+            self.composer.kill_line()
+        elif key == "enter":
+            self._enter()
+        elif key == "escape":
+            self._escape(repeated)
+        elif key == "ctrl-c":
+            self._control_c(repeated)
+        elif key == "ctrl-d" and not self.composer:
+            self._leave_on(key, repeated)
+
+    def _arm(self, key: str) -> None:
+        self._armed, self._armed_until = key, time.monotonic() + DOUBLE_PRESS_S
+
+    def _escape(self, repeated: bool) -> None:
+        if self.jobs.turn:
+            self.jobs.turn.interrupt()
+        elif not repeated:
+            self._arm("escape")
+        elif self.composer:
+            self.composer.clear()
+        else:
+            self.jobs.open_panel("Rewind")
+
+    def _control_c(self, repeated: bool) -> None:
+        if self.jobs.turn:
+            self.jobs.turn.interrupt()
+        elif self.composer:
+            self.composer.clear()
+        else:
+            self._leave_on("ctrl-c", repeated)
+
+    def _leave_on(self, key: str, repeated: bool) -> None:
+        if repeated:
+            self._exit("prompt_input_exit", 0)
+        self._arm(key)
+
+    def _press_in_dialog(self, dialog: Dialog, key: str, text: str) -> None:
+        answer: str | None = None
+        if key == "text":
+            answer = dialog.typed(text)
+        elif key == "paste":
+            dialog.box.paste(text)
+        elif key == "backspace":
+            dialog.box.backspace()
+        elif key == "enter":
+            answer = dialog.entered()
+        elif key in ("escape", "ctrl-c"):
+            self.jobs.cancel_dialog()
+        if answer is not None:
+            self.jobs.answer_dialog(answer)
+
+    def _enter(self) -> None:
+        if self.composer.continue_line():
+            return
+        text = self.composer.text
+        pieces = self.composer.take()
+        if not text.strip():
+            return
+        kind = commands.kind(text)
+        if kind == "exit":
+            self._exit("prompt_input_exit", 0)
+        elif kind == "unknown":
+            self.conversation.new_lines += [f"Unknown command: /{commands.slash_name(text)}", ""]
+        elif kind == "panel":
+            self.jobs.open_panel(f"/{commands.slash_name(text)}")
+        else:
+            self.jobs.submit(Item(kind, text, pieces))
+
+    def _job_done(self, restored: list[Piece], cleared: bool, had_turn: bool) -> None:
+        if cleared:
+            self.screen.clear()
+            self._banner()
+        if restored and not self.composer:
+            self.composer.pieces = restored
+        if had_turn:
+            self._idle_notice_s = self._idle_notice_s or _idle_notice_s(self.conversation.session.config_dir)
+            self._idle_since = time.monotonic()
+
+    def _exit(self, reason: str, code: int) -> None:
+        self.jobs.abandon(reason)
+        self.terminal.close()
+        os._exit(code)
+
+
+def _idle_notice_s(config_dir: str) -> float:
+    """How long a person may be away before `idle_prompt`; the client reads it from the same place."""
+    try:
+        with open(os.path.join(config_dir, ".claude.json"), encoding="utf-8") as file:
+            return float(json.load(file)["messageIdleNotifThresholdMs"]) / 1000
+    except (OSError, ValueError, KeyError, TypeError):
+        return IDLE_PROMPT_S

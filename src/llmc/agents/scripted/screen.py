@@ -1,0 +1,135 @@
+"""What is on the screen: the conversation scrolls by, the composer stays at the bottom.
+
+The normal screen is used, so tmux keeps the conversation in its history. Only the event loop draws.
+"""
+
+import re
+from collections import deque
+
+from llmc.agents.scripted.terminal import Terminal
+
+PROMPT = "❯\u00a0"
+QUEUED_HINT = "Press up to edit queued messages"
+KEPT_LINES = 300
+MAX_LINE_CHARS = 2000
+
+_UNPRINTABLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]")
+
+
+class View:
+    """What the lower part shows right now."""
+
+    def __init__(self, draft: str, footer: str) -> None:
+        self.draft = draft
+        self.footer = footer
+        self.queued: list[str] = []
+        self.spinner = ""
+        self.dialog: list[str] = []
+
+
+class Screen:
+    """Draws the view below the conversation."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._conversation: deque[str] = deque(maxlen=KEPT_LINES)
+        self._rows_above_cursor = 0
+        self._drawn = ""
+
+    def show(self, view: View, new_lines: list[str]) -> None:
+        """Print new lines of the conversation and the view below them."""
+        lines = [printable(line) for line in new_lines]
+        self._conversation.extend(lines)
+        up = self._up()
+        body, cursor = self._block(view)
+        if not lines and body == self._drawn:
+            return
+        self._drawn = body
+        self._terminal.write(up + "".join(line + "\r\n" for line in lines) + body + cursor)
+
+    def redraw(self, view: View) -> None:
+        """After a resize nothing on the screen is where it was."""
+        rows = self._terminal.size()[1]
+        lines = list(self._conversation)[-rows:]
+        self._rows_above_cursor = 0
+        body, cursor = self._block(view)
+        self._drawn = body
+        self._terminal.write("\x1b[H\x1b[2J" + "".join(line + "\r\n" for line in lines) + body + cursor)
+
+    def clear(self) -> None:
+        """Forget the conversation, as /clear does."""
+        self._conversation.clear()
+        self._rows_above_cursor = 0
+        self._drawn = ""
+        self._terminal.write("\x1b[H\x1b[2J\x1b[3J")
+
+    def _up(self) -> str:
+        up = f"\x1b[{self._rows_above_cursor}A" if self._rows_above_cursor else ""
+        return f"\r{up}\x1b[J"
+
+    def _block(self, view: View) -> tuple[str, str]:
+        """The lower part, and the motion that puts the cursor after the draft."""
+        columns, rows = self._terminal.size()
+        room = max(3, rows - 8)
+        above = [_fit(f"❯ {text.partition(chr(10))[0]}", columns) for text in view.queued[-5:]]
+        above += [_fit(view.spinner, columns)] if view.spinner else []
+        if view.dialog:
+            lines = above + [_fit(line, columns) for line in view.dialog[-room:]]
+            self._rows_above_cursor = len(lines) - 1
+            return "\r\n".join(lines), ""
+        rule = "─" * columns
+        hint = QUEUED_HINT if view.queued and not view.draft else ""
+        draft = _wrapped(hint or view.draft, columns - 2)[-room:]
+        box = [(PROMPT if at == 0 else "  ") + line for at, line in enumerate(draft)]
+        lines = [*above, rule, *box, rule, _fit(view.footer, columns)]
+        self._rows_above_cursor = len(above) + len(box)
+        column = 3 if hint else 3 + _width(draft[-1])
+        return "\r\n".join(lines), f"\x1b[2A\x1b[{column}G"
+
+
+def printable(line: str) -> str:
+    return _UNPRINTABLE.sub("", line.replace("\t", "    "))[:MAX_LINE_CHARS]
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if char < "\u0300":
+        return 1
+    import unicodedata  # only when there is something wide to measure: start-up time
+
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _fit(line: str, columns: int) -> str:
+    return _cut(printable(line), columns)[0]
+
+
+def _cut(line: str, columns: int) -> tuple[str, str]:
+    """As much of the line as fits, and the rest."""
+    if line.isascii() or 2 * len(line) <= columns:
+        return line[:columns], line[columns:]
+    used = 0
+    for at, char in enumerate(line):
+        used += _char_width(char)
+        if used > columns:
+            return line[:at], line[at:]
+    return line, ""
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    lines: list[str] = []
+    for raw in text.split("\n"):
+        rest = _UNPRINTABLE.sub("", raw)
+        while True:
+            line, rest = _cut(rest, max(1, columns))
+            lines.append(line)
+            if not rest:
+                break
+    return lines

@@ -1,0 +1,90 @@
+"""Creating a task in the client's task list, under the client's locks."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from llmc.agents.scripted.session import Session
+
+LOCK_TRIES = 30
+LOCK_RETRY_S = 0.09
+STALE_LOCK_S = 10.0
+
+
+class LockHeldError(Exception):
+    """Somebody else kept the list locked for all tries."""
+
+
+def is_enabled(allowed_tools: list[str]) -> bool:
+    """2.1.325 turned the task tools off for current models, unless asked for."""
+    return os.environ.get("CLAUDE_CODE_ENABLE_TODO_TOOLS") == "1" or "TaskCreate" in allowed_tools
+
+
+def list_dir(session: Session) -> str:
+    name = os.environ.get("CLAUDE_CODE_TASK_LIST_ID") or session.id
+    return os.path.join(session.config_dir, "tasks", re.sub(r"[^A-Za-z0-9_-]", "-", name))
+
+
+def create(session: Session, subject: str, description: str) -> str:
+    """Write the next N.json; returns N."""
+    directory = list_dir(session)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with open(os.path.join(directory, ".lock"), "a", encoding="utf-8"):
+        pass
+    with _locked(os.path.join(directory, ".lock.lock")):
+        task_id = str(1 + _highest(directory))
+        task = {
+            "id": task_id,
+            "subject": subject,
+            "description": description,
+            "status": "pending",
+            "blocks": [],
+            "blockedBy": [],
+        }
+        with open(os.path.join(directory, task_id + ".json"), "w", encoding="utf-8") as file:
+            json.dump(task, file, indent=2, ensure_ascii=False)
+    return task_id
+
+
+def _highest(directory: str) -> int:
+    numbers = [int(name[:-5]) for name in os.listdir(directory) if re.fullmatch(r"\d+\.json", name)]
+    try:
+        with open(os.path.join(directory, ".highwatermark"), encoding="utf-8") as file:
+            numbers.append(int(file.read().strip() or 0))
+    except (OSError, ValueError):
+        pass
+    return max(numbers, default=0)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    for _ in range(LOCK_TRIES):
+        if _try_lock(path):
+            break
+        time.sleep(LOCK_RETRY_S)
+    else:
+        raise LockHeldError("Lock file is already being held")
+    try:
+        yield
+    finally:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass  # taken over as stale
+
+
+def _try_lock(path: str) -> bool:
+    try:
+        os.mkdir(path)
+        return True
+    except FileExistsError:
+        pass
+    try:
+        if time.time() - os.stat(path).st_mtime > STALE_LOCK_S:
+            os.rmdir(path)
+    except OSError:
+        pass  # released or taken over meanwhile
+    return False

@@ -1,0 +1,235 @@
+"""The tools a turn can use: Bash (also in the background), AskUserQuestion, TaskCreate. Runs in the worker thread."""
+
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from typing import IO, Any
+
+from llmc.agents.scripted import processes, tasks
+from llmc.agents.scripted.background import Background
+from llmc.agents.scripted.conversation import Conversation, Item
+from llmc.agents.scripted.dialogs import Dialog, Question, question_input
+from llmc.agents.scripted.directives import Step
+from llmc.agents.scripted.transcript import Message
+
+#: directive -> the client's tool
+NAMES = {"sh": "Bash", "background": "Bash", "ask": "AskUserQuestion", "task": "TaskCreate"}
+
+MAX_OUTPUT_CHARS = 30_000
+SHOWN_OUTPUT_LINES = 20
+PERMISSION_NOTICE_S = 6.0
+REJECTED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+
+
+class ToolError(Exception):
+    """The tool failed; the turn goes on."""
+
+
+class Result:
+    """What the model sees, and what the transcript keeps of it."""
+
+    def __init__(self, content: str, details: Any) -> None:
+        self.content = content
+        self.details = details
+
+
+class Toolbox:
+    """Runs one tool at a time; `abort` ends it from the event loop."""
+
+    def __init__(self, conversation: Conversation, cancelled: threading.Event) -> None:
+        self._conversation = conversation
+        self._cancelled = cancelled
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._dialog: Dialog | None = None
+        self._running = False
+        self.was_aborted = False
+
+    def abort(self) -> None:
+        with self._lock:
+            self.was_aborted = self.was_aborted or self._running
+            if self._child:
+                processes.end_soon(self._child)
+            if self._dialog:
+                self._dialog.reply.put(None)
+
+    def kill(self) -> None:
+        with self._lock:
+            if self._child:
+                processes.kill(self._child)
+
+    def use(self, step: Step, message: Message) -> None:
+        """Call the tool, with the hooks and rows the client has around it."""
+        name, tool_input = NAMES[step.name], _input(step)
+        call = {"tool_name": name, "tool_input": tool_input, "tool_use_id": f"toolu_{os.urandom(12).hex()}"}
+        block = {"type": "tool_use", "id": call["tool_use_id"], "name": name, "input": tool_input}
+        row = self._conversation.transcript.assistant(message, block)
+        self._conversation.print([f"● {name}({step.arg})"])
+        hooks = self._conversation.hooks
+        began = time.monotonic()
+        self._running = True
+        try:
+            if not self._conversation.options.allows(name):
+                raise ToolError(f"<tool_use_error>Error: No such tool available: {name}</tool_use_error>")
+            hooks.fire("PreToolUse", **call)
+            result = self._run(step, call)
+        except ToolError as error:
+            self._record(row, call, str(error), f"Error: {error}", is_error=True)
+            if not self._cancelled.is_set():
+                hooks.fire(
+                    "PostToolUseFailure", **call, error=str(error), is_interrupt=False, duration_ms=_ms(began)
+                )
+        else:
+            self._record(row, call, result.content, result.details, is_error=False)
+            hooks.fire("PostToolUse", **call, tool_response=result.details, duration_ms=_ms(began))
+            hooks.fire("PostToolBatch", tool_calls=[call | {"tool_response": result.content}])
+        finally:
+            self._running = False
+
+    def bang(self, text: str) -> None:
+        """`!command` of a person: no prompt, but the model sees it."""
+        command = text[1:].strip()
+        self._conversation.transcript.user(f"<bash-input>{command}</bash-input>")
+        code, output = self._shell(command)
+        self._show(output or ("" if code == 0 else f"Exit code {code}"))
+        self._conversation.transcript.user(f"<bash-stdout>{output}</bash-stdout><bash-stderr></bash-stderr>")
+
+    def _record(self, row: str, call: dict[str, Any], content: str, details: Any, is_error: bool) -> None:
+        self._show(content)
+        block = {
+            "tool_use_id": call["tool_use_id"],
+            "type": "tool_result",
+            "content": content,
+            "is_error": is_error,
+        }
+        self._conversation.transcript.user([block], toolUseResult=details, sourceToolAssistantUUID=row)
+
+    def _run(self, step: Step, call: dict[str, Any]) -> Result:
+        if step.name == "sh":
+            return self._bash(step.arg)
+        if step.name == "ask":
+            return self._ask(step.arg, call)
+        if step.name == "task":
+            return self._create_task(call["tool_input"])
+        return self._start_background(step.arg, call["tool_use_id"])
+
+    def _bash(self, command: str) -> Result:
+        code, output = self._shell(command)
+        if self._cancelled.is_set():
+            raise ToolError(REJECTED)
+        if code:
+            raise ToolError(f"Exit code {code}" + (f"\n{output}" if output else ""))
+        details = {
+            "stdout": output,
+            "stderr": "",
+            "interrupted": False,
+            "isImage": False,
+            "noOutputExpected": False,
+        }
+        return Result(output or "(Bash completed with no output)", details)
+
+    def _shell(self, command: str) -> tuple[int, str]:
+        """Wait for the shell itself, not for whoever inherits its output."""
+        conversation = self._conversation
+        with tempfile.TemporaryFile() as output:
+            env = processes.child_env(conversation.session)
+            with self._lock:
+                if self._cancelled.is_set():
+                    return 143, ""
+                child = self._child = processes.spawn(command, conversation.session.cwd, env, output=output)
+            code = child.wait()
+            with self._lock:
+                self._child = None
+            if self._cancelled.is_set():
+                processes.kill(child)  # what it started
+            return code, _text(output)
+
+    def _start_background(self, command: str, tool_use_id: str) -> Result:
+        conversation = self._conversation
+        shell = Background(conversation.session, command, tool_use_id, self._background_ended)
+        conversation.background.append(shell)
+        text = f"Command running in background with ID: {shell.id}. Output is being written to: {shell.output_path}"
+        return Result(text, {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": shell.id})
+
+    def _background_ended(self, shell: Background) -> None:
+        self._conversation.notify(Item("notification", shell.notification()))
+
+    def _create_task(self, task: dict[str, Any]) -> Result:
+        conversation = self._conversation
+        if not tasks.is_enabled(conversation.options.allowed_tools):
+            raise ToolError("TaskCreate is disabled for this session")
+        try:
+            task_id = tasks.create(conversation.session, task["subject"], task["description"])
+        except tasks.LockHeldError as error:
+            raise ToolError(str(error)) from error
+        conversation.hooks.fire(
+            "TaskCreated", task_id=task_id, task_subject=task["subject"], task_description=task["description"]
+        )
+        details = {"task": {"id": task_id, "subject": task["subject"]}}
+        return Result(f"Task #{task_id} created successfully: {task['subject']}", details)
+
+    def _ask(self, question: str, call: dict[str, Any]) -> Result:
+        conversation = self._conversation
+        dialog = Question(question)
+        with self._lock:
+            self._dialog = dialog
+        if self._cancelled.is_set():
+            raise ToolError(REJECTED)
+        conversation.show_dialog(dialog)
+        conversation.status.set("waiting", "input needed")
+        conversation.hooks.fire(
+            "PermissionRequest", tool_name=call["tool_name"], tool_input=call["tool_input"]
+        )
+        answer = self._answer(dialog)
+        conversation.show_dialog(None)
+        with self._lock:
+            self._dialog = None
+        if answer is None:
+            raise ToolError(REJECTED)
+        conversation.status.set("busy")
+        said = f'User has answered your questions: "{question}"="{answer}". You can now continue.'
+        return Result(said, {"questions": call["tool_input"]["questions"], "answers": {question: answer}})
+
+    def _answer(self, dialog: Dialog) -> str | None:
+        try:
+            return dialog.reply.get(timeout=PERMISSION_NOTICE_S)
+        except queue.Empty:
+            self._conversation.hooks.fire(
+                "Notification", message="Claude needs your permission", notification_type="permission_prompt"
+            )
+            return dialog.reply.get()
+
+    def _show(self, output: str) -> None:
+        lines = output.split("\n")
+        rest = len(lines) - SHOWN_OUTPUT_LINES
+        shown = [f"  ⎿  {lines[0]}", *(f"     {line}" for line in lines[1:SHOWN_OUTPUT_LINES])]
+        self._conversation.print([*shown, *([f"     … +{rest} lines"] if rest > 0 else []), ""])
+
+
+def echo(prompt: str) -> str:
+    """The answer to a prompt that asks for nothing: proof of what arrived, outer blanks aside."""
+    import hashlib  # 4 ms that a start does not need
+
+    text = prompt.strip()
+    return f"ECHO n={len(text)} sha={hashlib.sha1(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+
+
+def _input(step: Step) -> dict[str, Any]:
+    if step.name == "ask":
+        return question_input(step.arg)
+    if step.name == "task":
+        return {"subject": step.arg, "description": f"scripted task: {step.arg}"}
+    command: dict[str, Any] = {"command": step.arg, "description": "scripted"}
+    return command | {"run_in_background": True} if step.name == "background" else command
+
+
+def _text(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read(MAX_OUTPUT_CHARS).decode("utf-8", "replace").rstrip("\n")
+
+
+def _ms(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)

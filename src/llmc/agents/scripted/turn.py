@@ -1,0 +1,214 @@
+"""One turn: the messages that began it, the steps they ask for, and how it ends. Runs in the worker thread."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from llmc.agents.scripted import failures, tools
+from llmc.agents.scripted.conversation import Conversation, Item
+from llmc.agents.scripted.directives import Step, steps
+from llmc.agents.scripted.session import new_uuid
+from llmc.agents.scripted.transcript import Message, git_branch
+
+FOLLOW_UP_IDLE_S = 0.02
+
+
+class InterruptedTurnError(Exception):
+    """A person pressed Esc."""
+
+
+class Turn:
+    """Everything that happens between busy and idle."""
+
+    def __init__(self, conversation: Conversation, items: list[Item], is_follow_up: bool = False) -> None:
+        self.conversation = conversation
+        self.cancelled = threading.Event()
+        self.toolbox = tools.Toolbox(conversation, self.cancelled)
+        self._items = items
+        self._is_follow_up = is_follow_up
+        self._pending: deque[Step] = deque()
+        self._message: Message | None = None
+        self._last_text = ""
+        self._tools_run = 0
+        self._had_output = False
+        self._began = time.monotonic()
+
+    @property
+    def restored(self) -> Item | None:
+        """The prompt that goes back into the box: interrupted before the agent said anything."""
+        alone = len(self._items) == 1 and self._items[0].kind == "prompt"
+        return self._items[0] if alone and self.cancelled.is_set() and not self._had_output else None
+
+    def end(self) -> None:
+        """The client goes: so does the tool, at once."""
+        self.interrupt()
+        self.toolbox.kill()
+
+    def interrupt(self) -> None:
+        """Called by the event loop."""
+        self.cancelled.set()
+        self.toolbox.abort()
+
+    def run(self) -> None:
+        try:
+            self._begin()
+            self._work()
+            self._stop()
+        except InterruptedTurnError:
+            self._interrupted()
+        except failures.ApiError as error:
+            self._failed(error)
+        self.conversation.rest()
+
+    def _begin(self) -> None:
+        conversation = self.conversation
+        if self._is_follow_up:
+            for _ in self._items:
+                conversation.transcript.queue("dequeue")
+            time.sleep(FOLLOW_UP_IDLE_S)
+        conversation.session.prompt_id = new_uuid()
+        conversation.transcript.branch = git_branch(conversation.session.cwd)
+        conversation.status.set("busy")
+        for item in self._items:
+            self._receive(item)
+
+    def _receive(self, item: Item) -> None:
+        conversation = self.conversation
+        if item.receipt:
+            item.receipt.join()
+        elif item.kind != "bash":
+            conversation.hooks.fire("UserPromptSubmit", prompt=item.text)
+        if item.kind == "bash":
+            self.toolbox.bang(item.text)
+        elif item.kind == "notification":
+            conversation.transcript.prompt(item.text, "system", "task-notification")
+        else:
+            conversation.transcript.prompt(item.text, "queued" if self._is_follow_up else "typed")
+            self._pending.extend(self._steps(item))
+
+    def _steps(self, item: Item) -> list[Step]:
+        found = steps(item.text, self.conversation.earlier)
+        self.conversation.earlier.append(item.text)
+        return found
+
+    def _work(self) -> None:
+        if not self._pending:
+            self._check()
+            self._say(self._answer())
+        while self._pending:
+            self._check()
+            step = self._pending.popleft()
+            if step.name in tools.NAMES:
+                self._use_tool(step)
+            else:
+                self._other_step(step)
+        if self._message is None:
+            self._say(f"DONE {self._tools_run}/{self._tools_run}")
+
+    def _answer(self) -> str:
+        item = self._items[-1]
+        return "Noted." if item.kind == "notification" else tools.echo(item.text)
+
+    def _other_step(self, step: Step) -> None:
+        actions: dict[str, Callable[[str], None]] = {
+            "say": self._say,
+            "sleep": lambda seconds: self._wait(float(seconds or 0)),
+            "hang": lambda _: self._wait(None),
+            "crash": failures.crash,
+            "limit": failures.usage_limit,
+            "error": failures.api_error,
+        }
+        actions[step.name](step.arg)
+
+    def _check(self) -> None:
+        if self.cancelled.is_set():
+            raise InterruptedTurnError
+
+    def _wait(self, seconds: float | None) -> None:
+        if self.cancelled.wait(seconds):
+            raise InterruptedTurnError
+
+    def _say(self, text: str) -> None:
+        self.conversation.transcript.assistant(self._reply(text), {"type": "text", "text": text})
+        self.conversation.print([f"● {text}", ""])
+        self._last_text = text
+
+    def _reply(self, first: str) -> Message:
+        """The message being written: it lasts until its tool call, and its usage covers all of it."""
+        self._had_output = True
+        if self._message is None:
+            upcoming = [first]
+            for step in self._pending:
+                upcoming.append(step.arg)
+                if step.name in tools.NAMES:
+                    break
+            ends = not any(step.name in tools.NAMES for step in self._pending)
+            reason = "end_turn" if ends else "tool_use"
+            model = self.conversation.options.model_name
+            self._message = self.conversation.transcript.message(model, reason, "".join(upcoming))
+        return self._message
+
+    def _use_tool(self, step: Step) -> None:
+        message = self._reply(step.arg)
+        message.stop_reason = "tool_use"
+        self.toolbox.use(step, message)
+        self._message = None
+        self._tools_run += 1
+        self._check()
+        self._absorb()
+
+    def _absorb(self) -> None:
+        """Messages that came meanwhile join this turn after a tool call."""
+        for item in self.conversation.take_prompts():
+            if item.receipt:
+                item.receipt.join()
+            command = new_uuid()
+            self.conversation.transcript.queue(
+                "remove", reason="absorbed_mid_turn", commandUuid=command, deliveryId=new_uuid()
+            )
+            self.conversation.transcript.attachment(
+                {
+                    "type": "queued_command",
+                    "prompt": item.text,
+                    "commandMode": "prompt",
+                    "origin": {"kind": "human"},
+                    "timestamp": item.sent_at,
+                }
+            )
+            self.conversation.print([f"❯ {line}" for line in item.shown.split("\n")])
+            self._pending.extend(self._steps(item) or [Step("say", tools.echo(item.text))])
+
+    def _stop(self) -> None:
+        conversation = self.conversation
+        began = time.monotonic()
+        conversation.hooks.fire(
+            "Stop",
+            stop_hook_active=False,
+            last_assistant_message=self._last_text,
+            background_tasks=conversation.running_background(),
+            session_crons=[],
+        )
+        conversation.transcript.stop_hooks(conversation.hooks.commands("Stop"), time.monotonic() - began)
+        self._finish()
+
+    def _interrupted(self) -> None:
+        during = " for tool use" if self.toolbox.was_aborted else ""
+        text = f"[Request interrupted by user{during}]"
+        self.conversation.transcript.user([{"type": "text", "text": text}])
+        self.conversation.print(["  ⎿  Interrupted · What should Claude do instead?", ""])
+
+    def _failed(self, error: failures.ApiError) -> None:
+        conversation = self.conversation
+        message = conversation.transcript.message("<synthetic>", "stop_sequence", error.text)
+        conversation.transcript.assistant(
+            message, {"type": "text", "text": error.text}, error=error.label, isApiErrorMessage=True
+        )
+        conversation.print([f"  ⎿  {error.text}", ""])
+        conversation.hooks.fire("StopFailure", error=error.label, last_assistant_message=error.text)
+        self._finish()
+
+    def _finish(self) -> None:
+        seconds = time.monotonic() - self._began
+        self.conversation.transcript.turn_duration(seconds)
+        self.conversation.print([f"✻ Worked for {seconds:.0f}s · done {time.strftime('%H:%M')}", ""])

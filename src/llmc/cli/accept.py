@@ -1,0 +1,60 @@
+"""llmc accept"""
+
+import click
+
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import complete_worker, project_of
+from llmc.errors import UsageError
+from llmc.services.accept import accept
+from llmc.services.project import Project
+from llmc.workers.model import Status
+
+_DOING = {
+    "check": "checking the source",
+    "rebase": "rebasing onto the newest base",
+    "validate": "validating the rebased commit",
+    "squash": "making one commit of it",
+    "land": "landing it",
+    "verify": "verifying that it landed",
+    "reset": "giving the worker a fresh start",
+}
+
+
+@click.command("accept")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
+    """Land a worker's work: rebased, validated, squashed to one commit, fast-forwarded into the source.
+
+    \b
+    Example:
+      llmc accept adam
+    An accept that was interrupted goes on where it stopped: run it again.
+    """
+    project = project_of(ctx)
+    name = worker or _only_candidate(project)
+    project.store.worker(name)
+
+    def progress(step: str) -> None:
+        if not as_json and step in _DOING:
+            note(f"  {_DOING[step]} ...")
+
+    with project.worker_lock(name):
+        done = accept(project, name, progress)
+    if as_json:
+        print_json({"worker": name, "commit": done.commit, "subject": done.subject})
+        return
+    branch = project.config.repo.default_branch
+    click.echo(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
+
+
+def _only_candidate(project: Project) -> str:
+    waiting = [r.name for r in project.store.read().workers.values() if r.status is Status.NEEDS_REVIEW]
+    if len(waiting) == 1:
+        return waiting[0]
+    if not waiting:
+        raise UsageError("no worker waits for review", hint="`llmc status` shows them.")
+    raise UsageError(
+        f"several workers wait for review: {', '.join(waiting)}", hint=f"Name one: llmc accept {waiting[0]}"
+    )

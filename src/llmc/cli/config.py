@@ -1,0 +1,127 @@
+"""llmc config"""
+
+import os
+import shlex
+import subprocess
+
+import click
+
+from llmc.cli.output import json_option, print_json
+from llmc.config.load import check_text, load_config, read_text, unusable
+from llmc.config.paths import Root
+from llmc.errors import Exit, UsageError
+from llmc.services.project import locate_root
+
+
+def _root(ctx: click.Context) -> Root:
+    return locate_root(ctx.find_root().obj["root"])
+
+
+@click.group("config")
+def command() -> None:
+    """Read, change and check the configuration.
+
+    \b
+    Examples:
+      llmc config get defaults.model
+      llmc config set repo.validate "make check"
+      llmc config edit
+    """
+
+
+@command.command("get")
+@click.argument("key", required=False)
+@json_option
+@click.pass_context
+def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
+    """Print the value in force of a key, or all of them."""
+    from llmc.config.edit import get_value
+    from llmc.config.schema import reference, to_toml
+
+    config = load_config(_root(ctx).config)
+    if key:
+        value = get_value(config, key)
+        print_json(value) if as_json else click.echo(value if isinstance(value, str) else to_toml(value))
+        return
+    keys = [option.key for option in reference() if "<" not in option.key]
+    values = {name: get_value(config, name) for name in keys}
+    if as_json:
+        print_json(values)
+        return
+    for name, value in values.items():
+        click.echo(f"{name} = {to_toml(value)}")
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+@click.pass_context
+def set_(ctx: click.Context, key: str, value: str) -> None:
+    """Change one key; comments and layout stay. A value that does not fit is refused, and nothing is written."""
+    from llmc.config.edit import set_value
+
+    set_value(_root(ctx).config, key, value)
+
+
+@command.command("unset")
+@click.argument("key")
+@click.pass_context
+def unset(ctx: click.Context, key: str) -> None:
+    """Remove one key, so that its default is in force."""
+    from llmc.config.edit import unset_value
+
+    unset_value(_root(ctx).config, key)
+
+
+@command.command("edit")
+@click.pass_context
+def edit(ctx: click.Context) -> None:
+    """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
+    path = _root(ctx).config
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    draft = path.with_name("config.edit.toml")
+    if not draft.exists():
+        draft.write_text(read_text(path))
+    done = subprocess.run([*shlex.split(editor), str(draft)])
+    if done.returncode:
+        raise UsageError(
+            f"{editor} ended with {done.returncode}, nothing was changed", hint=f"Your text is in {draft}."
+        )
+    text = draft.read_text()
+    _, problems = check_text(text, draft.name)
+    if problems:
+        error = unusable(draft, problems)
+        error.hint = "config.toml is unchanged; run `llmc config edit` again to go on where you were."
+        raise error
+    from llmc.tools.files import write_atomic
+
+    write_atomic(path, text.encode())
+    draft.unlink()
+
+
+@command.command("check")
+@json_option
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> int:
+    """List everything that is wrong with config.toml, at once."""
+    path = _root(ctx).config
+    _, problems = check_text(read_text(path), path.name)
+    if as_json:
+        rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
+        print_json({"ok": not problems, "problems": rows})
+    else:
+        click.echo("\n".join(str(p) for p in problems) or f"{path} is fine")
+    return Exit.FAILED if problems else Exit.DONE
+
+
+@command.command("schema")
+@json_option
+def schema(as_json: bool) -> None:
+    """Print every key with its type, default and meaning; with --json a JSON schema."""
+    from llmc.config.schema import json_schema, reference
+
+    if as_json:
+        print_json(json_schema())
+        return
+    for option in reference():
+        click.echo(f"{option.key} ({option.type}, default {option.default})\n    {option.description}")

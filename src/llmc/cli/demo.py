@@ -1,0 +1,8 @@
+"""llmc demo"""
+
+import click
+
+
+@click.command("demo")
+def command() -> None:
+    """placeholder"""

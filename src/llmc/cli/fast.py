@@ -1,0 +1,291 @@
+"""The hot commands: `status --json`, `wait` and `events`, called thousands of times by scripts.
+
+They are dispatched before click is imported and read JSON with the standard library. What they do not know
+(`--help`, a wrong option) goes to click, whose commands call the same functions.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from llmc.cli.views import Raw, daemon_view, status_view, worker_view
+from llmc.config import layout
+
+POLL_S = 0.02
+
+
+class Give(Exception):
+    """Let click handle this command line."""
+
+
+def dispatch(argv: list[str]) -> int | None:
+    """Run a hot command line; None when it is not one."""
+    root_given: str | None = None
+    while argv and argv[0].startswith("--root"):
+        root_given, argv = _take(argv, "--root")
+    if not argv or argv[0] not in ("status", "wait", "events"):
+        return None
+    try:
+        if argv[0] == "status" and argv[1:] == ["--json"]:
+            return status(find_root(root_given))
+        if argv[0] == "wait":
+            return _wait_args(argv[1:], root_given)
+        if argv[0] == "events":
+            return _events_args(argv[1:], root_given)
+    except Give:
+        return None
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")
+        return 0
+    return None
+
+
+def find_root(given: str | None) -> str:
+    """As config/paths.py, for the common cases; anything else is left to click."""
+    path = given or os.environ.get("LLMC_ROOT")
+    if path:
+        path = os.path.realpath(path)
+    else:
+        here = os.path.realpath(".")
+        while here != "/" and not os.path.isdir(f"{here}/{layout.PRIVATE}"):
+            here = os.path.dirname(here)
+        path = here
+    if not os.path.isfile(f"{path}/{layout.STATE}"):
+        raise Give
+    return path
+
+
+def status(root: str) -> int:
+    view = current(root)
+    sys.stdout.write(json.dumps(view, ensure_ascii=False) + "\n")
+    return 0
+
+
+def current(root: str) -> Raw:
+    """The status view, after whatever the agents said meanwhile has been applied."""
+    running = daemon_runs(root)
+    state = read_state(root)
+    sessions = tmux_sessions(root) if state.get("workers") else {}
+    if not running and _is_stale(root, state, sessions):
+        catch_up(root)
+        state = read_state(root)
+    attached = (
+        None if sessions is None else {name for name, (is_attached, _) in sessions.items() if is_attached}
+    )
+    return status_view(root, state, daemon_view(_json(f"{root}/{layout.DAEMON}"), running), attached)
+
+
+def read_state(root: str) -> Raw:
+    state = _json(f"{root}/{layout.STATE}")
+    if state is None or state.get("version", 1) != 1:
+        raise Give  # click's path says what is wrong with it
+    return state
+
+
+def daemon_runs(root: str) -> bool:
+    try:
+        fd = os.open(f"{root}/{layout.DAEMON_LOCK}", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
+    """Session -> (attached, alive); None when tmux gave no answer. Same question as tools/tmux.py asks."""
+    argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
+    argv.append("#{session_name}|#{session_attached}|#{pane_dead}")
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C.UTF-8"}
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode:
+        gone = "no server running" in done.stderr or "error connecting" in done.stderr
+        return {} if gone else None
+    rows = (line.split("|") for line in done.stdout.splitlines())
+    return {name: (is_attached != "0", dead == "0") for name, is_attached, dead in rows}
+
+
+def pending(root: str, worker: str) -> bool:
+    try:
+        return any(name.endswith(".json") for name in os.listdir(f"{root}/{layout.INBOX}/{worker}"))
+    except OSError:
+        return False
+
+
+def catch_up(root: str) -> None:
+    """No daemon runs, so this command applies what waits."""
+    from llmc.services.catch_up import catch_up as apply
+
+    apply(root)
+
+
+def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None, as_json: bool) -> int:
+    """Block until every named worker has one of the statuses."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    running_checked = 0.0
+    running = False
+    while True:
+        if time.monotonic() - running_checked > 1:
+            running, running_checked = daemon_runs(root), time.monotonic()
+        if not running and any(pending(root, name) for name in workers):
+            catch_up(root)
+        records = read_state(root).get("workers", {})
+        views = [worker_view(records[name], None) for name in workers if name in records]
+        if len(views) < len(workers):
+            raise Give
+        missing = [view for view in views if view["status"] not in statuses]
+        if not missing:
+            return _report(views, as_json, 0, "")
+        stuck = next((v for v in missing if v["status"] in ("error", "offline")), None)
+        if stuck:
+            why = stuck["error_reason"] or stuck["reason"]
+            return _report(views, as_json, 1, f"{stuck['name']} is {stuck['status']}: {why}")
+        if deadline is not None and time.monotonic() >= deadline:
+            names = ", ".join(f"{v['name']} is {v['status']}" for v in missing)
+            return _report(views, as_json, 1, f"timed out: {names}")
+        time.sleep(POLL_S)
+
+
+def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
+    for event in _event_rows(f"{root}/{layout.EVENTS}", follow, root):
+        if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
+            sys.stdout.write(
+                (json.dumps(event, ensure_ascii=False) if as_json else _event_line(event)) + "\n"
+            )
+            if follow:
+                sys.stdout.flush()
+    return 0
+
+
+def _is_stale(root: str, state: Raw, sessions: dict[str, tuple[bool, bool]] | None) -> bool:
+    for name, record in state.get("workers", {}).items():
+        if pending(root, name):
+            return True
+        alive = sessions is None or sessions.get(record.get("session_id"), (False, False))[1]
+        if record.get("status") not in ("offline", "error") and not alive:
+            return True
+    return False
+
+
+def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
+    if as_json:
+        body: Any = views[0] if len(views) == 1 else views
+        sys.stdout.write(json.dumps({"reached": code == 0, "problem": problem, "worker": body}) + "\n")
+    elif code == 0:
+        sys.stdout.write("\n".join(f"{v['name']} is {v['status']}" for v in views) + "\n")
+    if problem:
+        sys.stderr.write(f"llmc: {problem}\n")
+    return code
+
+
+def _event_rows(path: str, follow: bool, root: str) -> Iterator[Raw]:
+    rest = b""
+    offset = 0
+    while True:
+        try:
+            with open(path, "rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            data = b""
+        offset += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+        if not follow:
+            return
+        time.sleep(0.1)
+
+
+def _event_line(event: Raw) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(event.get("ts", 0)))
+    skip = ("ts", "action", "worker", "seq", "event", "reason")
+    rest = " ".join(
+        f"{key}={value}" for key, value in event.items() if key not in skip and value not in (None, "")
+    )
+    reason = f" ({event['reason']})" if event.get("reason") else ""
+    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}"
+
+
+def _wait_args(argv: list[str], root_given: str | None) -> int:
+    workers: list[str] = []
+    statuses: set[str] = set()
+    timeout_s: float | None = None
+    as_json = False
+    while argv:
+        if argv[0] == "--json":
+            as_json, argv = True, argv[1:]
+        elif argv[0].startswith("--status"):
+            value, argv = _take(argv, "--status")
+            statuses |= set(value.split(","))
+        elif argv[0].startswith("--timeout"):
+            value, argv = _take(argv, "--timeout")
+            try:
+                timeout_s = float(value)
+            except ValueError:
+                raise Give from None
+        elif argv[0].startswith("-"):
+            raise Give
+        else:
+            workers, argv = [*workers, argv[0]], argv[1:]
+    if len(workers) != 1 or not statuses or not statuses <= STATUSES:
+        raise Give
+    return wait(find_root(root_given), workers, statuses, timeout_s, as_json)
+
+
+#: as workers/model.py says; a test compares
+STATUSES = frozenset(
+    [
+        "offline",
+        "idle",
+        "working",
+        "needs_input",
+        "needs_review",
+        "reviewing",
+        "rejected",
+        "rebasing",
+        "no_changes",
+        "error",
+    ]
+)
+
+
+def _events_args(argv: list[str], root_given: str | None) -> int:
+    if not set(argv) <= {"--json", "--follow"}:
+        raise Give
+    return events(find_root(root_given), 0.0, "--follow" in argv, "--json" in argv)
+
+
+def _take(argv: list[str], option: str) -> tuple[str, list[str]]:
+    if argv[0].startswith(option + "="):
+        return argv[0].partition("=")[2], argv[1:]
+    if argv[0] != option or len(argv) < 2:
+        raise Give
+    return argv[1], argv[2:]
+
+
+def _json(path: str) -> Raw | None:
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise Give from None
+    return value if isinstance(value, dict) else None

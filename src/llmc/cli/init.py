@@ -1,0 +1,56 @@
+"""llmc init"""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
+from llmc.cli.output import json_option, note, print_json
+from llmc.services.project import Project, agent_for
+from llmc.services.setup import choose_target, create_root, find_source, new_project
+
+
+@click.command("init")
+@click.option("--source", metavar="PATH|URL", help="The repository to work on (default: the one you are in).")
+@click.option("--target", metavar="PATH", help="Where the root goes (default: ~/llmc, or ~/llmc-<repo>).")
+@click.option("--agent", type=click.Choice(["claude", "scripted"]), default="claude", show_default=True)
+@click.option("--trust/--no-trust", default=None, help="Tell Claude Code to trust the root (else asked).")
+@json_option
+def command(source: str | None, target: str | None, agent: str, trust: bool | None, as_json: bool) -> None:
+    """Make a root for a repository: a clone of its own, a configuration, and an empty state.
+
+    \b
+    Example:
+      cd ~/src/myproject && llmc init
+    """
+    where = find_source(source, Path.cwd())
+    root = create_root(where, choose_target(target, where), agent)
+    project = new_project(root)
+    trusted = _trust(project, trust)
+    if as_json:
+        print_json({"root": str(root.path), "source": where.location, "trusted": trusted})
+        return
+    click.echo(f"root: {root.path}")
+    click.echo(f"source: {where.location}, work lands on {project.config.repo.default_branch}")
+    if trusted is False:
+        note(
+            "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `claude` in it once."
+        )
+    click.echo("next: llmc add adam && llmc up")
+
+
+def _trust(project: Project, wanted: bool | None) -> bool | None:
+    """Add one entry to the client's own configuration, with consent; None when the agent needs none."""
+    agent = agent_for(project)
+    environment = {**os.environ, **project.config.defaults.env}
+    if agent.setup_problem(project.root.path, environment) is None or not isinstance(agent, ClaudeCode):
+        return None
+    config = user_config(agent, environment)
+    if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
+        question = f"Claude Code asks once whether it may work in a directory. Answer for {project.root.path} now, in {config}?"
+        wanted = click.confirm(question, default=True)
+    if wanted:
+        add_trust(project.root.path, config)
+    return bool(wanted)

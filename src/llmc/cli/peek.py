@@ -1,0 +1,35 @@
+"""llmc peek"""
+
+import click
+
+from llmc.cli.output import json_option, print_json
+from llmc.cli.workers import project_of, worker_argument
+from llmc.errors import LlmcError, Refused
+from llmc.tools.tmux import Unknown
+
+
+@click.command("peek")
+@worker_argument
+@click.option("--lines", "-n", type=click.IntRange(1, 20000), default=40, show_default=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
+    """Print the last lines of a worker's screen.
+
+    \b
+    Example:
+      llmc peek adam -n 100
+    """
+    project = project_of(ctx)
+    session = project.store.worker(worker).session_id
+    pane = project.tmux.pane(session)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"tmux gave no answer: {pane.reason}")
+    if pane is None:
+        raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
+    screen = project.tmux.capture(session, history=lines).rstrip().split("\n")
+    shown = [line.rstrip() for line in screen][-lines:]
+    if as_json:
+        print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})
+        return
+    click.echo("\n".join(shown))

@@ -1,0 +1,94 @@
+"""llmc start"""
+
+import click
+
+from llmc.cli.output import json_option, note
+from llmc.cli.workers import complete_worker, project_of, show_receipt, text_to_send
+from llmc.config.model import Worker
+from llmc.errors import NotFound, UsageError
+from llmc.services.catch_up import catch_up
+from llmc.services.project import Project
+from llmc.services.sessions import start as start_session
+from llmc.services.sessions import wait_ready
+from llmc.services.setup import add_worker, new_project
+from llmc.services.tasks import pick_idle, start_task
+from llmc.workers.prompt_text import normalise
+
+
+@click.command("start")
+@click.option("--prompt", "-p", metavar="TEXT", help="The task. Without it and --prompt-file, $EDITOR opens.")
+@click.option("--prompt-file", "-f", metavar="FILE", help="A file with the task; - is standard input.")
+@click.option(
+    "--worker", "-w", shell_complete=complete_worker, help="Which worker (default: the first idle one)."
+)
+@click.option("--new", is_flag=True, help="Add a worker when none is idle.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    prompt: str | None,
+    prompt_file: str | None,
+    worker: str | None,
+    new: bool,
+    as_json: bool,
+) -> int:
+    """Give an idle worker a task: newest base, new conversation, prompt delivered and receipted.
+
+    \b
+    Examples:
+      llmc start --prompt "Fix the flaky test in tests/test_io.py"
+      llmc start --worker adam --prompt-file task.md
+    The answer is acknowledged, queued, unconfirmed (exit 1) or refused (exit 3); never a bare OK.
+    """
+    project = project_of(ctx)
+    text = text_to_send(prompt, prompt_file, "task")
+    normalise(text)  # bad input is refused before a worker is picked
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    name = worker or _pick(project, new)
+    with project.worker_lock(name):
+        receipt = start_task(project, name, text)
+    return show_receipt(receipt, as_json)
+
+
+def _pick(project: Project, new: bool) -> str:
+    try:
+        return pick_idle(project, project.store.read()).name
+    except NotFound as error:
+        if not new:
+            raise NotFound(
+                error.message, hint=f"{error.hint} Or let start do it: llmc start --new ..."
+            ) from error
+    names = set(project.store.read().workers)
+    name = next((n for n in _NAMES if n not in names), None)
+    if name is None:
+        raise UsageError("all the usual names are in use", hint="Add a worker by hand: llmc add NAME")
+    note(f"no worker is idle; adding {name}")
+    add_worker(project, name, Worker())
+    fresh = new_project(project.root)
+    with fresh.worker_lock(name):
+        start_session(fresh, name)
+        problem = wait_ready(fresh, name, fresh.config.defaults.ready_timeout_s)
+    if problem:
+        raise NotFound(f"{name} was added, but its agent did not start: {problem}")
+    return name
+
+
+_NAMES = [
+    "adam",
+    "baker",
+    "charlie",
+    "david",
+    "edward",
+    "frank",
+    "george",
+    "henry",
+    "ida",
+    "john",
+    "king",
+    "lincoln",
+    "mary",
+    "nora",
+    "ocean",
+    "peter",
+]

@@ -1,0 +1,62 @@
+"""llmc up"""
+
+import shutil
+
+import click
+import psutil
+
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import project_of
+from llmc.daemon.main import Daemon, Options
+from llmc.services.daemon_control import start_detached
+from llmc.services.project import Project
+from llmc.workers.model import Status
+
+CLIENT_BYTES = 250 * 1024 * 1024
+DISK_FLOOR_BYTES = 500 * 1024 * 1024
+
+
+@click.command("up")
+@click.option(
+    "--detach", "-d", is_flag=True, help="Run the daemon in the background; return when all is ready."
+)
+@click.option("--no-patrol", is_flag=True, help="No regular look at everything; hooks alone drive it.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, detach: bool, no_patrol: bool, as_json: bool) -> int:
+    """Start the agents and the daemon that looks after them. Agents that run already are left alone.
+
+    \b
+    Example:
+      llmc up --detach
+    """
+    project = project_of(ctx)
+    _check_room(project)
+    if not detach:
+        return Daemon(project, Options(patrol=not no_patrol)).run()
+    record = start_detached(project, ["--no-patrol"] if no_patrol else [])
+    workers = project.store.read().workers.values()
+    if as_json:
+        rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
+        print_json({"pid": record["pid"], "instance_id": record["instance_id"], "workers": rows})
+        return 0
+    click.echo(f"daemon {record['pid']} runs")
+    for worker in workers:
+        if worker.status is Status.OFFLINE:
+            click.echo(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
+        else:
+            click.echo(f"  {worker.name}: {worker.status}")
+    if not workers:
+        click.echo("no workers yet; next: llmc add adam")
+    return 0
+
+
+def _check_room(project: Project) -> None:
+    """About 250 MB a client; a warning, because only the person knows what else will run."""
+    count = len(project.store.read().workers)
+    available = psutil.virtual_memory().available
+    if project.config.defaults.agent == "claude" and count * CLIENT_BYTES > available:
+        note(f"warning: {count} clients need about {count * 250} MB, {available // 2**20} MB are free")
+    free = shutil.disk_usage(project.root.path).free
+    if free < DISK_FLOOR_BYTES:
+        note(f"warning: only {free // 2**20} MB are free on the disk of {project.root.path}")

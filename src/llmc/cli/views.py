@@ -1,0 +1,51 @@
+"""What `status` shows, computed from plain data: the hot path has no models. Pure."""
+
+from typing import Any
+
+Raw = dict[str, Any]
+
+
+def status_view(root: str, state: Raw, daemon: Raw, attached: set[str] | None) -> Raw:
+    """The object behind `llmc status --json`; `attached` is None when tmux gave no answer."""
+    return {
+        "root": root,
+        "daemon": daemon,
+        "workers": [worker_view(record, attached) for _, record in sorted(state.get("workers", {}).items())],
+        "auto": None,
+        "overseer": None,
+    }
+
+
+def worker_view(record: Raw, attached: set[str] | None) -> Raw:
+    delivery = record.get("delivery") or {}
+    return {
+        "name": record["name"],
+        "status": record.get("status", "offline"),
+        "reason": record.get("reason", ""),
+        "since_unix": record.get("since_unix", 0),
+        "auto": False,
+        "held": record.get("held", False),
+        "attached": None if attached is None else record.get("session_id") in attached,
+        "task_id": None,
+        "prompt": record.get("current_prompt", ""),
+        "prompt_id": delivery.get("prompt_id"),
+        "delivery": delivery.get("outcome"),
+        "accept_step": (record.get("accept") or {}).get("step"),
+        "commit_sha": record.get("commit_sha"),
+        "session": record.get("session_id"),
+        "last_activity_unix": record.get("last_activity_unix", 0),
+        "error_reason": record.get("error_reason", ""),
+        "cause": record.get("cause", ""),
+    }
+
+
+def daemon_view(record: Raw | None, running: bool) -> Raw:
+    """`record` is daemon.json; it counts only while the daemon's lock is held."""
+    if not running or record is None:
+        return {"running": running, "pid": None, "auto": False, "instance_id": None}
+    return {
+        "running": True,
+        "pid": record.get("pid"),
+        "auto": record.get("auto", False),
+        "instance_id": record.get("instance_id"),
+    }

@@ -1,0 +1,84 @@
+"""What the commands about a worker share: its argument, with completion, and the text to send."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from llmc.cli.output import note, paint, print_json
+from llmc.errors import LlmcError, UsageError
+from llmc.services.project import Project, locate_root, open_project
+from llmc.services.submit import Receipt
+from llmc.workers.model import Outcome
+
+
+def project_of(ctx: click.Context) -> Project:
+    return open_project(ctx.find_root().obj["root"])
+
+
+def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        root = locate_root((ctx.find_root().params or {}).get("root"))
+        workers = json.loads(root.state.read_bytes())["workers"]
+    except (LlmcError, OSError, ValueError, KeyError):
+        return []
+    return [
+        CompletionItem(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)
+    ]
+
+
+worker_argument = click.argument("worker", shell_complete=complete_worker)
+
+
+def text_to_send(text: str | None, file: str | None, what: str) -> str:
+    """The text given, or a file's, or what a person writes in an editor now."""
+    if text is not None and file is not None:
+        raise UsageError(f"both a {what} and a file were given", hint="Give one of them.")
+    if text is not None:
+        return text
+    if file is not None:
+        return _read(file)
+    written = click.edit(
+        f"\n# Write the {what} above; lines that start with # are left out.\n", extension=".md"
+    )
+    lines = [line for line in (written or "").splitlines() if not line.startswith("#")]
+    if not "".join(lines).strip():
+        raise UsageError(
+            f"no {what} was written, nothing was sent", hint="Give it on the command line, or save it."
+        )
+    return "\n".join(lines).strip()
+
+
+def show_receipt(receipt: Receipt, as_json: bool) -> int:
+    """The exit code tells the outcome too: arrived 0, unconfirmed 1, refused 3."""
+    code = {Outcome.ACKNOWLEDGED: 0, Outcome.QUEUED: 0, Outcome.UNCONFIRMED: 1}.get(receipt.outcome, 3)
+    if as_json:
+        print_json(
+            {
+                "worker": receipt.worker,
+                "outcome": receipt.outcome,
+                "prompt_id": receipt.prompt_id,
+                "elapsed_ms": receipt.elapsed_ms,
+                "reason": receipt.reason,
+            }
+        )
+        return code
+    line = f"{receipt.worker}: {receipt.outcome} ({receipt.prompt_id}, {receipt.elapsed_ms} ms)"
+    if code == 0:
+        click.echo(paint(line, "green"))
+    else:
+        note(paint(line, "red", err=True) + (f": {receipt.reason}" if receipt.reason else ""))
+    return code
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file} is not UTF-8 text", hint="Convert it, or send a path for the agent to read."
+        ) from error

@@ -1,0 +1,229 @@
+"""Read and change single options of config.toml. Comments and layout survive; nothing invalid is ever written.
+
+The only importer of tomlkit, and only when something changes. Callers that write hold the lock.
+"""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from llmc.config.check import Found, bare, check, extra, fields, is_table, nearest, root_type
+from llmc.config.keys import Data, changed, join_key, lookup, split_key, without
+from llmc.config.keys import Path as KeyPath
+from llmc.config.load import EDIT_HINT, check_text, read_text, unusable
+from llmc.config.model import Config, Worker, check_worker_name
+from llmc.config.place import append_table, insert_key, remove_table
+from llmc.config.schema import to_toml
+from llmc.config.starter import initial_text as initial_text
+from llmc.config.write import write_atomically
+from llmc.errors import ConfigError, NotFound, Refused, UsageError
+
+_SCHEMA_HINT = "Run 'llmc config schema' to see every option."
+
+
+def get_value(config: Config, dotted: str) -> object:
+    """The value in effect, defaults included; a table is its Struct or dict."""
+    parts = _split(dotted)
+    kind = _kind_at(parts)
+    value: Any = config
+    for depth, part in enumerate(parts):
+        value = value.get(part, msgspec.UNSET) if isinstance(value, dict) else getattr(value, part)
+        if value is msgspec.UNSET:
+            raise NotFound(f'"{join_key(parts[: depth + 1])}" is not configured', hint=_SCHEMA_HINT)
+    inherited = extra(kind, "inherits")
+    return get_value(config, str(inherited)) if value is None and inherited else value
+
+
+def set_value(path: Path, dotted: str, raw: str) -> Config:
+    """Set one option; `raw` is TOML, or plain text where the option takes text."""
+    parts = _split(dotted)
+    text, data = _read(path)
+    kind = _kind_at(parts)
+    _refuse_unknown_worker(data, parts)
+    value = _parse(raw, kind, parts)
+    wanted = changed(data, parts, value)
+    if lookup(data, parts) is msgspec.UNSET:
+        edits = [lambda: insert_key(text, parts, to_toml(value)), lambda: _replaced(text, parts, value)]
+    else:
+        edits = [lambda: _replaced(text, parts, value)]
+    return _save(path, text, parts, wanted, edits)
+
+
+def unset_value(path: Path, dotted: str) -> Config:
+    """Back to the default; a key that llmc does not know can be removed this way too."""
+    parts = _split(dotted)
+    text, data = _read(path)
+    if lookup(data, parts) is msgspec.UNSET:
+        _kind_at(parts)
+        return _save(path, text, parts, data, [lambda: text])
+    if _is_known_table(parts):
+        raise UsageError(f'"{join_key(parts)}" is a table; unset one of its keys', hint=_SCHEMA_HINT)
+    return _save(path, text, parts, without(data, parts), [lambda: _removed(text, parts)])
+
+
+def add_worker(path: Path, name: str, worker: Worker) -> Config:
+    """Add `[workers.<name>]` with what differs from the defaults."""
+    if problem := check_worker_name(name):
+        raise UsageError(f'"{name}" cannot name a worker: {problem}')
+    text, data = _read(path)
+    parts = ("workers", name)
+    if lookup(data, parts) is not msgspec.UNSET:
+        raise Refused(f"{path.name} already has a worker {name}", hint="Choose another name.")
+    default = msgspec.to_builtins(Worker())
+    table = {key: value for key, value in msgspec.to_builtins(worker).items() if value != default[key]}
+    statements = [f"{key} = {to_toml(value)}" for key, value in table.items()]
+    edits = [lambda: append_table(text, parts, statements), lambda: _replaced(text, parts, table)]
+    return _save(path, text, parts, changed(data, parts, table), edits)
+
+
+def remove_worker(path: Path, name: str) -> Config:
+    """Remove `[workers.<name>]`."""
+    text, data = _read(path)
+    parts = ("workers", name)
+    if lookup(data, parts) is msgspec.UNSET:
+        known = data.get("workers")
+        near = nearest(name, known if isinstance(known, dict) else ())
+        raise NotFound(
+            f"{path.name} has no worker {name}; {near}", hint="Run 'llmc status' to see the workers."
+        )
+    edits = [lambda: remove_table(text, parts), lambda: _removed(text, parts)]
+    return _save(path, text, parts, without(data, parts), edits)
+
+
+def _split(dotted: str) -> KeyPath:
+    try:
+        return split_key(dotted)
+    except ValueError as error:
+        raise UsageError(str(error), hint=_SCHEMA_HINT) from None
+
+
+def _kind_at(parts: KeyPath) -> inspect.Type:
+    """What the model says about a key; NotFound with the nearest one when it says nothing."""
+    kind = root_type()
+    for depth, part in enumerate(parts):
+        match bare(kind):
+            case inspect.StructType() as struct if part in fields(struct):
+                kind, why = fields(struct)[part].type, ""
+            case inspect.StructType() as struct:
+                why = nearest(part, fields(struct))
+            case inspect.DictType(key_type=key, value_type=value):
+                kind, why = value, _problem(part, key)
+            case _:
+                why = f"{join_key(parts[:depth])} is no table"
+        if why:
+            raise NotFound(f'there is no option "{join_key(parts)}"; {why}', hint=_SCHEMA_HINT)
+    return kind
+
+
+def _is_known_table(parts: KeyPath) -> bool:
+    try:
+        return is_table(_kind_at(parts))
+    except NotFound:
+        return False
+
+
+def _problem(value: object, kind: inspect.Type) -> str:
+    found: Found = []
+    check(value, kind, (), found)
+    return found[0][1] if found else ""
+
+
+def _parse(raw: str, kind: inspect.Type, parts: KeyPath) -> Any:
+    """The first reading of `raw` that the option takes: as TOML, else as plain text."""
+    if is_table(kind):
+        raise UsageError(f'"{join_key(parts)}" is a table; set one of its keys', hint=_SCHEMA_HINT)
+    problems = []
+    for value in (*_as_toml(raw), raw):
+        if not (problem := _problem(value, kind)):
+            return value
+        problems.append(problem)
+    raise UsageError(f"{join_key(parts)}: {problems[0]}", hint=_SCHEMA_HINT)
+
+
+def _as_toml(raw: str) -> list[Any]:
+    try:
+        data = tomllib.loads(f"value = {raw}")
+    except (ValueError, RecursionError):
+        return []
+    return [data["value"]] if len(data) == 1 else []
+
+
+def _refuse_unknown_worker(data: Data, parts: KeyPath) -> None:
+    """A typo in a name must not make a worker."""
+    if parts[0] == "workers" and len(parts) > 1 and lookup(data, parts[:2]) is msgspec.UNSET:
+        raise NotFound(f"there is no worker {parts[1]}", hint=f"Run 'llmc add {parts[1]}' to add it.")
+
+
+def _read(path: Path) -> tuple[str, Data]:
+    text = read_text(path)
+    try:
+        return text, tomllib.loads(text)
+    except (ValueError, RecursionError):
+        raise unusable(path, check_text(text, path.name)[1]) from None
+
+
+def _replaced(text: str, parts: KeyPath, value: object) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    node: Any = document
+    for part in parts[:-1]:
+        if part not in node:
+            node[part] = {}
+        node = node[part]
+    node[parts[-1]] = tomlkit.value(to_toml(value))
+    return tomlkit.dumps(document)
+
+
+def _removed(text: str, parts: KeyPath) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    node: Any = document
+    for part in parts[:-1]:
+        node = node[part]
+    del node[parts[-1]]
+    return tomlkit.dumps(document)
+
+
+def _save(path: Path, text: str, parts: KeyPath, wanted: Data, edits: list[Callable[[], str]]) -> Config:
+    """Write the first edit that means exactly what is wanted, once it passed every check."""
+    new = next((new for new in map(_attempt, edits) if new is not None and _means(new, parts, wanted)), None)
+    if new is None:
+        raise ConfigError(f"cannot change {path} without disturbing the rest of it", hint=EDIT_HINT)
+    config, problems = check_text(new, path.name)
+    if config is None:
+        lines = "\n".join(f"{problem}" for problem in problems)
+        raise ConfigError(f"{path} was not changed; it would hold:\n{lines}", hint=EDIT_HINT)
+    if new != text:
+        write_atomically(path, new)
+    return config
+
+
+def _attempt(edit: Callable[[], str]) -> str | None:
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        return edit()
+    except (TOMLKitError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # tomlkit stumbles over some layouts, each time differently
+
+
+def _means(text: str, parts: KeyPath, wanted: Data) -> bool:
+    try:
+        return _trimmed(tomllib.loads(text), parts) == _trimmed(wanted, parts)
+    except ValueError:
+        return False
+
+
+def _trimmed(data: Data, parts: KeyPath) -> Data:
+    """Without the empty tables around a key, which may go with it; but an empty worker is a worker."""
+    for length in range(len(parts) - 1, 0, -1):
+        is_worker = parts[0] == "workers" and length == 2
+        if lookup(data, parts[:length]) == {} and not is_worker:
+            data = without(data, parts[:length])
+    return data

@@ -1,0 +1,30 @@
+"""Where things are below a root, as plain strings: the hot commands read these without importing pathlib."""
+
+CONFIG = "config.toml"
+STATE = "state.json"
+STATE_BACKUP = "state.json.bak"
+WORKTREES = ".worktrees"
+LOGS = "logs"
+EVENTS = "logs/events.jsonl"
+PRIVATE = ".llmc"
+DAEMON = ".llmc/daemon.json"
+WAKE_SOCKET = ".llmc/wake.sock"
+INBOX = ".llmc/inbox"
+LOCKS = ".llmc/locks"
+DAEMON_LOCK = ".llmc/locks/daemon.lock"
+AGENTS = ".llmc/agents"
+PROMPTS = ".llmc/prompts"
+TRASH = ".llmc/trash"
+BIN = ".llmc/bin"
+
+#: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
+MAX_SOCKET_PATH = 100
+
+
+def tmux_server(root: str) -> str:
+    """The name of the private tmux server of a root: readable, and never shared by two roots."""
+    from zlib import crc32  # cheap, and a name needs no secrecy
+
+    base = root.rstrip("/").rpartition("/")[2]
+    safe = "".join(c if c.isascii() and (c.isalnum() or c == "-") else "-" for c in base)[:24]
+    return f"llmc-{safe}-{crc32(root.encode('utf-8', 'surrogateescape')):08x}"

@@ -1,0 +1,87 @@
+"""Read config.toml: one typed Config, or every problem with its line."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from llmc.config.check import Found, check, root_type
+from llmc.config.keys import join_key, line_of
+from llmc.config.model import Config
+from llmc.errors import ConfigError, NotFound
+
+EDIT_HINT = "Run 'llmc config edit' to correct it; 'llmc config check' looks again."
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing wrong with a config file; `key` is empty when it is no TOML at all."""
+
+    file: str
+    key: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+def load_config(path: Path) -> Config:
+    """The configuration at `path`; raises NotFound or ConfigError."""
+    config, problems = check_text(read_text(path), path.name)
+    if config is None:
+        raise unusable(path, problems)
+    return config
+
+
+def check_text(text: str, file: str) -> tuple[Config | None, list[Problem]]:
+    """A Config, or all problems in the order of their lines."""
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        return None, [_syntax_problem(str(error), text, file)]
+    found: Found = []
+    checked = check(data, root_type(), (), found)
+    problems = [
+        Problem(file=file, key=join_key(path), line=line_of(text, path), message=message)
+        for path, message in found
+    ]
+    if problems:
+        return None, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
+    try:
+        return msgspec.convert(checked, Config), []
+    except msgspec.ValidationError as error:  # a constraint that check.py does not know
+        return None, [Problem(file=file, key="", line=None, message=str(error))]
+
+
+def unusable(path: Path, problems: list[Problem]) -> ConfigError:
+    """The error that lists them all."""
+    lines = "\n".join(f"{problem}" for problem in problems)
+    return ConfigError(f"{path} cannot be used:\n{lines}", hint=EDIT_HINT)
+
+
+def read_text(path: Path) -> str:
+    """The text as it is on disk, line endings included."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"there is no {path}", hint="Run 'llmc init' to set up a root here.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", hint="Check its owner and mode."
+        ) from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise unusable(path, [Problem(file=path.name, key="", line=line, message="not UTF-8 text")]) from None
+
+
+def _syntax_problem(said: str, text: str, file: str) -> Problem:
+    """tomllib names the line in its message only."""
+    place = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$", said)
+    if place is None:
+        return Problem(file=file, key="", line=None, message=f"not TOML: {said}")
+    line = int(place[1]) if place[1] else text.rstrip("\n").count("\n") + 1
+    return Problem(file=file, key="", line=line, message=f"not TOML: {said[: place.start()]}")

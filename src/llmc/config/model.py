@@ -1,0 +1,194 @@
+"""What config.toml may hold. The checks, `config set`, the starter file and the docs all read these definitions.
+
+To add a table: one Struct, one field in `Config`. Every option carries its description; `extra` may hold
+`parse` (text or number to the stored value, ValueError on nonsense), `check` (problem text or None) and
+`inherits` (the option that holds where this one is unset).
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from llmc.config.durations import parse_duration
+
+#: longer waits than this overflow the timers of the operating system, and nobody means them
+_LONGEST_S = 365 * 86400.0
+
+
+def check_worker_name(name: str) -> str | None:
+    """What is wrong with this name, or None."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+        return "a worker name is 1 to 31 lower-case letters, digits and dashes, and starts with a letter"
+    if name == "overseer" or re.fullmatch(r"auto-[0-9]+", name):
+        return f'the name "{name}" is reserved for llmc itself'
+    return None
+
+
+def check_branch_name(name: str) -> str | None:
+    """Only what would be dangerous on a git command line; git itself knows the rest."""
+    if name.startswith("-") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]", name):
+        return "not a branch name"
+    return None
+
+
+def check_env_name(name: str) -> str | None:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return None
+    return "the name of an environment variable is letters, digits and underscores"
+
+
+def check_no_nul(value: str) -> str | None:
+    return "must not hold a NUL character" if "\0" in value else None
+
+
+def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
+    """Seconds; config.toml may also say "15m"."""
+    bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
+    return Meta(
+        **bounds,
+        description=description,
+        extra={"parse": parse_duration},
+        extra_json_schema={"x-duration": True},
+    )
+
+
+WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
+EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
+EnvValue = Annotated[str, Meta(extra={"check": check_no_nul})]
+NonEmpty = Annotated[str, Meta(min_length=1)]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of config.toml."""
+
+
+class Repo(Table, frozen=True, kw_only=True):
+    """Where work comes from and where accepted work lands."""
+
+    source: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Repository that accepted work lands in: a path (with ~) or a URL",
+            examples=["~/src/project"],
+            extra={"check": check_no_nul},
+        ),
+    ]
+    default_branch: Annotated[
+        str,
+        Meta(
+            description="Branch that work starts from and lands on; detected at init",
+            examples=["main"],
+            extra={"check": check_branch_name},
+        ),
+    ] = ""
+    validate: Annotated[
+        str,
+        Meta(
+            description="Command run on the rebased commit; it lands only when this succeeds",
+            examples=["make test"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    setup: Annotated[
+        str,
+        Meta(
+            description="Command run once in each new worktree",
+            examples=["npm ci"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    copy: Annotated[
+        tuple[NonEmpty, ...],
+        Meta(
+            description="Ignored files to copy into each worktree, as globs",
+            examples=[[".env", "*.local.json"]],
+        ),
+    ] = ()
+    push_after_accept: Annotated[
+        bool, Meta(description="Push the source to its own remote after each accept")
+    ] = False
+    validate_timeout_s: Annotated[float, duration("Longest time the validate command may take", gt=0)] = (
+        3600.0
+    )
+
+
+class Defaults(Table, frozen=True, kw_only=True):
+    """What every worker starts with."""
+
+    model: Annotated[str, Meta(min_length=1, description="Claude model of every worker that names none")] = (
+        "opus"
+    )
+    skip_permissions: Annotated[bool, Meta(description="Launch with --dangerously-skip-permissions")] = True
+    allowed_tools: Annotated[
+        tuple[NonEmpty, ...], Meta(description="Tools allowed without asking (--allowedTools)")
+    ] = ("Bash", "Edit", "Read", "Write", "Glob", "Grep")
+    patrol_interval_secs: Annotated[float, duration("Time between two patrols", gt=0)] = 60.0
+    sound_on_review: Annotated[bool, Meta(description="Ring the terminal bell when work needs review")] = True
+    agent: Annotated[
+        Literal["claude", "scripted"], Meta(description="Which agent runs: Claude Code, or the scripted one")
+    ] = "claude"
+    agent_command: Annotated[
+        str,
+        Meta(
+            description="Path of the agent's program; empty: found on PATH",
+            examples=["~/.local/bin/claude"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    env: Annotated[
+        dict[EnvName, EnvValue],
+        Meta(description="Environment variables added for every agent", examples=[{"EDITOR": "true"}]),
+    ] = {}
+    background_grace_s: Annotated[
+        float, duration("Time that background shells may outlive finished work before they are ended", ge=0)
+    ] = 60.0
+    start_stagger_s: Annotated[float, duration("Pause between two agent launches", ge=0)] = 0.2
+    ready_timeout_s: Annotated[float, duration("Longest time an agent may take to become ready", gt=0)] = 20.0
+
+
+class Worker(Table, frozen=True, kw_only=True):
+    """One named worker."""
+
+    model: Annotated[
+        str | None,
+        Meta(
+            description="Claude model of this worker; unset: that of [defaults]",
+            examples=["sonnet"],
+            extra={"inherits": "defaults.model"},
+        ),
+    ] = None
+    role_prompt: Annotated[
+        str,
+        Meta(
+            description="Text put before each of this worker's prompts",
+            examples=["You are Adam, a senior engineer focused on backend systems."],
+        ),
+    ] = ""
+    excluded_from_pool: Annotated[bool, Meta(description="Never chosen by a start that names no worker")] = (
+        False
+    )
+
+
+class Trash(Table, frozen=True, kw_only=True):
+    """Work that was thrown away stays restorable."""
+
+    keep_days: Annotated[
+        int, Meta(ge=0, le=36500, description="Days that discarded work stays restorable")
+    ] = 30
+
+
+class Config(Table, frozen=True, kw_only=True):
+    """All of config.toml."""
+
+    repo: Repo
+    defaults: Defaults = Defaults()
+    workers: dict[WorkerName, Worker] = {}
+    trash: Trash = Trash()
+
+    def model_of(self, worker: str) -> str:
+        """The Claude model a worker runs; one that is not configured runs the default."""
+        configured = self.workers.get(worker)
+        return (configured and configured.model) or self.defaults.model

@@ -1,0 +1,138 @@
+"""The root: where a project's llmc files are, and how a command finds them."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.config import layout
+from llmc.errors import NotFound
+
+
+@dataclass(frozen=True)
+class Root:
+    """Every path below one root, by name."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / layout.CONFIG
+
+    @property
+    def state(self) -> Path:
+        return self.path / layout.STATE
+
+    @property
+    def state_backup(self) -> Path:
+        return self.path / layout.STATE_BACKUP
+
+    @property
+    def worktrees(self) -> Path:
+        return self.path / layout.WORKTREES
+
+    @property
+    def logs(self) -> Path:
+        return self.path / layout.LOGS
+
+    @property
+    def events(self) -> Path:
+        return self.path / layout.EVENTS
+
+    @property
+    def private(self) -> Path:
+        return self.path / layout.PRIVATE
+
+    @property
+    def daemon(self) -> Path:
+        return self.path / layout.DAEMON
+
+    @property
+    def inbox(self) -> Path:
+        return self.path / layout.INBOX
+
+    @property
+    def locks(self) -> Path:
+        return self.path / layout.LOCKS
+
+    @property
+    def agents(self) -> Path:
+        return self.path / layout.AGENTS
+
+    @property
+    def prompts(self) -> Path:
+        return self.path / layout.PROMPTS
+
+    @property
+    def trash(self) -> Path:
+        return self.path / layout.TRASH
+
+    @property
+    def bin(self) -> Path:
+        return self.path / layout.BIN
+
+    @property
+    def tmux_server(self) -> str:
+        return layout.tmux_server(str(self.path))
+
+    @property
+    def is_default(self) -> bool:
+        return self.path == default_root()
+
+    def worktree(self, worker: str) -> Path:
+        return self.worktrees / worker
+
+    def log(self, worker: str) -> Path:
+        return self.logs / f"{worker}.log"
+
+    def lock(self, name: str) -> Path:
+        return self.locks / f"{name}.lock"
+
+    def wake_socket(self) -> Path:
+        """The daemon's wake-up socket: in the root, or in a short directory when that path is too long."""
+        path = self.path / layout.WAKE_SOCKET
+        if len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH:
+            return path
+        return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
+
+
+def default_root() -> Path:
+    return Path.home() / "llmc"
+
+
+def short_runtime_dir() -> Path:
+    """A private directory with a short path, for sockets only."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+    directory = Path(base) / f"llmc-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    info = directory.stat()
+    if info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise NotFound(f"{directory} is not a private directory of yours", hint=f"Remove {directory}.")
+    return directory
+
+
+def find_root(
+    explicit: str | None, environ: Mapping[str, str], cwd: Path, git_root: Callable[[], str | None]
+) -> Root:
+    """The root a command means: --root, LLMC_ROOT, an enclosing root, the source's git config, ~/llmc."""
+    if explicit:
+        return _existing(Path(explicit), "--root")
+    if environ.get("LLMC_ROOT"):
+        return _existing(Path(environ["LLMC_ROOT"]), "LLMC_ROOT")
+    for directory in [cwd, *cwd.parents]:
+        if (directory / layout.PRIVATE).is_dir() and (directory / layout.CONFIG).is_file():
+            return Root(directory)
+    from_git = git_root()
+    if from_git:
+        return _existing(Path(from_git), "the git config llmc.root of this repository")
+    return _existing(default_root(), "the default root")
+
+
+def _existing(path: Path, origin: str) -> Root:
+    full = Path(os.path.realpath(path.expanduser()))
+    if not (full / layout.CONFIG).exists() and not (full / layout.PRIVATE).is_dir():
+        raise NotFound(
+            f"{full} ({origin}) is not an llmc root",
+            hint="Run `llmc init` inside your repository, or name a root with --root.",
+        )
+    return Root(full)

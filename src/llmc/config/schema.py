@@ -1,0 +1,89 @@
+"""The options of config.toml as data: for docs, editors and the starter file."""
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import NODEFAULT, inspect
+
+from llmc.config.check import bare, expected, extra, fields, is_table, root_type
+from llmc.config.keys import Path, join_key, quoted
+from llmc.config.model import Config
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One option; `default` and `example` are TOML, empty when there is none."""
+
+    key: str
+    type: str
+    default: str
+    description: str
+    example: str = ""
+
+
+def json_schema() -> dict[str, object]:
+    """A JSON Schema of config.toml, for editors."""
+    schema = json.loads(json.dumps(msgspec.json.schema(Config)))
+    for table in schema["$defs"].values():
+        for option in table["properties"].values():
+            if option.pop("x-duration", False):
+                option["type"] = ["number", "string"]
+    assert isinstance(schema, dict)
+    return schema
+
+
+def reference() -> list[Option]:
+    """Every option, in the order of the model; `workers.<name>.model` stands for each worker's."""
+    return list(_options(root_type(), ()))
+
+
+def to_toml(value: object) -> str:
+    """A value as TOML text on the right of the equals sign; ValueError for what TOML cannot hold."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return f"{int(value)}"
+        case int() | float():
+            return f"{value}"
+        case str() if "\n" in value and "\r" not in value:
+            # No run of three quotes may survive, and a first newline right after the opening is dropped.
+            lines = (quoted(line)[1:-1] for line in value.split("\n"))
+            return '"""\n' + "\n".join(lines) + '"""'
+        case str():
+            return quoted(value)
+        case list() | tuple():
+            return "[" + ", ".join(to_toml(item) for item in value) + "]"
+        case dict():
+            pairs = (f"{join_key([key])} = {to_toml(item)}" for key, item in value.items())
+            return "{ " + ", ".join(pairs) + " }" if value else "{}"
+        case _:
+            raise ValueError(f"cannot write {value!r} as TOML")
+
+
+def _options(kind: inspect.Type, path: Path) -> Iterator[Option]:
+    match bare(kind):
+        case inspect.StructType() as struct:
+            for name, field in fields(struct).items():
+                if is_table(field.type):
+                    yield from _options(field.type, (*path, name))
+                else:
+                    yield _option((*path, name), field)
+        case inspect.DictType(value_type=value):
+            yield from _options(value, (*path, "<name>"))
+
+
+def _option(path: Path, field: inspect.Field) -> Option:
+    about = field.type.extra_json_schema or {} if isinstance(field.type, inspect.Metadata) else {}
+    default = field.default if field.default is not NODEFAULT else None
+    if field.default_factory is not NODEFAULT:
+        default = field.default_factory()
+    examples = about.get("examples") or [None]
+    kind = "duration" if extra(field.type, "parse") else expected(field.type)
+    return Option(
+        key=".".join(path),
+        type=kind.removeprefix("a ").removeprefix("an "),
+        default="" if default is None else to_toml(default),
+        description=about.get("description", ""),
+        example="" if examples[0] is None else to_toml(examples[0]),
+    )

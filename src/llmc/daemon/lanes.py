@@ -1,0 +1,54 @@
+"""Lanes: what is done for one worker is done one after another, for different workers at the same time.
+
+A lane is a task of the event loop that sleeps until it is poked, and does its (blocking) work in a thread of the
+daemon's own pool. The pool has a thread for every lane, so a long command holds up its own worker only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from llmc.errors import LlmcError, LockTimeout
+
+
+class Lane:
+    """The queue of one worker; pokes that come while it works are answered by one more round."""
+
+    def __init__(
+        self, name: str, work: Callable[[str], None], pool: ThreadPoolExecutor, log: logging.Logger
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._pool = pool
+        self._log = log
+        self._poked = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    async def stop(self) -> None:
+        """Let the round that runs finish, then end."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._poked.wait()
+            self._poked.clear()
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, self._round))
+
+    def _round(self) -> None:
+        try:
+            self._work(self.name)
+        except LockTimeout:
+            pass  # a command is at work on this worker; it wakes us when it is done
+        except LlmcError as error:
+            self._log.info(
+                error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}
+            )
+        except Exception:
+            self._log.exception(
+                "bug in a lane", extra={"action": "lane_failed", "worker": self.name, "cause": "bug"}
+            )

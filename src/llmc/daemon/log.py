@@ -1,0 +1,43 @@
+"""The daemon's own log, daemon.jsonl: one JSON object a line, with a stable `action`."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        body: dict[str, Any] = {
+            "ts": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **extra,
+        }
+        if record.exc_info:
+            body["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(body, ensure_ascii=False, default=str)
+
+
+def open_log(path: Path) -> logging.Logger:
+    """The logger `llmc.daemon`; only the daemon's own code writes to it."""
+    logger = logging.getLogger("llmc.daemon")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(JsonLines())
+    logger.handlers = [handler]
+    return logger
+
+
+def say(line: str) -> None:
+    """A line for the person who watches `llmc up`; nobody may be there."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        sys.stdout = open("/dev/null", "w")

@@ -1,0 +1,217 @@
+"""The daemon `llmc up`: one per root. Hooks wake it; patrol is only the safety net."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from llmc.agents.protocol import Agent
+from llmc.daemon.lanes import Lane
+from llmc.daemon.log import open_log, say
+from llmc.errors import LlmcError, Refused
+from llmc.names import WorkerName
+from llmc.services import sessions
+from llmc.services.project import Project, agent_for, open_project
+from llmc.services.provision import provision
+from llmc.services.recover import finish_interrupted
+from llmc.tools import locks
+from llmc.tools.clock import now_unix
+from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.wake import listen, receive
+from llmc.workers.model import Status
+
+#: threads beyond one per lane, for workers that are added while the daemon runs
+SPARE_THREADS = 64
+
+
+@dataclass
+class Options:
+    patrol: bool = True
+
+
+class Daemon:
+    def __init__(self, project: Project, options: Options) -> None:
+        self.project = project
+        self.options = options
+        self.instance_id = str(uuid.uuid4())
+        self.started_unix = now_unix()
+        self.lanes: dict[str, Lane] = {}
+        self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
+        self.seen: dict[str, Status] = {}
+
+    def run(self) -> int:
+        """Take the daemon's place, work until told to stop, leave in order."""
+        claim = locks.hold_forever(self.project.root.lock("daemon"))
+        if claim is None:
+            raise Refused(
+                f"a daemon runs for this root already: {locks.holder(self.project.root.lock('daemon'))}",
+                hint="`llmc status` shows its workers; `llmc down` stops it.",
+            )
+        agent = agent_for(self.project)
+        agent.program()
+        asyncio.run(self._main(agent))
+        os.close(claim)
+        return 0
+
+    async def _main(self, agent: Agent) -> None:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stopping.set)
+        socket_path = self.project.root.wake_socket()
+        sock = listen(socket_path)
+        self.pool = ThreadPoolExecutor(max_workers=SPARE_THREADS, thread_name_prefix="lane")
+        self._register(agent, ready=False)
+        loop.add_reader(sock, self._drain, sock)
+        say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
+        try:
+            await self._start_workers()
+            self._register(agent, ready=True)
+            say("ready; Ctrl-C stops the agents and this daemon")
+            await self._serve(stopping)
+        finally:
+            loop.remove_reader(sock)
+            await self._shut_down()
+            sock.close()
+            socket_path.unlink(missing_ok=True)
+            self.project.root.daemon.unlink(missing_ok=True)
+
+    async def _serve(self, stopping: asyncio.Event) -> None:
+        interval = self.project.config.defaults.patrol_interval_secs
+        while not stopping.is_set():
+            try:
+                await asyncio.wait_for(stopping.wait(), interval)
+            except TimeoutError:
+                if self.options.patrol:
+                    self._patrol()
+
+    def _patrol(self) -> None:
+        """Look at everybody, in case a wake-up was missed."""
+        self._find_new_workers()
+        for lane in self.lanes.values():
+            lane.poke()
+
+    async def _start_workers(self) -> None:
+        names = list(self.project.store.read().workers)
+        starts = []
+        for index, name in enumerate(names):
+            starts.append(asyncio.create_task(self._start_worker(name, index)))
+        await asyncio.gather(*starts)
+
+    async def _start_worker(self, name: WorkerName, index: int) -> None:
+        await asyncio.sleep(index * self.project.config.defaults.start_stagger_s)
+        loop = asyncio.get_running_loop()
+        line = await loop.run_in_executor(self.pool, self._bring_up, name)
+        say(line)
+        self.lanes[name] = Lane(name, self._look, self.pool, self.log)
+        self.lanes[name].poke()
+
+    def _bring_up(self, name: str) -> str:
+        """Worktree and agent of one worker; the line to show for it."""
+        try:
+            with self.project.worker_lock(name):
+                provision(self.project, self.project.store.worker(name))
+                sessions.start(self.project, name)
+                problem = sessions.wait_ready(
+                    self.project, name, self.project.config.defaults.ready_timeout_s
+                )
+        except LlmcError as error:
+            problem = f"{error.message} {error.hint}".strip()
+            with self.project.store.transaction() as tx:
+                tx.update(name, error_reason=problem)
+        if problem:
+            self.log.info(problem, extra={"action": "start_failed", "worker": name})
+            return f"{name}: not started: {problem}"
+        return f"{name}: {self.project.store.worker(name).status}"
+
+    def _look(self, name: str) -> None:
+        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session."""
+        with self.project.worker_lock(name, timeout_s=0.2):
+            record = finish_interrupted(self.project, name)
+            if record.status is not Status.OFFLINE:
+                sessions.reconcile(self.project, name)
+        self._announce(name)
+
+    def _announce(self, name: str) -> None:
+        record = self.project.store.worker(name)
+        if self.seen.get(name) is not record.status:
+            self.seen[name] = record.status
+            reason = f" ({record.reason})" if record.reason else ""
+            bell = record.status is Status.NEEDS_REVIEW and self.project.config.defaults.sound_on_review
+            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))
+
+    def _drain(self, sock: object) -> None:
+        names = set()
+        while (name := receive(sock)) is not None:  # type: ignore[arg-type]
+            names.add(name)
+        if "" in names:
+            self._find_new_workers()
+        for name in names & self.lanes.keys():
+            self.lanes[name].poke()
+
+    def _find_new_workers(self) -> None:
+        """Workers added or removed since; a configuration that is broken now leaves the old one in force."""
+        known = self.project.store.read().workers
+        new = [name for name in known if name not in self.lanes and name not in self.seen]
+        if new:
+            try:
+                self.project = open_project(str(self.project.root.path))
+            except LlmcError as error:
+                self.log.info(error.message, extra={"action": "config_not_reloaded"})
+        for index, name in enumerate(new):
+            self.seen[name] = Status.OFFLINE
+            self._background(self._start_worker(name, index))
+
+    def _background(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+    async def _shut_down(self) -> None:
+        say("stopping ...")
+        await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
+        loop = asyncio.get_running_loop()
+        names = list(self.project.store.read().workers)
+        lines = await asyncio.gather(*(loop.run_in_executor(self.pool, self._end, name) for name in names))
+        for line in lines:
+            say(line)
+        with self.project.store.transaction() as tx:
+            tx.emit("daemon_stopped")
+        self.project.tmux.kill_server()
+        self.pool.shutdown()
+        self.log.info("stopped", extra={"action": "daemon_stopped"})
+
+    def _end(self, name: str) -> str:
+        try:
+            with self.project.worker_lock(name, timeout_s=20):
+                sessions.end(self.project, name, "down")
+        except LlmcError as error:
+            self.log.info(error.message, extra={"action": "end_failed", "worker": name})
+            return f"{name}: {error.message}"
+        return f"{name}: stopped"
+
+    def _register(self, agent: Agent, *, ready: bool) -> None:
+        body = {
+            "pid": os.getpid(),
+            "start_time_unix": self.started_unix,
+            "instance_id": self.instance_id,
+            "log_file": str(self.project.root.logs / "daemon.jsonl"),
+            "socket": str(self.project.root.wake_socket()),
+            "auto": False,
+            "agent": agent.name,
+            "program": agent.program(),
+            "ready": ready,
+        }
+        write_atomic(self.project.root.daemon, json.dumps(body, indent=1).encode())
+        if not ready:
+            with self.project.store.transaction() as tx:
+                tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)
+            self.log.info("started", extra={"action": "daemon_started", "pid": os.getpid()})
+
+
+_running: set[asyncio.Future[object]] = set()

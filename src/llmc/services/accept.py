@@ -1,0 +1,283 @@
+"""Accept: a journaled pipeline that turns a worker's commits into one commit on the default branch.
+
+The journal is the field `accept` of the worker's record. It names the step that comes next and is written before
+that step acts, so a crash anywhere resumes there; every step can be repeated.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc.agents.protocol import ClientStatus
+from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.review import messages
+from llmc.services import intake, landing, provision, trash
+from llmc.services.project import Project
+from llmc.services.sessions import is_taken, status_of
+from llmc.tools import git, locks, proc
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.tmux import Pane, Unknown
+from llmc.workers.model import AcceptJournal, Status, WorkerRecord
+from llmc.workers.transitions import step
+
+#: the steps in their order; `finish` ends the journal
+STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "finish")
+MAX_ATTEMPTS = 20
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    worker: str
+    commit: str
+    subject: str
+
+
+class Conflict(Refused):
+    """The worker's commits do not apply on the default branch."""
+
+
+def accept(project: Project, name: str, progress: Progress = lambda _: None) -> Accepted:
+    """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock."""
+    record = intake.apply_pending(project, name)
+    if record.accept is None:
+        record = _begin(project, record)
+    return _Pipeline(project, record, progress).run()
+
+
+def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
+    if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
+        raise Refused(
+            f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
+            hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
+        )
+    _refuse_if_disturbed(project, record)
+    changes = git.tree_state(Path(record.worktree_path))
+    if not changes.clean:
+        names = ", ".join([*changes.tracked, *changes.untracked][:5])
+        raise Refused(
+            f"{record.name} has uncommitted changes: {names}",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
+        )
+    journal = AcceptJournal(step="check", started_unix=now_unix(), tip=git.head(Path(record.worktree_path)))
+    with project.store.transaction() as tx:
+        return tx.update(record.name, accept=journal)
+
+
+def _refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
+    """Git work in a worktree starts only while nobody else is at work in it."""
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    taken = is_taken(record, pane)
+    if taken:
+        raise Refused(taken)
+    if (
+        isinstance(pane, Pane)
+        and not pane.dead
+        and status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING)
+    ):
+        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+
+
+class _Pipeline:
+    def __init__(self, project: Project, record: WorkerRecord, progress: Progress) -> None:
+        assert record.accept is not None
+        self.project = project
+        self.name = record.name
+        self.record = record
+        self.journal = record.accept
+        self.worktree = Path(record.worktree_path)
+        self.progress = progress
+        self.ticket = ExitStack()
+        self.has_ticket = False
+
+    def run(self) -> Accepted:
+        with self.ticket:
+            while self.journal.step != "done":
+                if self.journal.attempt > 1:
+                    self._take_ticket()
+                self._one_step()
+        return Accepted(self.name, self.journal.squash, _subject(self.worktree, self.journal.squash))
+
+    def _one_step(self) -> None:
+        current = self.journal.step
+        self.progress(current)
+        try:
+            with fault_step(f"accept.{current}"):
+                after = _ACTIONS[current](self)
+        except landing.BaseMoved:
+            self._again()
+            return
+        except LlmcError as error:
+            self._give_up(current, error)
+            raise
+        if current != "finish":
+            self._write(replace(after, step=STEPS[STEPS.index(current) + 1]))
+        else:
+            self.journal = replace(after, step="done")
+
+    def _write(self, journal: AcceptJournal) -> None:
+        with self.project.store.transaction() as tx:
+            self.record = tx.update(self.name, accept=journal)
+            tx.emit("accept_step", worker=self.name, step=journal.step, commit=journal.squash)
+        self.journal = journal
+
+    def _again(self) -> None:
+        """Somebody else landed first: rebase and validate on the new base, and from now on with the ticket."""
+        if self.journal.attempt >= MAX_ATTEMPTS:
+            error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times while accepting")
+            self._give_up("rebase", error)
+            raise error
+        self.progress("the branch moved; again")
+        again = replace(self.journal, step="rebase", squash="", rebased="", attempt=self.journal.attempt + 1)
+        self._write(again)
+
+    def _take_ticket(self) -> None:
+        """First come, first served: nobody else lands while somebody holds it. It dies with its holder."""
+        if not self.has_ticket:
+            path = self.project.root.lock("ticket")
+            self.ticket.enter_context(locks.lock(path, locks.Rank.TICKET, timeout_s=7200))
+            self.has_ticket = True
+
+    def _give_up(self, at: str, error: LlmcError) -> None:
+        """A failure before anything landed ends the accept, and the worker keeps its work as it is.
+
+        Where it may have landed the journal stays, and the next accept finds out.
+        """
+        landed_perhaps = at == "land" and not isinstance(error, landing.SourceBusy)
+        if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
+            return
+        with self.project.store.transaction() as tx:
+            tx.update(self.name, accept=None)
+            tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
+
+    def check(self) -> AcceptJournal:
+        landing.check_source(self.project)
+        return self.journal
+
+    def rebase(self) -> AcceptJournal:
+        """The worker's commits on top of the newest base; a rebase cut short by a crash begins again."""
+        _refuse_if_disturbed(self.project, self.record)
+        base = provision.refresh_base(self.project)
+        if git.rebase_in_progress(self.worktree):
+            git.git(self.worktree, "rebase", "--abort")
+        done = git.git(
+            self.worktree,
+            "-c",
+            "rebase.autoStash=false",
+            "rebase",
+            "--quiet",
+            base,
+            check=False,
+            timeout_s=300,
+        )
+        if not done.ok:
+            files = git.conflicted_files(self.worktree)
+            git.git(self.worktree, "rebase", "--abort", check=False)
+            if files:
+                raise Conflict(
+                    f"{self.name} conflicts with {self.project.config.repo.default_branch} in: {', '.join(files[:5])}",
+                    hint=f"llmc message {self.name} 'Rebase onto origin/{self.project.config.repo.default_branch} "
+                    "and resolve the conflicts.'",
+                )
+            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+        return replace(self.journal, base=base, rebased=git.head(self.worktree))
+
+    def validate(self) -> AcceptJournal:
+        command = self.project.config.repo.validate
+        if command:
+            env = {**proc.clean_env(), **self.project.config.defaults.env, "LLMC_WORKER": self.name}
+            log = self.project.root.log(self.name)
+            done = proc.run_logged(
+                command,
+                cwd=self.worktree,
+                env=env,
+                log=log,
+                timeout_s=self.project.config.repo.validate_timeout_s,
+            )
+            if not done.ok:
+                raise ToolFailed(
+                    done.argv,
+                    done.returncode,
+                    done.stdout,
+                    message=f"{self.name}: validation failed with code {done.returncode}, nothing landed",
+                    hint=f"Its whole output is in {log}.",
+                )
+        return self.journal
+
+    def squash(self) -> AcceptJournal:
+        """One commit with the rebased tree; its id is in the journal before it lands."""
+        commits = git.out(
+            self.worktree, "rev-list", "--reverse", f"{self.journal.base}..{self.journal.rebased}"
+        ).split()
+        if not commits or git.tree_of(self.worktree, self.journal.base) == git.tree_of(
+            self.worktree, self.journal.rebased
+        ):
+            raise Refused(
+                f"{self.name} has no changes left on top of {self.project.config.repo.default_branch}",
+                hint="The same change may have landed already.",
+            )
+        texts = [git.git(self.worktree, "show", "-s", "--format=%B", commit).stdout for commit in commits]
+        env = _identity(self.worktree, commits[0])
+        tree = git.tree_of(self.worktree, self.journal.rebased)
+        done = git.git(
+            self.worktree,
+            *["commit-tree", tree, "-p", self.journal.base, "-F", "-"],
+            input=messages.squashed(texts).encode("utf-8", "surrogateescape"),
+            env=env,
+        )
+        return replace(self.journal, squash=done.stdout.strip())
+
+    def land(self) -> AcceptJournal:
+        if landing.is_landed(self.project, self.journal.squash):
+            return self.journal
+        self._take_ticket()
+        with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
+            landing.land(self.project, self.name, self.journal.squash, self.journal.base)
+        return self.journal
+
+    def verify(self) -> AcceptJournal:
+        if not landing.is_landed(self.project, self.journal.squash):
+            raise LlmcError(
+                f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",
+                hint="Somebody may have moved the branch back; accept again lands it again.",
+            )
+        return self.journal
+
+    def reset(self) -> AcceptJournal:
+        """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
+        if git.head(self.worktree) != git.resolve(self.worktree, self.project.base):
+            ref = trash.pin(self.project.root, self.worktree, self.name, "accepted")
+            provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
+            with self.project.store.transaction() as tx:
+                tx.emit("work_pinned", worker=self.name, reason="accepted", ref=ref)
+        return self.journal
+
+    def finish(self) -> AcceptJournal:
+        with self.project.store.transaction() as tx:
+            tx.emit("accepted", worker=self.name, commit=self.journal.squash)
+            tx.move(self.name, step(Status.IDLE, "accepted"))
+        return self.journal
+
+
+_ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}
+
+
+def _identity(worktree: Path, commit: str) -> dict[str, str]:
+    """The worker's author stays; without a configured identity the author is the committer too."""
+    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n")
+    author, email, date = shown.split("\0")
+    env = {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+    if not git.config_get(worktree, "user.email"):
+        env |= {"GIT_COMMITTER_NAME": author, "GIT_COMMITTER_EMAIL": email}
+    return env
+
+
+def _subject(worktree: Path, commit: str) -> str:
+    return git.out(worktree, "show", "-s", "--format=%s", commit)

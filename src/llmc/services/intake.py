@@ -1,0 +1,85 @@
+"""Applies what the agent's hooks said to the state: in order, each event exactly once, under the worker's lock."""
+
+from llmc.errors import LlmcError, ToolFailed
+from llmc.services.project import Project
+from llmc.state import inbox
+from llmc.tools import git
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import append_line, private_dir
+from llmc.tools.tmux import Pane
+from llmc.workers import decide
+from llmc.workers.events import HookEvent, Malformed
+from llmc.workers.model import Status, WorkerRecord
+
+
+def apply_pending(project: Project, name: str) -> WorkerRecord:
+    """Bring a worker's record up to date with its inbox; the caller holds the worker's lock."""
+    while True:
+        record = project.store.worker(name)
+        waiting = inbox.read(project.root, name)
+        fresh = [event for event in waiting if event.id not in record.applied_events]
+        if fresh:
+            record = _apply(project, record, fresh, [event.id for event in waiting])
+        with fault_step("intake.forget"):
+            inbox.forget(project.root, name, [event.id for event in waiting])
+        if not fresh:
+            return record
+
+
+def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
+    """What git says of the worktree; None when it cannot be read."""
+    from pathlib import Path
+
+    worktree = Path(record.worktree_path)
+    try:
+        return decide.GitFacts(
+            head=git.head(worktree),
+            ahead=git.divergence(worktree, project.base, "HEAD").ahead,
+            dirty=not git.tree_state(worktree).clean,
+            rebasing=git.rebase_in_progress(worktree),
+        )
+    except ToolFailed:
+        return None
+
+
+def _apply(
+    project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed], waiting: list[str]
+) -> WorkerRecord:
+    facts = _observe(project, record, fresh)
+    name = record.name
+    with fault_step("intake.apply"), project.store.transaction() as tx:
+        for event in fresh:
+            if isinstance(event, Malformed):
+                tx.emit("hook_ignored", worker=name, why=event.problem)
+                continue
+            verdict = decide.judge(tx.worker(name), event, facts)
+            if verdict.fields:
+                tx.update(name, **verdict.fields)
+            tx.emit(verdict.action, worker=name, event=event.id, **verdict.details)
+            if verdict.change:
+                tx.move(name, verdict.change)
+        after = tx.update(name, applied_events=tuple(waiting))
+    if after.status is Status.OFFLINE and after.reason == "crashed" != record.reason:
+        keep_last_words(project, after)
+    return after
+
+
+def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:
+    live = [e for e in events if isinstance(e, HookEvent) and e.instance == record.instance]
+    facts = git_facts(project, record) if any(decide.wants_git(e) for e in live) else None
+    code = None
+    if any(e.name == "PaneDied" for e in live):
+        pane = project.tmux.pane(record.session_id)
+        code = pane.exit_code if isinstance(pane, Pane) else None
+    return decide.Facts(git=facts, exit_code=code)
+
+
+def keep_last_words(project: Project, record: WorkerRecord) -> None:
+    """What the screen showed when an agent crashed goes into its log: the pane will be gone."""
+    try:
+        screen = project.tmux.capture(record.session_id, history=200).rstrip()
+    except LlmcError as error:
+        screen = f"(the screen could not be read: {error.message})"
+    log = project.root.log(record.name)
+    private_dir(log.parent)
+    append_line(log, f"--- {record.name}: {record.error_reason}; the last of its screen:\n{screen}".encode())

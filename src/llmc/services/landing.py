@@ -1,0 +1,115 @@
+"""Landing: a commit becomes the tip of the default branch of the source, by fast-forward and nothing else."""
+
+from pathlib import Path
+
+from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.services.project import Project
+from llmc.tools import git
+
+
+class BaseMoved(Exception):
+    """The branch is no longer where it was when the commit was validated."""
+
+
+class SourceBusy(Refused):
+    """A person's uncommitted work or operation is in the way; nothing was touched."""
+
+
+def check_source(project: Project) -> None:
+    """Refuse before any work is done if landing would meet a person's uncommitted changes."""
+    place = _checkout(project)
+    if place is None:
+        return
+    operation = git.operation_in_progress(place)
+    if operation:
+        raise SourceBusy(
+            f"a {operation} is in progress in {place}", hint="Finish or abort it, then accept again."
+        )
+    changed = git.tree_state(place, untracked=False).tracked
+    if changed:
+        names = ", ".join(changed[:5]) + (" ..." if len(changed) > 5 else "")
+        raise SourceBusy(
+            f"{place} has uncommitted changes: {names}", hint="Commit or stash them there, then accept again."
+        )
+
+
+def is_landed(project: Project, commit: str) -> bool:
+    """Whether the commit is on the source's branch: the one test for "already merged"."""
+    with project.repo_lock():
+        git.fetch(project.root.path, project.config.repo.default_branch)
+    return git.is_ancestor(project.root.path, commit, project.base)
+
+
+def land(project: Project, worker: str, commit: str, base: str) -> None:
+    """Move the branch from `base` to `commit`. The caller holds the merge lock."""
+    branch = project.config.repo.default_branch
+    with project.repo_lock():
+        git.fetch(project.root.path, branch)
+    if git.resolve(project.root.path, project.base) != base:
+        raise BaseMoved
+    ref = f"refs/llmc/land/{worker}"
+    git.git(project.root.path, "update-ref", ref, commit)
+    if not _is_local(project):
+        _push(project, commit, branch)
+        return
+    place = _checkout(project)
+    source = place or Path(project.source)
+    if place is None:
+        _move_ref(project, source, ref, branch)
+        return
+    check_source(project)
+    git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
+    # Plain --ff-only would silently overwrite ignored files that the commit adds.
+    done = git.git(source, "merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit, check=False)
+    if not done.ok:
+        if git.head(source) not in (base, commit):
+            raise BaseMoved
+        raise SourceBusy(
+            f"git would not fast-forward {source}: {(done.stderr or done.stdout).strip()[:600]}",
+            hint="Move those files away or commit them, then accept again.",
+        )
+
+
+def _move_ref(project: Project, source: Path, ref: str, branch: str) -> None:
+    done = git.git(
+        source,
+        *["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path)],
+        f"{ref}:refs/heads/{branch}",
+        check=False,
+    )
+    if not done.ok:
+        if "non-fast-forward" in done.stderr or "rejected" in done.stderr:
+            raise BaseMoved
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def _push(project: Project, commit: str, branch: str) -> None:
+    done = git.git(
+        project.root.path,
+        "push",
+        "--porcelain",
+        project.source,
+        f"{commit}:refs/heads/{branch}",
+        check=False,
+        timeout_s=300,
+    )
+    if not done.ok:
+        if "[rejected]" in done.stdout:
+            raise BaseMoved
+        raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+
+def _is_local(project: Project) -> bool:
+    return Path(project.source).is_dir()
+
+
+def _checkout(project: Project) -> Path | None:
+    """The worktree of the source that has the branch checked out."""
+    if not _is_local(project):
+        return None
+    place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
+    if place is not None and not place.is_dir():
+        raise LlmcError(
+            f"{place} is a worktree of the source, but is gone", hint="Run `git worktree prune` there."
+        )
+    return place

@@ -1,0 +1,89 @@
+"""One root with everything a command needs to act on it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.agents.claude_code import ClaudeCode, Scripted
+from llmc.agents.protocol import Agent
+from llmc.config.load import load_config
+from llmc.config.model import Config
+from llmc.config.paths import Root, find_root
+from llmc.errors import UsageError
+from llmc.names import SessionName
+from llmc.state.store import Store
+from llmc.tools import git, locks
+from llmc.tools.tmux import Tmux
+from llmc.tools.wake import wake
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Root
+    config: Config
+    store: Store
+    tmux: Tmux
+
+    @property
+    def base(self) -> str:
+        """The branch of the root clone that mirrors where work lands."""
+        return f"refs/remotes/origin/{self.config.repo.default_branch}"
+
+    @property
+    def source(self) -> str:
+        """Where accepted work lands: a path, or a URL."""
+        return os.path.expanduser(self.config.repo.source)
+
+    def session(self, worker: str) -> SessionName:
+        if self.root.is_default:
+            return SessionName(f"llmc-{worker}")
+        safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
+        return SessionName(f"llmc-{safe}-{worker}")
+
+    @contextmanager
+    def worker_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        try:
+            with locks.lock(self.root.lock(f"worker-{worker}"), locks.Rank.WORKER, timeout_s=timeout_s):
+                yield
+        finally:
+            # Events that came meanwhile could not be applied by the daemon: it looks again now.
+            self.wake(worker)
+
+    @contextmanager
+    def repo_lock(self) -> Iterator[None]:
+        with locks.lock(self.root.lock("repo"), locks.Rank.REPO, timeout_s=300):
+            yield
+
+    def wake(self, worker: str = "") -> None:
+        wake(self.root.wake_socket(), worker)
+
+    def daemon_runs(self) -> bool:
+        return locks.is_locked(self.root.lock("daemon"))
+
+
+def open_project(explicit_root: str | None) -> Project:
+    root = locate_root(explicit_root)
+    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+
+
+def locate_root(explicit: str | None) -> Root:
+    cwd = Path(os.path.realpath("."))
+    return find_root(explicit, os.environ, cwd, lambda: git.config_get(cwd, "llmc.root"))
+
+
+def agent_for(project: Project) -> Agent:
+    """The configured agent; LLMC_AGENT (`claude`, `scripted` or a path) overrides."""
+    return agent_named(os.environ.get("LLMC_AGENT") or project.config.defaults.agent, project)
+
+
+def agent_named(choice: str, project: Project) -> Agent:
+    match choice:
+        case "scripted":
+            return Scripted(project.root.agents)
+        case "claude":
+            return ClaudeCode(project.config.defaults.agent_command)
+        case path if "/" in path:
+            return ClaudeCode(path)
+    raise UsageError(f"there is no agent {choice!r}", hint="LLMC_AGENT is `claude`, `scripted`, or a path.")

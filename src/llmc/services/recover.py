@@ -1,0 +1,17 @@
+"""Finishes what a crash interrupted. Whoever holds a worker's lock and finds something open, finishes it first."""
+
+from llmc.services import accept, intake, submit
+from llmc.services.project import Project
+from llmc.workers.model import WorkerRecord
+
+
+def finish_interrupted(project: Project, name: str) -> WorkerRecord:
+    """An accept that had begun goes on; a prompt that was on its way is delivered, and never twice."""
+    record = intake.apply_pending(project, name)
+    if record.accept is not None:
+        accept.accept(project, name)
+        record = project.store.worker(name)
+    if record.delivery is not None and record.delivery.outcome.open:
+        submit.deliver(project, name)
+        record = project.store.worker(name)
+    return record

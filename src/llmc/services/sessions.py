@@ -1,0 +1,193 @@
+"""Agent sessions: the one place that starts and ends an agent, and that compares sessions with the state."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from llmc import hook_client, launch
+from llmc.agents.client_files import client_status
+from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.errors import LlmcError
+from llmc.names import ClaudeSessionId
+from llmc.services import intake
+from llmc.services.project import Project, agent_for
+from llmc.state import inbox
+from llmc.tools import processes
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.tmux import Pane, Unknown, shell_join
+from llmc.workers.causes import Cause
+from llmc.workers.events import HookEvent
+from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.transitions import step
+
+#: git variables that would point an agent at somebody else's repository
+_MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
+
+
+def start(project: Project, name: str) -> None:
+    """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
+    record = intake.apply_pending(project, name)
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up` again.")
+    if isinstance(pane, Pane) and not pane.dead and record.instance:
+        return
+    _launch(project, record, index=sorted(project.store.read().workers).index(record.name))
+
+
+def _launch(project: Project, record: WorkerRecord, index: int) -> None:
+    agent = agent_for(project)
+    instance = os.urandom(6).hex()
+    environment = _environment(project, record, agent, instance, index)
+    problem = agent.setup_problem(project.root.path, environment)
+    if problem:
+        _record_failure(project, record, problem)
+        raise LlmcError(f"{record.name}: {problem}")
+    argv = agent.argv(_launch_request(project, record, agent))
+    spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
+    payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
+    with fault_step("session.launch"):
+        if record.status not in (Status.OFFLINE, Status.ERROR):
+            mark_offline(project, record, "session gone")
+        with project.store.transaction() as tx:
+            tx.update(
+                record.name,
+                instance=instance,
+                agent=agent.name,
+                config_dir=str(agent.config_dir(environment)),
+                error_reason="",
+                cause="",
+            )
+            tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
+        write_atomic(spec, json.dumps(payload).encode())
+        project.tmux.kill_session(record.session_id)
+        project.tmux.new_session(
+            record.session_id,
+            record.worktree_path,
+            [sys.executable, "-I", "-S", launch.__file__, str(spec)],
+            ["env", f"LLMC_INSTANCE={instance}", *_hook_argv(project, record.name), "PaneDied"],
+        )
+
+
+def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
+    """Wait until the launched agent says it is ready; the problem if it does not. The caller holds the lock."""
+    record = project.store.worker(name)
+    instance = record.instance
+
+    def started() -> bool:
+        events = inbox.read(project.root, name)
+        return any(
+            isinstance(e, HookEvent) and e.instance == instance and e.name in ("SessionStart", "PaneDied")
+            for e in events
+        )
+
+    if record.status is Status.OFFLINE and instance and not processes.wait_until(started, timeout_s):
+        problem = (
+            f"the agent did not report ready in {timeout_s:g} s; look at it with `llmc peek {name}` "
+            "(a dialog? a login?) and run `llmc up` again"
+        )
+        _record_failure(project, record, problem)
+        return problem
+    after = intake.apply_pending(project, name)
+    return (after.error_reason or "the agent ended at once") if after.status is Status.OFFLINE else None
+
+
+def end(project: Project, name: str, reason: str) -> None:
+    """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
+    record = intake.apply_pending(project, name)
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
+    if isinstance(pane, Pane) and not pane.dead:
+        if status_of(record, pane) is ClientStatus.BUSY:
+            project.tmux.send_keys(record.session_id, "Escape")
+        processes.terminate(pane.pid, grace_s=5)
+    processes.kill(processes.leftovers(record.instance))
+    project.tmux.kill_session(record.session_id)
+    record = intake.apply_pending(project, name)
+    if record.status not in (Status.OFFLINE, Status.ERROR):
+        mark_offline(project, record, reason)
+
+
+def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
+    """What the client in the pane says of itself."""
+    return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
+
+
+def reconcile(project: Project, name: str) -> None:
+    """Compare one worker's record with tmux: a session that is gone makes it offline. Unknown changes nothing."""
+    record = intake.apply_pending(project, name)
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
+        return
+    if pane is None:
+        mark_offline(
+            project, record, "session gone", error_reason="its tmux session is gone", cause=Cause.TMUX
+        )
+    elif pane.dead:
+        mark_offline(project, record, "exited", error_reason=f"its agent ended with code {pane.exit_code}")
+
+
+def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: str) -> None:
+    with project.store.transaction() as tx:
+        tx.move(record.name, step(Status.OFFLINE, reason, **fields))
+
+
+def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
+    """Why llmc must keep its hands off a worker: a person holds it or is attached."""
+    if record.held:
+        return f"{record.name} is held; `llmc release {record.name}` gives it back"
+    if pane is not None and pane.attached:
+        return f"somebody is attached to {record.name}; detach first (C-b d)"
+    return None
+
+
+def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
+    settings = private_dir(project.root.agents) / f"{record.name}.settings.json"
+    command = shell_join(_hook_argv(project, record.name))
+    write_atomic(settings, json.dumps(agent.settings(command), indent=1).encode())
+    defaults = project.config.defaults
+    worker = project.config.workers.get(record.name)
+    return Launch(
+        settings=settings,
+        model=(worker.model if worker else None) or defaults.model,
+        skip_permissions=defaults.skip_permissions,
+        allowed_tools=tuple(defaults.allowed_tools),
+        resume=_resumable(record),
+    )
+
+
+def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
+    """The conversation to continue: a worker with a task whose transcript was begun."""
+    if record.current_prompt and record.claude_session_id and os.path.exists(record.transcript_path):
+        return record.claude_session_id
+    return None
+
+
+def _environment(
+    project: Project, record: WorkerRecord, agent: Agent, instance: str, index: int
+) -> dict[str, str]:
+    base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
+    base.update(project.config.defaults.env)
+    environment = agent.environment(base)
+    return {
+        **environment,
+        "LLMC_ROOT": str(project.root.path),
+        "LLMC_WORKER": record.name,
+        "LLMC_INDEX": str(index),
+        "LLMC_INSTANCE": instance,
+        "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
+    }
+
+
+def _hook_argv(project: Project, name: str) -> list[str]:
+    inbox_dir = private_dir(project.root.inbox / name)
+    socket_path = project.root.wake_socket()
+    return [sys.executable, "-I", "-S", hook_client.__file__, str(inbox_dir), str(socket_path)]
+
+
+def _record_failure(project: Project, record: WorkerRecord, problem: str) -> None:
+    with project.store.transaction() as tx:
+        tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)

@@ -1,0 +1,186 @@
+"""Setting up: a new root, and new workers in it."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.config.load import load_config
+from llmc.config.model import Worker, check_worker_name
+from llmc.config.paths import Root, default_root
+from llmc.config.starter import initial_text
+from llmc.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.names import WorkerName
+from llmc.services import provision
+from llmc.services.project import Project
+from llmc.state.store import Store
+from llmc.tools import git
+from llmc.tools.files import explain, private_dir, write_atomic
+from llmc.tools.tmux import Tmux
+from llmc.workers.model import WorkerRecord
+
+#: agents must not push by accident; llmc lands by explicit path or URL
+NO_PUSH = "llmc-workers-do-not-push"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where accepted work lands."""
+
+    location: str
+    local: bool
+
+
+def find_source(given: str | None, cwd: Path) -> Source:
+    """The repository to work on: a path or URL, else the one around the working directory."""
+    if (given and "://" in given) or (given and given.startswith("git@")):
+        return Source(given, local=False)
+    start = Path(given).expanduser() if given else cwd
+    if not start.is_dir():
+        raise NotFound(f"{start} is not a directory", hint="Name a repository with --source.")
+    done = git.git(start, "rev-parse", "--git-common-dir", check=False)
+    if not done.ok:
+        raise NotFound(
+            f"{start} is not in a git repository",
+            hint="Run `llmc init` inside one, or name it with --source PATH.",
+        )
+    common = Path(os.path.realpath(start / done.stdout.strip()))
+    bare = git.out(start, "rev-parse", "--is-bare-repository") == "true"
+    return Source(str(common if bare else common.parent), local=True)
+
+
+def choose_target(given: str | None, source: Source) -> Path:
+    """Where the root goes: as asked, else ~/llmc, else ~/llmc-<repo> where that is taken."""
+    if given:
+        return Path(os.path.realpath(Path(given).expanduser()))
+    first = default_root()
+    if not _is_taken(first):
+        return Path(os.path.realpath(first))
+    name = Path(source.location).name.removesuffix(".git") or "repo"
+    return Path(os.path.realpath(first.with_name(f"llmc-{name}")))
+
+
+def create_root(source: Source, target: Path, agent: str) -> Root:
+    """Clone, configure, and write the first files. Config and state come last, so a crash leaves no half root."""
+    if _is_taken(target):
+        if (target / "config.toml").exists():
+            raise Refused(
+                f"{target} is an llmc root already", hint="Choose another place with --target PATH."
+            )
+        raise Refused(f"{target} exists and is not empty", hint="Choose another place with --target PATH.")
+    root = Root(target)
+    _refuse_nesting(source, target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain(error, f"cannot create {target}") from error
+    _clone(source, target)
+    branch = _default_branch(source, target)
+    for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
+        private_dir(directory)
+    _write_launcher(root)
+    write_atomic(root.config, initial_text(source.location, branch, agent).encode(), mode=0o600)
+    Store(root).create()
+    if source.local:
+        git.git(Path(source.location), "config", "llmc.root", str(target))
+    return root
+
+
+def add_worker(project: Project, name: str, worker: Worker) -> WorkerRecord:
+    """A worker with its worktree, in the state and the configuration. Safe to repeat after a crash."""
+    from llmc.config.edit import add_worker as add_to_config
+
+    problem = check_worker_name(name)
+    if problem:
+        raise UsageError(f"{name!r} cannot be a worker's name: {problem}")
+    with project.worker_lock(name):
+        if WorkerName(name) in project.store.read().workers:
+            raise Refused(
+                f"there is a worker {name} already", hint="Choose another name; `llmc status` lists them."
+            )
+        record = _new_record(project, name)
+        provision.provision(project, record)
+        if name not in load_config(project.root.config).workers:
+            add_to_config(project.root.config, name, worker)
+        with project.store.transaction() as tx:
+            tx.put(record)
+            tx.emit("worker_added", worker=name)
+    return record
+
+
+def _new_record(project: Project, name: str) -> WorkerRecord:
+    from llmc.tools.clock import now_unix
+
+    now = now_unix()
+    return WorkerRecord(
+        name=WorkerName(name),
+        worktree_path=str(project.root.worktree(name)),
+        branch=f"llmc/{name}",
+        session_id=project.session(name),
+        created_at_unix=now,
+        since_unix=now,
+        last_activity_unix=now,
+        reason="added",
+    )
+
+
+def _clone(source: Source, target: Path) -> None:
+    local = ["--local"] if source.local else []
+    git.git(
+        target.parent,
+        *["clone", "--quiet", *local, "--no-checkout", source.location, str(target)],
+        timeout_s=3600,
+    )
+    settings = {
+        "extensions.worktreeConfig": "true",
+        "remote.origin.pushurl": NO_PUSH,
+        "rerere.enabled": "true",
+        "rerere.autoupdate": "true",
+        "gc.auto": "0",
+        "maintenance.auto": "false",
+    }
+    for key, value in settings.items():
+        git.git(target, "config", key, value)
+    # The root itself has no checkout: a source that tracks `config.toml` or `logs/` cannot collide with ours.
+    git.git(target, "config", "--unset", "core.bare", check=False)
+    git.git(target, "config", "--worktree", "core.bare", "true")
+
+
+def _default_branch(source: Source, target: Path) -> str:
+    done = git.git(target, "symbolic-ref", "--short", "refs/remotes/origin/HEAD", check=False)
+    if done.ok:
+        return done.stdout.strip().removeprefix("origin/")
+    if source.local:
+        branch = git.default_branch(Path(source.location))
+        if git.resolve(Path(source.location), f"refs/heads/{branch}"):
+            return branch
+    raise LlmcError(
+        f"{source.location} has no commits yet", hint="Make a first commit there, then run llmc init."
+    )
+
+
+def _write_launcher(root: Root) -> None:
+    """`llmc` as the agents find it on their PATH: this very installation."""
+    script = f'#!/bin/sh\nexec "{sys.executable}" -m llmc "$@"\n'
+    write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
+
+
+def _refuse_nesting(source: Source, target: Path) -> None:
+    if source.local and target.is_relative_to(source.location):
+        raise Refused(
+            f"{target} is inside the source repository",
+            hint="Choose a place outside of it with --target PATH.",
+        )
+
+
+def _is_taken(path: Path) -> bool:
+    try:
+        return any(path.iterdir())
+    except NotADirectoryError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def new_project(root: Root) -> Project:
+    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))

@@ -1,0 +1,89 @@
+"""Giving a worker something to do: a new task, or a message about the one it has."""
+
+from llmc.errors import NotFound, Refused
+from llmc.services import intake, provision, submit
+from llmc.services.project import Project
+from llmc.services.prompts import task_prompt
+from llmc.services.recover import finish_interrupted
+from llmc.state.model import State
+from llmc.tools.faults import step as fault_step
+from llmc.workers.model import Status, WorkerRecord
+
+CAN_START = (Status.IDLE, Status.NO_CHANGES)
+CAN_TAKE_MESSAGES = (
+    Status.IDLE,
+    Status.WORKING,
+    Status.NEEDS_INPUT,
+    Status.NEEDS_REVIEW,
+    Status.REJECTED,
+    Status.REBASING,
+)
+
+
+def start_task(project: Project, name: str, prompt: str) -> submit.Receipt:
+    """A new task in a new conversation, on the newest base; the caller holds the worker's lock."""
+    before = intake.apply_pending(project, name)
+    record = finish_interrupted(project, name)
+    if (
+        before.delivery
+        and before.delivery.outcome.open
+        and record.delivery
+        and record.delivery.outcome.arrived
+    ):
+        raise Refused(
+            f"{name}: an interrupted delivery was finished just now ({record.delivery.prompt_id}); it is at work on that",
+            hint=f"llmc status; llmc wait {name} --status needs_review",
+        )
+    if record.status not in CAN_START:
+        raise Refused(
+            f"{name} is {record.status}, a task can start from idle or no_changes only", hint=_hint(record)
+        )
+    full_prompt = task_prompt(project, record, prompt)
+    with fault_step("start.persist"):
+        base = provision.refresh_base(project)
+        pinned = provision.reset_in_place(project, record, base, "start")
+    if pinned:
+        with project.store.transaction() as tx:
+            tx.emit("work_pinned", worker=name, reason="start", ref=pinned)
+    return submit.submit(
+        project, name, "task", full_prompt, clear=True, then=Status.WORKING, current_prompt=prompt
+    )
+
+
+def send_message(project: Project, name: str, text: str) -> submit.Receipt:
+    """A message in the running conversation; the caller holds the worker's lock."""
+    record = finish_interrupted(project, name)
+    if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
+        raise Refused(f"{name} is {record.status}, it takes no messages now", hint=_hint(record))
+    then = Status.WORKING if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW) else None
+    return submit.submit(project, name, "message", text, then=then)
+
+
+def pick_idle(project: Project, state: State) -> WorkerRecord:
+    """The first idle worker of the pool; workers that are excluded or taken by a person are not in it."""
+    for record in state.workers.values():
+        configured = project.config.workers.get(record.name)
+        excluded = configured is not None and configured.excluded_from_pool
+        if record.status in CAN_START and not excluded and not record.held and record.accept is None:
+            return record
+    raise NotFound(
+        "no idle worker" if state.workers else "there are no workers yet",
+        hint="`llmc status` shows them; `llmc add NAME` and `llmc up` make another."
+        if state.workers
+        else "Add one with `llmc add NAME`, then `llmc up`.",
+    )
+
+
+def _hint(record: WorkerRecord) -> str:
+    name = record.name
+    match record.status:
+        case Status.OFFLINE:
+            return "Run `llmc up` to start it."
+        case Status.NEEDS_INPUT:
+            return f"It waits for you ({record.reason}): `llmc message {name} ...` or `llmc attach {name}`."
+        case Status.NEEDS_REVIEW:
+            return f"Its work waits: `llmc accept {name}`."
+        case Status.ERROR:
+            return f"{record.error_reason or 'See its log.'}"
+        case _:
+            return f"llmc wait {name} --status needs_review"

@@ -1,0 +1,91 @@
+"""The append-only event log, events.jsonl: one JSON object a line, each exactly once and in order."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from llmc.tools.files import append_line, private_dir
+
+#: every action there is, with what it means; docs/protocol.md is generated from this table
+ACTIONS: dict[str, str] = {
+    "worker_added": "a worker was added",
+    "worker_removed": "a worker was removed",
+    "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
+    "held": "a person took the worker: llmc types, accepts and resets nothing there",
+    "released": "a person gave the worker back",
+    "prompt_pending": "a prompt is in state and about to be typed (`prompt_id`)",
+    "prompt_delivered": "what became of a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
+    "prompt_seen": "the agent got a prompt that llmc did not send",
+    "session_launched": "an agent was started in its tmux session (`instance`)",
+    "session_started": "the agent said it is ready (`source`, `claude_session_id`)",
+    "session_ended": "the agent said it ends (`reason`)",
+    "agent_exited": "the agent's process ended (`exit_code`)",
+    "agent_stopped": "the agent's turn ended, and what git showed then (`ahead`, `dirty`)",
+    "agent_failed": "the agent's turn ended with an API error (`error`, `cause`)",
+    "agent_asked": "the agent opened a question or a permission dialog (`tool`)",
+    "hook_received": "another hook event of the agent (`hook`)",
+    "hook_ignored": "a hook event that no longer counts: old instance, or unreadable",
+    "accept_step": "an accept reached a step (`step`, `commit`)",
+    "accepted": "a worker's commit landed on the default branch (`commit`)",
+    "accept_failed": "an accept ended without landing (`step`)",
+    "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
+    "daemon_started": "the daemon registered (`pid`, `instance_id`)",
+    "daemon_stopped": "the daemon ended in order",
+}
+
+
+def check_action(action: str) -> None:
+    assert action in ACTIONS, f"event action {action!r} is not in the table"
+
+
+def append_missing(path: Path, recent: list[dict[str, Any]]) -> None:
+    """Append those of the newest events that are not in the file yet (under the state lock)."""
+    if not recent:
+        return
+    last = last_seq(path)
+    lines = [json.dumps(event, ensure_ascii=False) for event in recent if event["seq"] > last]
+    if lines:
+        private_dir(path.parent)
+        torn = b"\n" if _ends_torn(path) else b""
+        append_line(path, torn + "\n".join(lines).encode("utf-8", "surrogatepass"))
+
+
+def last_seq(path: Path) -> int:
+    """The number of the last complete line; 0 for a new log."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            window = 4096
+            while True:
+                file.seek(max(0, size - window))
+                lines = file.read().splitlines()
+                complete = lines if size <= window else lines[1:]
+                for line in reversed(complete):
+                    if (seq := _seq(line)) is not None:
+                        return seq
+                if size <= window:
+                    return 0
+                window *= 8
+    except FileNotFoundError:
+        return 0
+
+
+def _ends_torn(path: Path) -> bool:
+    """Whether the last write was cut short (a full disk): the next event must not be glued to it."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
+def _seq(line: bytes) -> int | None:
+    try:
+        value = json.loads(line)["seq"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return value if isinstance(value, int) else None

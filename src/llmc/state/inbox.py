@@ -1,0 +1,49 @@
+"""The hook inbox: one file per event, written by the sender, read here in order. Reading needs no lock."""
+
+import os
+from typing import Any
+
+import msgspec
+
+from llmc.config.paths import Root
+from llmc.workers.events import HookEvent, Malformed
+
+
+class _Envelope(msgspec.Struct):
+    worker: str
+    instance: str
+    payload: Any
+
+
+def pending_ids(root: Root, worker: str) -> list[str]:
+    """The ids of the events that wait, oldest first."""
+    try:
+        names = os.listdir(root.inbox / worker)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.endswith(".json") and not name.startswith("."))
+
+
+def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
+    """The events that wait, in order."""
+    found = (load(root, worker, event_id) for event_id in pending_ids(root, worker))
+    return [event for event in found if event is not None]
+
+
+def forget(root: Root, worker: str, ids: list[str]) -> None:
+    for event_id in ids:
+        (root.inbox / worker / event_id).unlink(missing_ok=True)
+
+
+def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None:
+    """One event; None if somebody applied and removed it since it was listed."""
+    path = root.inbox / worker / event_id
+    try:
+        envelope = msgspec.json.decode(path.read_bytes(), type=_Envelope)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        return Malformed(id=path.name, problem=str(error))
+    if not isinstance(envelope.payload, dict):
+        return Malformed(id=path.name, problem="the payload is not an object")
+    return HookEvent(id=path.name, worker=worker, instance=envelope.instance, payload=envelope.payload)

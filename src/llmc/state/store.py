@@ -1,0 +1,192 @@
+"""state.json: changed only inside a transaction, and only by writing a whole, valid, new file.
+
+Events belong to the change they describe. They are written into state.json with it, and copied to events.jsonl
+afterwards; whoever opens the next transaction copies what a crash left out. So each is there exactly once.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from llmc.config.paths import Root
+from llmc.errors import NotFound, StateError
+from llmc.names import WorkerName
+from llmc.state import events
+from llmc.state.model import VERSION, State
+from llmc.state.unknown_fields import keep_unknown
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import point
+from llmc.tools.files import explain, write_atomic
+from llmc.tools.locks import Rank, lock
+from llmc.workers import transitions
+from llmc.workers.model import WorkerRecord
+
+
+class Transaction:
+    """The state being changed; nothing is visible to others before the block ends."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.emitted: list[dict[str, Any]] = []
+        self.now = now_unix()
+
+    def worker(self, name: str) -> WorkerRecord:
+        record = self.state.workers.get(WorkerName(name))
+        if record is None:
+            raise unknown_worker(name, self.state)
+        return record
+
+    def put(self, record: WorkerRecord) -> WorkerRecord:
+        self.state = replace(self.state, workers={**self.state.workers, record.name: record})
+        return record
+
+    def update(self, name: str, **fields: Any) -> WorkerRecord:
+        """Change fields that are not the status."""
+        assert "status" not in fields, "a status changes through move() only"
+        return self.put(replace(self.worker(name), **fields))
+
+    def move(self, name: str, change: transitions.Step, **event: Any) -> WorkerRecord:
+        """Take a step of the state machine and record it as an event."""
+        before = self.worker(name)
+        after = self.put(transitions.apply(before, change, self.now))
+        self.emit(
+            "status_changed",
+            worker=name,
+            reason=change.reason,
+            **{"from": before.status, "to": after.status},
+            **event,
+        )
+        return after
+
+    def remove(self, name: str) -> None:
+        workers = {key: value for key, value in self.state.workers.items() if key != name}
+        self.state = replace(self.state, workers=workers)
+
+    def emit(self, action: str, *, worker: str | None = None, reason: str = "", **fields: Any) -> None:
+        events.check_action(action)
+        self.emitted.append({"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields})
+
+
+class Store:
+    """Reads and changes one root's state.json."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+
+    def read(self) -> State:
+        """The state as it is; needs no lock, a file is replaced as a whole."""
+        return self._decode(self._bytes())[0]
+
+    def worker(self, name: str) -> WorkerRecord:
+        state = self.read()
+        record = state.workers.get(WorkerName(name))
+        if record is None:
+            raise unknown_worker(name, state)
+        return record
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Load, change, validate, write, under the state lock. An exception inside writes nothing."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            old_bytes = self._bytes()
+            old, raw = self._decode(old_bytes)
+            events.append_missing(self.root.events, old.recent_events)
+            tx = Transaction(old)
+            yield tx
+            if tx.state == old and not tx.emitted:
+                return
+            new = _number(tx.state, tx.emitted)
+            self._write(encode(new, raw), keep=True)
+            events.append_missing(self.root.events, new.recent_events)
+
+    def create(self) -> None:
+        """The first state.json of a new root."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            if not self.root.state.exists():
+                self._write(encode(State(), {}), keep=False)
+
+    def change(self, act: Callable[[Transaction], None]) -> None:
+        with self.transaction() as tx:
+            act(tx)
+
+    def _bytes(self) -> bytes:
+        try:
+            return self.root.state.read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"{self.root.state} is missing",
+                hint="Run `llmc init`, or copy state.json.bak back to state.json.",
+            ) from error
+        except OSError as error:
+            raise explain(error, f"cannot read {self.root.state}") from error
+
+    def _decode(self, data: bytes) -> tuple[State, dict[str, Any]]:
+        try:
+            raw = msgspec.json.decode(data, type=dict[str, Any])
+            version = raw.get("version", VERSION)
+            if isinstance(version, int) and version > VERSION:
+                raise StateError(
+                    f"{self.root.state} has version {version}, this llmc knows {VERSION}: nothing was changed",
+                    hint="Use the newer llmc that wrote it.",
+                )
+            return msgspec.convert(raw, State), raw
+        except msgspec.MsgspecError as error:
+            raise StateError(
+                f"{self.root.state} cannot be read: {error}",
+                hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good.",
+            ) from error
+
+    def _write(self, data: bytes, *, keep: bool) -> None:
+        point("state.write", "before")
+        if keep:
+            self._keep_backup()
+        point("state.replace", "before")
+        write_atomic(self.root.state, data)
+        point("state.replace", "after")
+
+    def _keep_backup(self) -> None:
+        """The current file gets a second name; no copy, and never a moment without a state.json."""
+        temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.{os.getpid()}.tmp")
+        try:
+            temp.unlink(missing_ok=True)
+            os.link(self.root.state, temp)
+            os.replace(temp, self.root.state_backup)
+        except OSError as error:
+            raise explain(error, f"cannot keep {self.root.state_backup}") from error
+
+
+def encode(state: State, raw: dict[str, Any]) -> bytes:
+    """Validated JSON; fields a newer llmc wrote, which we do not know, are carried over from `raw`."""
+    found = [text for record in state.workers.values() for text in transitions.problems(record)]
+    found += [
+        f"{name}: filed under {key}"
+        for key, name in ((k, r.name) for k, r in state.workers.items())
+        if key != name
+    ]
+    plain = msgspec.to_builtins(state)
+    try:
+        msgspec.convert(plain, State)
+    except msgspec.ValidationError as error:
+        found.append(str(error))
+    if found:
+        raise StateError("refusing to write an invalid state.json: " + "; ".join(found))
+    return msgspec.json.format(msgspec.json.encode(keep_unknown(State, raw, plain)), indent=1)
+
+
+def unknown_worker(name: str, state: State) -> NotFound:
+    import difflib
+
+    near = difflib.get_close_matches(name, state.workers, 1)
+    known = f'Did you mean "{near[0]}"?' if near else f"Add it with `llmc add {name}`."
+    return NotFound(f"there is no worker {name!r}", hint=known)
+
+
+def _number(state: State, emitted: list[dict[str, Any]]) -> State:
+    numbered = [{"seq": state.event_seq + i, **event} for i, event in enumerate(emitted, 1)]
+    if not numbered:
+        return state
+    return replace(state, event_seq=state.event_seq + len(numbered), recent_events=numbered)

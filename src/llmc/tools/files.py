@@ -1,0 +1,65 @@
+"""Files written so that a crash leaves the old or the new content, never half of it."""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from llmc.errors import LlmcError
+
+
+class DiskFull(LlmcError):
+    """No space left; nothing was changed."""
+
+
+def private_dir(path: Path) -> Path:
+    """The directory, made if missing, readable by its owner only."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Temp file in the same directory, fsync, rename."""
+    temp = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    try:
+        _write_new(temp, data, mode)
+        os.replace(temp, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise explain(error, f"cannot write {path}") from error
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """One write() of one line: appenders in other processes cannot tear it."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, line.rstrip(b"\n") + b"\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(error, f"cannot append to {path}") from error
+
+
+def explain(error: OSError, what: str) -> LlmcError:
+    """An operating system error as one that names the fix."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"{what}: the disk is full",
+            hint="Free some space (`llmc trash prune` removes old trash), then run it again.",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
+    return LlmcError(f"{what}: {error.strerror or error}")
+
+
+def _write_new(temp: Path, data: bytes, mode: int) -> None:
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)

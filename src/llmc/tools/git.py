@@ -1,0 +1,164 @@
+"""git, as flat functions: facts come back as data, and failure is never an empty answer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.errors import ToolFailed
+from llmc.tools import proc
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """How a commit relates to its base: ahead, behind and both are three different answers."""
+
+    ahead: int
+    behind: int
+
+
+@dataclass(frozen=True)
+class TreeState:
+    """What `git status` says of a worktree; paths as git prints them."""
+
+    tracked: tuple[str, ...]
+    untracked: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.tracked and not self.untracked
+
+
+def git(
+    repo: Path,
+    *args: str,
+    check: bool = True,
+    input: bytes | None = None,
+    timeout_s: float = 60,
+    env: dict[str, str] | None = None,
+) -> proc.Done:
+    return proc.run(
+        ["git", "-C", str(repo), *args],
+        check=check,
+        input=input,
+        timeout_s=timeout_s,
+        env=proc.clean_env(env),
+    )
+
+
+def out(repo: Path, *args: str) -> str:
+    return git(repo, *args).stdout.strip()
+
+
+def resolve(repo: Path, ref: str) -> str | None:
+    """The commit a name stands for, None if there is no such name."""
+    done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+    if done.ok:
+        return done.stdout.strip()
+    if done.returncode == 1:
+        return None
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def head(repo: Path) -> str:
+    return out(repo, "rev-parse", "--verify", "HEAD^{commit}")
+
+
+def tree_of(repo: Path, commit: str) -> str:
+    return out(repo, "rev-parse", "--verify", f"{commit}^{{tree}}")
+
+
+def is_ancestor(repo: Path, older: str, newer: str) -> bool:
+    done = git(repo, "merge-base", "--is-ancestor", older, newer, check=False)
+    if done.returncode in (0, 1):
+        return done.returncode == 0
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def divergence(repo: Path, base: str, tip: str) -> Divergence:
+    behind, ahead = out(repo, "rev-list", "--left-right", "--count", f"{base}...{tip}").split()
+    return Divergence(int(ahead), int(behind))
+
+
+def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
+    """Uncommitted changes; never takes the index lock, an agent may be at work there."""
+    flag = "--untracked-files=normal" if untracked else "--untracked-files=no"
+    done = git(worktree, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", flag)
+    entries = [entry for entry in done.stdout.split("\0") if entry]
+    return TreeState(
+        tracked=tuple(entry[3:] for entry in entries if not entry.startswith("??")),
+        untracked=tuple(entry[3:] for entry in entries if entry.startswith("??")),
+    )
+
+
+def rebase_in_progress(worktree: Path) -> bool:
+    """In a linked worktree `.git` is a file, so git is asked for the paths."""
+    paths = out(
+        worktree, "rev-parse", "--git-path", "rebase-merge", "--git-path", "rebase-apply"
+    ).splitlines()
+    return any((worktree / path).exists() for path in paths)
+
+
+def operation_in_progress(worktree: Path) -> str | None:
+    """The merge, rebase, cherry-pick or bisect a person is in the middle of, if any."""
+    marks = {
+        "rebase-merge": "rebase",
+        "rebase-apply": "rebase",
+        "MERGE_HEAD": "merge",
+        "CHERRY_PICK_HEAD": "cherry-pick",
+        "REVERT_HEAD": "revert",
+        "BISECT_LOG": "bisect",
+    }
+    args = [arg for mark in marks for arg in ("--git-path", mark)]
+    paths = out(worktree, "rev-parse", *args).splitlines()
+    for path, name in zip(paths, marks.values(), strict=True):
+        if (worktree / path).exists():
+            return name
+    return None
+
+
+def conflicted_files(worktree: Path) -> tuple[str, ...]:
+    done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
+    return tuple(path for path in done.stdout.split("\0") if path)
+
+
+def checked_out_at(repo: Path, branch: str) -> Path | None:
+    """The worktree of the repository in which a branch is checked out."""
+    path: str | None = None
+    for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
+        if line.startswith("worktree "):
+            path = line.removeprefix("worktree ")
+        elif line == f"branch refs/heads/{branch}" and path:
+            return Path(path)
+        elif line == "bare":
+            path = None
+    return None
+
+
+def default_branch(repo: Path) -> str:
+    """The branch work lands on: what the source has checked out, or what its HEAD names."""
+    done = git(repo, "symbolic-ref", "--short", "HEAD", check=False)
+    if done.ok:
+        return done.stdout.strip()
+    for name in ("main", "master"):
+        if resolve(repo, f"refs/heads/{name}"):
+            return name
+    raise ToolFailed(
+        done.argv,
+        done.returncode,
+        done.stderr,
+        message=f"{repo}: cannot tell which branch work should land on",
+    )
+
+
+def fetch(repo: Path, branch: str) -> None:
+    """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail)."""
+    git(
+        repo,
+        *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "origin"],
+        f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
+        timeout_s=300,
+    )
+
+
+def config_get(repo: Path, key: str) -> str | None:
+    done = git(repo, "config", "--get", key, check=False)
+    return done.stdout.strip() or None if done.ok else None

@@ -1,0 +1,118 @@
+"""File locks that vanish with their process, always taken in the order worker, ticket, merge, repo, state."""
+
+import fcntl
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+
+from llmc.errors import LockTimeout
+from llmc.tools.files import explain, private_dir
+
+
+class Rank(IntEnum):
+    """The lock order: a lock may only be taken while all locks held have a lower rank."""
+
+    WORKER = 1
+    TICKET = 2
+    MERGE = 3
+    REPO = 4
+    STATE = 5
+
+
+_held = threading.local()
+
+
+@contextmanager
+def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
+    """Hold the lock file; a timeout names who holds it."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    if ranks and ranks[-1] >= rank:
+        raise AssertionError(f"lock order: {path.name} wanted while holding {ranks[-1].name.lower()}")
+    fd = _acquire(path, timeout_s)
+    _held.ranks = [*ranks, rank]
+    try:
+        yield
+    finally:
+        _held.ranks = ranks
+        os.close(fd)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock right now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def hold_forever(path: Path) -> int | None:
+    """Take a lock for the rest of this process's life; None when somebody else has it."""
+    fd = _open(path)
+    if not _try(fd):
+        os.close(fd)
+        return None
+    _sign(fd)
+    return fd
+
+
+def holder(path: Path) -> str:
+    """Who signed the lock file last: `pid 123 (llmc accept adam)`."""
+    try:
+        text = path.read_text(errors="replace").strip()
+    except OSError:
+        text = ""
+    return text or "an unknown process"
+
+
+def _acquire(path: Path, timeout_s: float) -> int:
+    fd = _open(path)
+    deadline = time.monotonic() + timeout_s
+    pause_s = 0.001
+    while not _try(fd):
+        if time.monotonic() >= deadline:
+            os.close(fd)
+            raise LockTimeout(
+                f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
+                hint="Wait for that command to end, or end it by its pid, then run this again.",
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.02)
+    _sign(fd)
+    return fd
+
+
+def _open(path: Path) -> int:
+    try:
+        private_dir(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise explain(error, f"cannot open the lock {path}") from error
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(fd: int) -> None:
+    command = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:4]])[:120]
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"pid {os.getpid()} ({command})".encode(errors="replace"), 0)
+    except OSError:
+        pass  # a full disk must not stop anybody from taking a lock; only the name is lost

@@ -1,0 +1,143 @@
+"""The one door out: every program llmc runs is run here."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.errors import LlmcError, ToolFailed
+
+_INSTALL_HINTS = {
+    "tmux": "Install tmux (Debian: sudo apt-get install tmux).",
+    "git": "Install git (Debian: sudo apt-get install git).",
+}
+
+
+class ToolMissing(LlmcError):
+    """A program llmc needs is not installed."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a program ended."""
+
+    argv: list[str]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+
+def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's environment without what would steer git, and with untranslated messages."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
+    env.update(LC_ALL="C", GIT_TERMINAL_PROMPT="0")
+    env.update(extra or {})
+    return env
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes | None = None,
+    timeout_s: float = 30,
+    check: bool = True,
+) -> Done:
+    """Run a program to its end; on a timeout its whole process group is killed."""
+    args = list(argv)
+    try:
+        process = subprocess.Popen(
+            args,
+            cwd=cwd,
+            env=dict(env) if env is not None else clean_env(),
+            stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise _not_started(args, cwd) from error
+    try:
+        stdout, stderr = process.communicate(input, timeout=timeout_s)
+    except BaseException as error:
+        kill_group(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise ToolFailed(
+                args, None, "", message=f"`{' '.join(args)[:300]}` did not end in {timeout_s:g} s"
+            ) from error
+        raise
+    done = Done(args, process.returncode, _text(stdout), _text(stderr))
+    if check and not done.ok:
+        raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
+    return done
+
+
+def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, timeout_s: float) -> Done:
+    """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with log.open("ab") as sink:
+        sink.write(f"$ {command}\n".encode())
+        sink.flush()
+        start = sink.tell()
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as error:
+            kill_group(process)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
+            code = 124
+    return Done([command], code, tail(log, start), "")
+
+
+def spawn_detached(argv: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
+    """A program that outlives us, its output appended to a file."""
+    with output.open("ab") as sink:
+        return subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd="/", start_new_session=True
+        )
+
+
+def tail(path: Path, start: int, limit: int = 8000) -> str:
+    """What was written to a log since `start`, at most its last `limit` bytes."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(start, size - limit))
+        return file.read().decode(errors="replace")
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """End a program and everything it started, then reap it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _not_started(args: list[str], cwd: Path | str | None) -> LlmcError:
+    if cwd is not None and not os.path.isdir(cwd):
+        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {cwd} is not a directory")
+    hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
+    return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

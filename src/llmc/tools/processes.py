@@ -1,0 +1,69 @@
+"""Processes, found by the marks llmc gave them; a pid alone is never trusted."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+
+def leftovers(instance: str) -> list[int]:
+    """Tool children of an agent launch that outlived it: our uid, its mark, and the client's child mark."""
+    if not instance:
+        return []
+    wanted = f"LLMC_INSTANCE={instance}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            variables = _environ(int(entry))
+            if wanted in variables and any(v.startswith(b"CLAUDE_CODE_CHILD_SESSION=") for v in variables):
+                found.append(int(entry))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
+def terminate(pid: int, *, grace_s: float) -> None:
+    """SIGTERM, and SIGKILL for what is still there after the grace."""
+    _signal(pid, signal.SIGTERM)
+    if not wait_until(lambda: not is_alive(pid), grace_s):
+        _signal(pid, signal.SIGKILL)
+        wait_until(lambda: not is_alive(pid), 2)
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        _signal(pid, signal.SIGKILL)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.01) -> bool:
+    """Wait for something to become true; whether it did."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(interval_s)
+    return True
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            return []
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,160 @@
+"""tmux on a private server, with exact targets, batched probes, and Unknown for what it would not say."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmc.errors import ToolFailed
+from llmc.names import SessionName
+from llmc.tools import proc
+
+WIDTH, HEIGHT = 500, 100
+_NO_SERVER = ("no server running on", "error connecting to", "server exited unexpectedly")
+_PANE_FORMAT = "|".join(
+    f"#{{{name}}}"
+    for name in (
+        "session_name",
+        "session_attached",
+        "pane_dead",
+        "pane_dead_status",
+        "pane_dead_signal",
+        "pane_pid",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A probe that got no answer. Not "nothing there": nobody may conclude anything from it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pane:
+    """What tmux knows of one session's pane."""
+
+    session: SessionName
+    attached: bool
+    dead: bool
+    exit_code: int | None
+    pid: int
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """One private tmux server."""
+
+    server: str
+
+    def argv(self, *args: str) -> list[str]:
+        return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
+
+    def run(
+        self, *args: str, input: bytes | None = None, check: bool = True, timeout_s: float = 10
+    ) -> proc.Done:
+        return proc.run(self.argv(*args), env=_minimal_env(), input=input, check=check, timeout_s=timeout_s)
+
+    def panes(self) -> dict[SessionName, Pane] | Unknown:
+        """Every session of the server in one call; empty only when tmux itself says there is no server."""
+        try:
+            done = self.run("list-panes", "-a", "-F", _PANE_FORMAT, check=False)
+        except ToolFailed as error:
+            return Unknown(error.message)
+        if done.ok:
+            return {pane.session: pane for pane in map(_pane, done.stdout.splitlines())}
+        if any(text in done.stderr for text in _NO_SERVER):
+            return {}
+        return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
+
+    def pane(self, session: SessionName) -> Pane | Unknown | None:
+        panes = self.panes()
+        return panes if isinstance(panes, Unknown) else panes.get(session)
+
+    def new_session(
+        self, session: SessionName, cwd: str, argv: Sequence[str], died_argv: Sequence[str]
+    ) -> None:
+        """Start a detached session whose pane is the program itself; `died_argv` is run when it ends.
+
+        One tmux call: the options are in force before the program can end.
+        """
+        target = exact(session)
+        size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
+        self.run(
+            *["start-server", ";"],
+            *["set-option", "-g", "remain-on-exit", "on", ";"],
+            *["set-option", "-g", "history-limit", "20000", ";"],
+            *["set-option", "-g", "status", "off", ";"],
+            *["set-option", "-g", "default-terminal", "screen-256color", ";"],
+            *["set-option", "-s", "escape-time", "20", ";"],
+            # A person's terminal may be small: follow it while attached, and be wide again afterwards.
+            *["set-hook", "-g", "client-attached", "set-option -w window-size latest", ";"],
+            *["set-hook", "-g", "client-detached", f"resize-window -x {WIDTH} -y {HEIGHT}", ";"],
+            *["new-session", "-d", "-s", session, *size, "-c", cwd, shell_join(argv), ";"],
+            *["set-hook", "-t", target, "pane-died", f"run-shell -b {tmux_quote(shell_join(died_argv))}"],
+        )
+
+    def kill_session(self, session: SessionName) -> None:
+        """End a session; one that is gone already is fine."""
+        done = self.run("kill-session", "-t", exact(session), check=False)
+        gone = ("can't find session", "session not found", *_NO_SERVER)
+        if not done.ok and not any(text in done.stderr for text in gone):
+            raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+    def kill_server(self) -> None:
+        self.run("kill-server", check=False)
+
+    def send_keys(self, session: SessionName, *keys: str) -> None:
+        self.run("send-keys", "-t", exact(session), *keys)
+
+    def paste(self, session: SessionName, buffer: str, text: str) -> bool:
+        """Bracketed paste of the text; False if the pane is dead.
+
+        The test is made inside the server, in the same command: pasting into a dead pane crashes tmux 3.3a
+        and every session with it.
+        """
+        target = exact(session)
+        done = self.run(
+            *["load-buffer", "-b", buffer, "-", ";"],
+            *["if-shell", "-F", "-t", target, "#{pane_dead}"],
+            f"delete-buffer -b {buffer} ; display-message -p dead",
+            f"paste-buffer -p -d -b {buffer} -t '{target}'",
+            input=text.encode("utf-8", "surrogatepass"),
+        )
+        return "dead" not in done.stdout
+
+    def capture(self, session: SessionName, *, history: int = 0, styled: bool = False) -> str:
+        """The pane's text, with `history` lines of scrollback above it."""
+        flags = ["-S", f"-{history}"] if history else []
+        return self.run(
+            "capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", exact(session)
+        ).stdout
+
+
+def exact(session: SessionName) -> str:
+    """A target that matches this session only: a bare `llmc-auto-1` also matches `llmc-auto-10`."""
+    return f"={session}:"
+
+
+def shell_join(argv: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(argv)
+
+
+def tmux_quote(text: str) -> str:
+    """One argument of a tmux command string: single quotes, formats disarmed."""
+    return "'" + text.replace("#", "##").replace("'", "'\\''") + "'"
+
+
+def _pane(line: str) -> Pane:
+    session, attached, dead, status, signal, pid = line.split("|")
+    code = int(status) if status else 128 + int(signal) if signal.isdigit() else None
+    return Pane(SessionName(session), attached != "0", dead == "1", code if dead == "1" else None, int(pid))
+
+
+def _minimal_env() -> dict[str, str]:
+    """What the server needs: panes get their own complete environment from the launch spec."""
+    keep = ("PATH", "HOME", "TERM", "TMUX_TMPDIR", "USER", "LOGNAME", "SHELL")
+    env = {key: os.environ[key] for key in keep if key in os.environ}
+    return {"TERM": "screen-256color", **env, "LC_ALL": "C.UTF-8"}

@@ -1,0 +1,57 @@
+"""Why an agent's turn failed, by the client's own label: one table. Pure."""
+
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """What kind of failure it was; it decides what may be done about it."""
+
+    #: the agent did something wrong
+    AGENT = "agent"
+    #: its process died
+    CRASH = "crash"
+    #: a usage limit; passes by itself
+    LIMIT = "limit"
+    #: the API is overloaded or unreachable; passes by itself
+    API = "api"
+    #: logged out or refused; never retried
+    AUTH = "auth"
+    #: no space; never retried
+    DISK = "disk"
+    #: settings that cannot work; never retried
+    CONFIG = "config"
+    TASK = "task"
+    GIT = "git"
+    COMMAND = "command"
+    BUDGET = "budget"
+    TMUX = "tmux"
+    #: llmc's own
+    BUG = "bug"
+
+
+_STOP_FAILURES = {
+    "rate_limit": Cause.LIMIT,
+    "server_error": Cause.API,
+    "overloaded": Cause.API,
+    "authentication_failed": Cause.AUTH,
+    "oauth_org_not_allowed": Cause.AUTH,
+    "billing_error": Cause.AUTH,
+    "model_not_found": Cause.CONFIG,
+    "invalid_request": Cause.AGENT,
+    "max_output_tokens": Cause.AGENT,
+    "unknown": Cause.AGENT,
+}
+
+
+def of_stop_failure(error: str) -> Cause:
+    """The cause behind StopFailure's `error`; an unknown label is the agent's."""
+    return _STOP_FAILURES.get(error, Cause.AGENT)
+
+
+def passes_by_itself(cause: Cause) -> bool:
+    return cause in (Cause.LIMIT, Cause.API)
+
+
+def needs_a_person(cause: Cause) -> bool:
+    """Trying again cannot help."""
+    return cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)

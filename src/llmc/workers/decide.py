@@ -1,0 +1,194 @@
+"""What an event means for a worker: facts in, at most one step of the state machine out. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from llmc.names import header_id
+from llmc.workers import causes
+from llmc.workers.events import HookEvent
+from llmc.workers.model import Outcome, Status, WorkerRecord
+from llmc.workers.transitions import Step, is_allowed, step
+
+#: exit codes of an agent that ended as it should; anything else is a crash
+NORMAL_EXITS = (0, 130)
+
+#: a day without a crash, and the counter starts again
+CRASH_MEMORY_S = 24 * 3600
+
+BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
+
+
+@dataclass(frozen=True)
+class GitFacts:
+    """What git says of a worktree at this moment."""
+
+    head: str
+    ahead: int
+    dirty: bool
+    rebasing: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was observed when an event is judged; None where it does not matter or could not be seen."""
+
+    git: GitFacts | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status change, changed fields, and what to write into the event log."""
+
+    change: Step | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    action: str = "hook_received"
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def wants_git(event: HookEvent) -> bool:
+    """Whether git has to be asked before this event can be judged."""
+    return event.name in ("Stop", "StopFailure", "SessionStart") and not event.from_subagent
+
+
+def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    """The meaning of one event. Events of an earlier launch of the worker mean nothing."""
+    if event.instance != record.instance:
+        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of an earlier launch"})
+    match event.name:
+        case "SessionStart":
+            return _session_start(record, event, facts)
+        case "UserPromptSubmit":
+            return _prompt(record, event)
+        case "Stop" if not event.from_subagent:
+            return _stop(record, event, facts)
+        case "StopFailure" if not event.from_subagent:
+            return _stop_failure(record, event, facts)
+        case "PermissionRequest":
+            return _question(record, event)
+        case "SessionEnd":
+            return Verdict(action="session_ended", details={"end": event.text("reason")})
+        case "PaneDied":
+            return _exited(record, event, facts)
+        case _:
+            return Verdict(details={"hook": event.name})
+
+
+def rest(record: WorkerRecord, git: GitFacts) -> Step:
+    """Where a worker with a living but resting agent belongs, from git alone."""
+    if git.rebasing:
+        return step(Status.REBASING, "rebase in progress")
+    if git.ahead:
+        return step(Status.NEEDS_REVIEW, "commits are there", commit_sha=git.head)
+    if record.current_prompt:
+        return step(Status.NEEDS_INPUT, "restarted")
+    return step(Status.IDLE, "ready")
+
+
+def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    source = event.text("source")
+    fields: dict[str, Any] = {"claude_session_id": event.claude_session_id}
+    if event.text("transcript_path"):
+        fields["transcript_path"] = event.text("transcript_path")
+    details = {"source": source, "claude_session_id": event.claude_session_id}
+    change = None
+    if record.status is Status.OFFLINE and facts.git is not None:
+        change = rest(record, facts.git)
+    return Verdict(change, fields, "session_started", details)
+
+
+def _prompt(record: WorkerRecord, event: HookEvent) -> Verdict:
+    """UserPromptSubmit says "arrived". With our id it completes a delivery nobody waited for any more."""
+    arrived = header_id(event.text("prompt"))
+    delivery = record.delivery
+    if arrived is None:
+        return Verdict(_person_began(record), action="prompt_seen")
+    if delivery is None or delivery.prompt_id != arrived:
+        return Verdict(action="prompt_seen", details={"prompt_id": arrived})
+    if delivery.outcome.arrived:
+        return Verdict(details={"hook": event.name, "prompt_id": arrived})
+    done = replace(delivery, outcome=Outcome.ACKNOWLEDGED, text="", reason="late receipt")
+    change = arrived_step(record, "late receipt")
+    details = {"prompt_id": arrived, "outcome": Outcome.ACKNOWLEDGED, "late": True}
+    return Verdict(change, {"delivery": done}, "prompt_delivered", details)
+
+
+def arrived_step(record: WorkerRecord, reason: str) -> Step | None:
+    """The status a worker enters because its prompt has arrived; None when it is there already."""
+    then = record.delivery.then if record.delivery else None
+    if then is None or then is record.status or not is_allowed(record, then):
+        return None
+    return step(then, reason)
+
+
+def _person_began(record: WorkerRecord) -> Step | None:
+    """A person (or a background task's notice) gave the agent something to do."""
+    if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NO_CHANGES):
+        return step(Status.WORKING, "a prompt llmc did not send")
+    return None
+
+
+def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    if facts.git is None:
+        return Verdict(details={"hook": "Stop", "why": "git could not be read"})
+    git = facts.git
+    details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
+    if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT):
+        return Verdict(action="agent_stopped", details=details)
+    return Verdict(_after_stop(record, git), action="agent_stopped", details=details)
+
+
+def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
+    if git.rebasing:
+        return None
+    if git.ahead:
+        return step(Status.NEEDS_REVIEW, "stopped with commits", commit_sha=git.head)
+    if record.status is Status.NEEDS_INPUT:
+        return None
+    if not record.current_prompt and not git.dirty:
+        return step(Status.IDLE, "a person's own turn ended")
+    return step(Status.NEEDS_INPUT, "stopped_dirty" if git.dirty else "stopped_clean")
+
+
+def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    error = event.text("error")
+    cause = causes.of_stop_failure(error)
+    text = event.text("last_assistant_message")[:500] or error
+    details = {"error": error, "cause": cause}
+    if record.status not in (*BUSY, Status.REBASING):
+        return Verdict(action="agent_failed", details=details)
+    if causes.needs_a_person(cause):
+        change = step(Status.ERROR, error, error_reason=text, cause=cause)
+    elif record.status is Status.REBASING:
+        change = None
+    else:
+        change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
+    return Verdict(change, action="agent_failed", details=details)
+
+
+def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
+    tool = event.text("tool_name")
+    reason = "question" if tool == "AskUserQuestion" else "permission"
+    change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
+    return Verdict(change, action="agent_asked", details={"tool": tool})
+
+
+def _exited(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    code = facts.exit_code
+    details = {"exit_code": code}
+    if record.status is Status.OFFLINE:
+        return Verdict(action="agent_exited", details=details)
+    if code in NORMAL_EXITS:
+        gone = step(Status.OFFLINE, "exited") if record.status is not Status.ERROR else None
+        return Verdict(gone, action="agent_exited", details=details)
+    text = (
+        f"the agent's process ended with code {code}" if code is not None else "the agent's process vanished"
+    )
+    earlier = record.crash_count if event.at_unix - record.last_crash_unix < CRASH_MEMORY_S else 0
+    fields = {"crash_count": earlier + 1, "last_crash_unix": event.at_unix}
+    if record.status is Status.ERROR:
+        return Verdict(None, fields, "agent_exited", details)
+    crashed = step(Status.OFFLINE, "crashed", error_reason=text, cause=causes.Cause.CRASH)
+    return Verdict(crashed, fields, "agent_exited", details)

@@ -1,0 +1,124 @@
+"""What llmc knows of one worker. Pure data."""
+
+from enum import StrEnum
+
+import msgspec
+
+from llmc.names import ClaudeSessionId, PromptId, SessionName, WorkerName
+
+
+class Status(StrEnum):
+    """Where a worker stands."""
+
+    #: no agent runs
+    OFFLINE = "offline"
+    #: ready for a task
+    IDLE = "idle"
+    #: busy with a task
+    WORKING = "working"
+    #: stopped, and waits for a person's word
+    NEEDS_INPUT = "needs_input"
+    #: committed, and waits for review
+    NEEDS_REVIEW = "needs_review"
+    #: reads its own work once more before a person does
+    REVIEWING = "reviewing"
+    #: busy with what a person sent back
+    REJECTED = "rejected"
+    #: resolves conflicts with the default branch
+    REBASING = "rebasing"
+    #: said that nothing needs to change
+    NO_CHANGES = "no_changes"
+    #: stopped by a failure; only a person's command leaves it
+    ERROR = "error"
+
+
+class Outcome(StrEnum):
+    """What became of a prompt; there is no bare OK."""
+
+    #: in state, nothing typed yet
+    PENDING = "pending"
+    #: keys were sent; whether they arrived is not known yet
+    TYPED = "typed"
+    #: the agent's own hook named our id while it was idle
+    ACKNOWLEDGED = "acknowledged"
+    #: the same, while it was busy: it comes after or inside the running turn
+    QUEUED = "queued"
+    #: no proof of arrival; our text was taken back where that was possible
+    UNCONFIRMED = "unconfirmed"
+    #: not sent: a dialog, a draft, a dead pane, or a person is in the way
+    REFUSED = "refused"
+
+    @property
+    def arrived(self) -> bool:
+        return self in (Outcome.ACKNOWLEDGED, Outcome.QUEUED)
+
+    @property
+    def open(self) -> bool:
+        return self in (Outcome.PENDING, Outcome.TYPED)
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest prompt on its way to the agent. Its text is kept until the outcome is known."""
+
+    prompt_id: PromptId
+    outcome: Outcome
+    at_unix: float
+    text: str = ""
+    #: a new conversation is started first
+    clear: bool = False
+    #: /clear ran already, so a repeated delivery must not clear again
+    cleared: bool = False
+    #: the status the worker enters when the prompt has arrived
+    then: Status | None = None
+    reason: str = ""
+    elapsed_ms: int = 0
+
+
+class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an accept got; written before each step acts, so that a crash resumes there."""
+
+    step: str
+    started_unix: float
+    #: what the worker had before anything was done
+    tip: str
+    #: origin/<default branch> that was rebased onto and validated
+    base: str = ""
+    #: the worker's commits on top of `base`
+    rebased: str = ""
+    #: the one commit that lands; stored before it lands
+    squash: str = ""
+    attempt: int = 1
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker in state.json."""
+
+    name: WorkerName
+    worktree_path: str
+    branch: str
+    session_id: SessionName
+    created_at_unix: float
+    status: Status = Status.OFFLINE
+    reason: str = ""
+    since_unix: float = 0.0
+    last_activity_unix: float = 0.0
+    #: the task as the person wrote it, without our preamble
+    current_prompt: str = ""
+    prompt_id: PromptId | None = None
+    delivery: Delivery | None = None
+    commit_sha: str | None = None
+    accept: AcceptJournal | None = None
+    held: bool = False
+    error_reason: str = ""
+    cause: str = ""
+    crash_count: int = 0
+    last_crash_unix: float = 0.0
+    #: mark of the running agent process; events of another instance are stale
+    instance: str = ""
+    #: which agent runs, and the configuration directory it was launched with
+    agent: str = ""
+    config_dir: str = ""
+    claude_session_id: ClaudeSessionId | None = None
+    transcript_path: str = ""
+    #: events applied whose inbox files were not seen to be gone yet
+    applied_events: tuple[str, ...] = ()

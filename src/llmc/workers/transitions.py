@@ -1,0 +1,139 @@
+"""The worker state machine: one table, one function. Nothing else assigns a status. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from llmc.workers.model import Status, WorkerRecord
+
+S = Status
+
+#: every allowed step and what causes it; the diagram in the docs is generated from this
+ALLOWED: dict[tuple[Status, Status], str] = {
+    (S.OFFLINE, S.IDLE): "agent started",
+    (S.OFFLINE, S.NEEDS_INPUT): "relaunched with its conversation",
+    (S.OFFLINE, S.NEEDS_REVIEW): "agent started, commits are there",
+    (S.OFFLINE, S.REBASING): "agent started, a rebase is open",
+    (S.OFFLINE, S.ERROR): "agent did not start",
+    (S.IDLE, S.WORKING): "start",
+    (S.IDLE, S.NEEDS_REVIEW): "commits of a person's own turn",
+    (S.IDLE, S.OFFLINE): "agent ended",
+    (S.IDLE, S.ERROR): "failure",
+    (S.WORKING, S.NEEDS_REVIEW): "stopped with commits",
+    (S.WORKING, S.REVIEWING): "self-review sent",
+    (S.WORKING, S.NEEDS_INPUT): "stopped without commits, asks, or was interrupted",
+    (S.WORKING, S.NO_CHANGES): "reported that nothing needs to change",
+    (S.WORKING, S.IDLE): "reset, or a person's own turn ended",
+    (S.WORKING, S.OFFLINE): "agent ended",
+    (S.WORKING, S.ERROR): "failure",
+    (S.NEEDS_INPUT, S.WORKING): "message, or the question was answered",
+    (S.NEEDS_INPUT, S.NEEDS_REVIEW): "commits appeared",
+    (S.NEEDS_INPUT, S.NO_CHANGES): "reported that nothing needs to change",
+    (S.NEEDS_INPUT, S.IDLE): "reset",
+    (S.NEEDS_INPUT, S.OFFLINE): "agent ended",
+    (S.NEEDS_INPUT, S.ERROR): "failure",
+    (S.NEEDS_REVIEW, S.IDLE): "accept, or reset",
+    (S.NEEDS_REVIEW, S.REJECTED): "reject",
+    (S.NEEDS_REVIEW, S.REVIEWING): "self-review sent",
+    (S.NEEDS_REVIEW, S.REBASING): "rebase has conflicts",
+    (S.NEEDS_REVIEW, S.WORKING): "message",
+    (S.NEEDS_REVIEW, S.OFFLINE): "agent ended",
+    (S.NEEDS_REVIEW, S.ERROR): "failure",
+    (S.REVIEWING, S.NEEDS_REVIEW): "self-review done",
+    (S.REVIEWING, S.NEEDS_INPUT): "asks, or was interrupted",
+    (S.REVIEWING, S.IDLE): "reset",
+    (S.REVIEWING, S.OFFLINE): "agent ended",
+    (S.REVIEWING, S.ERROR): "failure",
+    (S.REJECTED, S.NEEDS_REVIEW): "stopped with commits",
+    (S.REJECTED, S.NEEDS_INPUT): "asks, or was interrupted",
+    (S.REJECTED, S.NO_CHANGES): "reported that nothing needs to change",
+    (S.REJECTED, S.IDLE): "reset",
+    (S.REJECTED, S.OFFLINE): "agent ended",
+    (S.REJECTED, S.ERROR): "failure",
+    (S.REBASING, S.NEEDS_REVIEW): "resolved, or aborted by the worker",
+    (S.REBASING, S.IDLE): "reset",
+    (S.REBASING, S.OFFLINE): "agent ended",
+    (S.REBASING, S.ERROR): "no progress, or the third round",
+    (S.NO_CHANGES, S.WORKING): "start",
+    (S.NO_CHANGES, S.IDLE): "reset, or seen",
+    (S.NO_CHANGES, S.NEEDS_REVIEW): "commits appeared",
+    (S.NO_CHANGES, S.OFFLINE): "agent ended",
+    (S.NO_CHANGES, S.ERROR): "failure",
+    (S.ERROR, S.IDLE): "reset",
+}
+
+#: fields that a status clears when it is entered, and what they become
+_FRESH: dict[Status, dict[str, Any]] = {
+    S.IDLE: {
+        "current_prompt": "",
+        "prompt_id": None,
+        "delivery": None,
+        "commit_sha": None,
+        "accept": None,
+        "error_reason": "",
+        "cause": "",
+    },
+    S.WORKING: {"commit_sha": None, "error_reason": "", "cause": ""},
+    S.REJECTED: {"commit_sha": None, "error_reason": "", "cause": ""},
+    S.REBASING: {"commit_sha": None},
+    S.NEEDS_INPUT: {"commit_sha": None},
+    S.NO_CHANGES: {"commit_sha": None},
+    S.NEEDS_REVIEW: {"error_reason": "", "cause": ""},
+    S.OFFLINE: {"commit_sha": None, "instance": ""},
+    S.ERROR: {"commit_sha": None},
+}
+
+
+class IllegalTransition(AssertionError):
+    """A bug: the table does not allow this step."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A decided status change: where to, why, and the fields that come with it."""
+
+    to: Status
+    reason: str
+    fields: dict[str, Any]
+
+
+def step(to: Status, reason: str = "", **fields: Any) -> Step:
+    return Step(to, reason, fields)
+
+
+def is_allowed(record: WorkerRecord, to: Status) -> bool:
+    return (record.status, to) in ALLOWED
+
+
+def apply(record: WorkerRecord, change: Step, now: float) -> WorkerRecord:
+    """The record after the step: status, reason and times set, the fields of the new status cleared and set."""
+    if not is_allowed(record, change.to):
+        raise IllegalTransition(f"{record.name}: {record.status} -> {change.to} ({change.reason})")
+    values: dict[str, Any] = {
+        "status": change.to,
+        "reason": change.reason,
+        "since_unix": now,
+        "last_activity_unix": now,
+        **_FRESH.get(change.to, {}),
+        **change.fields,
+    }
+    return replace(record, **values)
+
+
+def problems(record: WorkerRecord) -> list[str]:
+    """What contradicts itself in a record; checked before every write of state.json."""
+    found = []
+    if (record.status is S.NEEDS_REVIEW) != (
+        record.commit_sha is not None
+    ) and record.status is not S.REVIEWING:
+        found.append(
+            f"{record.name}: commit_sha must be set exactly while awaiting review, status is {record.status}"
+        )
+    if record.status is S.ERROR and not record.error_reason:
+        found.append(f"{record.name}: error without a reason")
+    if record.status is S.IDLE and record.accept is not None:
+        found.append(f"{record.name}: idle with an accept under way")
+    if not record.worktree_path.startswith("/"):
+        found.append(f"{record.name}: worktree_path is not absolute")
+    return found
