@@ -67,6 +67,7 @@ class Pane:
 
     def stop(self) -> None:
         subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False)
+        Path(f"/tmp/tmux-{os.getuid()}/{self.socket}").unlink(missing_ok=True)
 
     def tmux(self, *words: str, data: bytes | None = None) -> str:
         run = subprocess.run(

@@ -83,6 +83,7 @@ class ClaudeCode:
         return {
             **kept,
             "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
+            "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",  # off by default in the newer models
             "DISABLE_AUTOUPDATER": "1",
             "TERM": "screen-256color",
         }
@@ -111,7 +112,8 @@ class Scripted(ClaudeCode):
         self._private = private
 
     def program(self) -> list[str]:
-        return [sys.executable, "-m", "llmc.agents.scripted"]
+        # -P: a worktree with a json.py of its own must not shadow the standard library.
+        return [sys.executable, "-P", "-m", "llmc.agents.scripted"]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         return {**super().environment(base), "CLAUDE_CONFIG_DIR": str(self.config_dir(base))}

@@ -4,11 +4,26 @@ Only `services/submit.py` may look at it: what it shows decides about keys, neve
 """
 
 import re
-
-from llmc.agents.protocol import Box, Composer
+from dataclasses import dataclass
+from enum import StrEnum
 
 _RULE = re.compile(r"^[─━]{20,}")
 _PLACEHOLDER = re.compile(r"\[Pasted text #\d+")
+
+
+class Box(StrEnum):
+    """What the composer on the screen holds."""
+
+    EMPTY = "empty"
+    DRAFT = "draft"
+    #: there is no composer: a dialog, or something is drawn over it
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Composer:
+    box: Box
+    text: str = ""
 
 
 def composer(screen: str) -> Composer:

@@ -22,21 +22,6 @@ class ClientStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Box(StrEnum):
-    """What the composer on the screen holds."""
-
-    EMPTY = "empty"
-    DRAFT = "draft"
-    #: there is no composer: a dialog, or something is drawn over it
-    ABSENT = "absent"
-
-
-@dataclass(frozen=True)
-class Composer:
-    box: Box
-    text: str = ""
-
-
 @dataclass(frozen=True)
 class Launch:
     """How to start an agent for a worker."""

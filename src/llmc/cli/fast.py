@@ -51,13 +51,27 @@ def find_root(given: str | None) -> str:
     if path:
         path = os.path.realpath(path)
     else:
-        here = os.path.realpath(".")
-        while here != "/" and not os.path.isdir(f"{here}/{layout.PRIVATE}"):
-            here = os.path.dirname(here)
-        path = here
+        path = _enclosing(os.path.realpath(".")) or _of_source() or os.path.expanduser("~/llmc")
     if not os.path.isfile(f"{path}/{layout.STATE}"):
         raise Give
     return path
+
+
+def _enclosing(here: str) -> str | None:
+    while here != "/":
+        if os.path.isdir(f"{here}/{layout.PRIVATE}") and os.path.isfile(f"{here}/{layout.CONFIG}"):
+            return here
+        here = os.path.dirname(here)
+    return None
+
+
+def _of_source() -> str | None:
+    """The root that `init` wrote into the git config of the repository we are in."""
+    try:
+        done = subprocess.run(["git", "config", "--get", "llmc.root"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
 
 
 def status(root: str) -> int:

@@ -6,7 +6,6 @@ from llmc.state import inbox
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import append_line, private_dir
-from llmc.tools.tmux import Pane
 from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Status, WorkerRecord
@@ -67,10 +66,8 @@ def _apply(
 def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:
     live = [e for e in events if isinstance(e, HookEvent) and e.instance == record.instance]
     facts = git_facts(project, record) if any(decide.wants_git(e) for e in live) else None
-    code = None
-    if any(e.name == "PaneDied" for e in live):
-        pane = project.tmux.pane(record.session_id)
-        code = pane.exit_code if isinstance(pane, Pane) else None
+    died = any(e.name == "PaneDied" for e in live)
+    code = project.tmux.exit_code(record.session_id) if died else None
     return decide.Facts(git=facts, exit_code=code)
 
 

@@ -161,7 +161,7 @@ def _default_branch(source: Source, target: Path) -> str:
 
 def _write_launcher(root: Root) -> None:
     """`llmc` as the agents find it on their PATH: this very installation."""
-    script = f'#!/bin/sh\nexec "{sys.executable}" -m llmc "$@"\n'
+    script = f'#!/bin/sh\nexec "{sys.executable}" -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
 
 

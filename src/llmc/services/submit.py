@@ -14,8 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from llmc.agents.client_files import row_text, rows_since, size_of
-from llmc.agents.composer import composer, holds
-from llmc.agents.protocol import Box, ClientStatus
+from llmc.agents.composer import Box, composer, holds
+from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
 from llmc.names import PromptId, header_id, header_line
 from llmc.services import intake

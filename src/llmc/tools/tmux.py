@@ -71,6 +71,17 @@ class Tmux:
         panes = self.panes()
         return panes if isinstance(panes, Unknown) else panes.get(session)
 
+    def exit_code(self, session: SessionName) -> int | None:
+        """How the program of a dead pane ended; None when it cannot be known.
+
+        tmux 3.3a sometimes has not reaped it yet, and does so when it runs something else.
+        """
+        pane = self.pane(session)
+        if isinstance(pane, Pane) and pane.dead and pane.exit_code is None:
+            self.run("run-shell", "true", check=False)
+            pane = self.pane(session)
+        return pane.exit_code if isinstance(pane, Pane) else None
+
     def new_session(
         self, session: SessionName, cwd: str, argv: Sequence[str], died_argv: Sequence[str]
     ) -> None:

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
@@ -77,5 +76,7 @@ class Worker:
             try:
                 job()
             except BaseException:
+                import traceback  # 4 ms that a start does not need
+
                 traceback.print_exc()  # a bug of ours: visible, and not a hang
                 os._exit(BUG_EXIT_CODE)

@@ -1,0 +1,44 @@
+"""What every test gets: no way to a person's home, tmux server or credentials, and a fleet on request."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.loopback_api import LoopbackApi
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The default home, root and tmux server are traps: a test that uses them by accident fails."""
+    trap = tmp_path_factory.mktemp("trap") / "choose-a-root-explicitly"
+    trap.write_text("a file, so that nothing can be created below it")
+    monkeypatch.setenv("HOME", str(trap))
+    monkeypatch.setenv("TMUX_TMPDIR", str(trap))
+    for name in list(os.environ):
+        if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in ("TMUX", "TMUX_PANE"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def api() -> Iterator[LoopbackApi]:
+    with LoopbackApi() as server:
+        yield server
+
+
+@pytest.fixture(params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
+def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """A fleet on each of the two agents: a scenario is written once and runs on both."""
+    server = request.getfixturevalue("api") if request.param == "claude" else None
+    made = Fleet(request.param, server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Fleet]:
+    """A fleet on the scripted agent only, for what does not depend on the agent."""
+    made = Fleet("scripted")
+    yield made
+    made.close()

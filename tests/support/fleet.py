@@ -1,0 +1,209 @@
+"""A fleet in a temporary directory, driven through the public command line only."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llmc.config.layout import tmux_server
+from tests.support.loopback_api import LoopbackApi
+from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
+
+
+class Result:
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Fleet:
+    """One root, its source repository, and the environment in which `llmc` runs."""
+
+    def __init__(self, agent: str, api: LoopbackApi | None = None) -> None:
+        self.agent = agent
+        self.dir = Path(tempfile.mkdtemp(prefix="llmc-t-"))
+        self.root = self.dir / "root"
+        self.source = self.dir / "src"
+        self.home = self.dir / "home"
+        self.config_dir = self.dir / "claude"
+        self.env = self._environment(api)
+        for directory in (self.home, self.source):
+            directory.mkdir()
+        self.git("init", "-q", "-b", "main")
+        self.commit("README.md", "sample\n", "First commit")
+
+    def _environment(self, api: LoopbackApi | None) -> dict[str, str]:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+            "TMUX_TMPDIR": str(self.dir),
+            "NO_COLOR": "1",
+            "LLMC_AGENT": self.agent,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        if api is not None:
+            self.config_dir.mkdir()
+            seed_config(self.config_dir, [self.root])
+            client = client_env(self.config_dir, self.home, api.url, DUMMY_KEY)
+            env = {**client, **env, "LLMC_AGENT": str(find_client())}
+        return env
+
+    def git(self, *args: str, cwd: Path | None = None) -> str:
+        identity = ["-c", "user.name=Person", "-c", "user.email=person@example.com"]
+        done = subprocess.run(
+            ["git", *identity, *args], cwd=cwd or self.source, env=self.env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"git {args}: {done.stderr}"
+        return done.stdout.strip()
+
+    def commit(self, name: str, text: str, message: str) -> str:
+        (self.source / name).write_text(text)
+        self.git("add", name)
+        self.git("commit", "-q", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+    def llmc(
+        self,
+        *args: str,
+        code: int | None = 0,
+        stdin: str | None = None,
+        timeout: float = 90,
+        cwd: Path | None = None,
+        **env: str,
+    ) -> Result:
+        """Run a command; `code` is the exit code it must have (None: any)."""
+        done = subprocess.run(
+            [sys.executable, "-m", "llmc", *args],
+            cwd=cwd or self.source,
+            env={**self.env, **env},
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        result = Result(done)
+        assert code is None or result.code == code, f"llmc {' '.join(args)[:200]}\n{result!r}\n{self.story()}"
+        assert "Traceback" not in result.err, result.err
+        return result
+
+    def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
+        self.llmc("init", "--target", str(self.root))
+        for key, value in (config or {}).items():
+            self.llmc("config", "set", key, value)
+        for worker in workers:
+            self.llmc("add", worker)
+        return self
+
+    def up(self, *args: str) -> None:
+        self.llmc("up", "--detach", *args)
+
+    def status(self, worker: str) -> dict[str, Any]:
+        view = self.llmc("status", "--json").json
+        return next(row for row in view["workers"] if row["name"] == worker)
+
+    def wait(self, worker: str, status: str, timeout: float = 30) -> dict[str, Any]:
+        result = self.llmc("wait", worker, "--status", status, "--timeout", str(timeout), "--json", code=None)
+        assert result.code == 0, f"{worker} did not become {status}: {result!r}\n{self.story()}"
+        return dict(result.json["worker"])
+
+    def events(self, action: str | None = None) -> list[dict[str, Any]]:
+        rows = [json.loads(line) for line in self.llmc("events", "--json").out.splitlines()]
+        return [row for row in rows if action in (None, row["action"])]
+
+    def log(self) -> list[str]:
+        """The subjects on the source's main branch, newest first."""
+        return self.git("log", "--format=%s", "main").splitlines()
+
+    def worktree(self, worker: str) -> Path:
+        return self.root / ".worktrees" / worker
+
+    def tmux(self, *args: str) -> str:
+        argv = ["tmux", "-L", tmux_server(str(self.root)), *args]
+        return subprocess.run(argv, env=self.env, capture_output=True, text=True).stdout
+
+    def session(self, worker: str) -> str:
+        return f"=llmc-{self.root.name}-{worker}:"
+
+    def screen(self, worker: str) -> str:
+        return self.tmux("capture-pane", "-p", "-t", self.session(worker))
+
+    def daemon_pid(self) -> int:
+        return int(json.loads((self.root / ".llmc/daemon.json").read_text())["pid"])
+
+    def kill_daemon(self) -> None:
+        pid = self.daemon_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not _alive(pid))
+
+    def prompts_in_transcripts(self) -> list[str]:
+        """Every prompt the agent has taken, as its own transcripts have them."""
+        base = self.config_dir if self.config_dir.exists() else self.root / ".llmc/agents/scripted"
+        texts = []
+        for path in sorted(base.glob("projects/*/*.jsonl")):
+            for line in path.read_text().splitlines():
+                row = json.loads(line)
+                if row.get("type") == "user" and isinstance(row["message"]["content"], str):
+                    texts.append(row["message"]["content"])
+                elif row.get("type") == "queue-operation" and row.get("operation") == "enqueue":
+                    texts.append(row["content"])
+        return texts
+
+    def story(self) -> str:
+        """What happened, for a failure message."""
+        try:
+            events = (self.root / "logs/events.jsonl").read_text()[-4000:]
+        except OSError:
+            events = ""
+        screens = "\n".join(
+            f"--- screen of {path.name}\n"
+            + "\n".join(line[:150] for line in self.screen(path.name).rstrip().splitlines()[-30:])
+            for path in sorted((self.root / ".worktrees").glob("*"))
+        )
+        return f"--- events\n{events}\n{screens}"
+
+    def close(self) -> None:
+        if (self.root / "config.toml").exists():
+            subprocess.run(
+                [sys.executable, "-m", "llmc", "--root", str(self.root), "down", "--force"],
+                env=self.env,
+                capture_output=True,
+                timeout=60,
+            )
+        self.tmux("kill-server")
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 15) -> Any:
+    """Wait for a condition; its value. Fails when it does not come true."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {condition}"
+        time.sleep(0.02)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
