@@ -1,10 +1,24 @@
 """The command `llmc`: the hot commands first, everything else through click."""
 
+import os
 import sys
 
 
 def main() -> None:
-    argv = sys.argv[1:]
+    try:
+        code = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:  # `llmc events | head`: the reader has what it wanted
+        code = _drop_output(0)
+    except OSError as error:
+        code = _drop_output(1)
+        sys.stderr.write(f"llmc: cannot write the output: {error.strerror}\n")
+    sys.exit(code)
+
+
+def _run(argv: list[str]) -> int:
     code = None
     if argv and argv[0] not in ("hook", "--help", "--version"):
         from llmc.cli import fast
@@ -14,8 +28,13 @@ def main() -> None:
         from llmc.cli.app import run
 
         code = run(argv)
-    sys.stdout.flush()
-    sys.exit(code)
+    return code
+
+
+def _drop_output(code: int) -> int:
+    """What is still in the buffer must not raise again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
 
 
 if __name__ == "__main__":

@@ -28,9 +28,8 @@ def read_payload() -> bytes:
     return b"".join(chunks)
 
 
-def mark(name: bytes) -> bytes:
-    """An environment mark, reduced to characters that need no escaping in JSON."""
-    value = posix.environ.get(name, b"")
+def plain(value: bytes) -> bytes:
+    """A mark or name, reduced to characters that need no escaping in JSON."""
     return bytes(
         c for c in value if c in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
     )
@@ -43,11 +42,15 @@ def store(inbox: str, name: str, data: bytes) -> None:
     except FileNotFoundError:
         posix.mkdir(inbox, 0o700)
         fd = posix.open(temp, posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC, 0o600)
-    while data:
-        data = data[posix.write(fd, data) :]
-    posix.fsync(fd)
-    posix.close(fd)
-    posix.rename(temp, inbox + "/" + name)
+    try:
+        while data:
+            data = data[posix.write(fd, data) :]
+        posix.fsync(fd)
+        posix.close(fd)
+        posix.rename(temp, inbox + "/" + name)
+    except OSError:
+        posix.unlink(temp)  # the disk is full: what is left here would keep it so
+        raise
 
 
 def wake(path: str, worker: bytes) -> None:
@@ -67,8 +70,10 @@ def main() -> None:
         payload = b'{"hook_event_name":"' + sys.argv[3].encode() + b'"}'
     else:
         payload = read_payload() or b"null"
-    worker = mark(b"LLMC_WORKER") or inbox.rpartition("/")[2].encode()
-    head = b'{"worker":"' + worker + b'","instance":"' + mark(b"LLMC_INSTANCE") + b'","payload":'
+    own_name = inbox.rpartition("/")[2].encode("utf-8", "replace")
+    worker = plain(posix.environ.get(b"LLMC_WORKER") or own_name)
+    instance = plain(posix.environ.get(b"LLMC_INSTANCE", b""))
+    head = b'{"worker":"' + worker + b'","instance":"' + instance + b'","payload":'
     store(inbox, name, head + payload + b"}")
     wake(socket_path, worker)
 

@@ -153,18 +153,25 @@ class Fleet:
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not _alive(pid))
 
-    def prompts_in_transcripts(self) -> list[str]:
-        """Every prompt the agent has taken, as its own transcripts have them."""
+    def transcript_rows(self) -> list[dict[str, Any]]:
+        """Every row of every transcript the agents wrote."""
         base = self.config_dir if self.config_dir.exists() else self.root / ".llmc/agents/scripted"
-        texts = []
-        for path in sorted(base.glob("projects/*/*.jsonl")):
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
-                if row.get("type") == "user" and isinstance(row["message"]["content"], str):
-                    texts.append(row["message"]["content"])
-                elif row.get("type") == "queue-operation" and row.get("operation") == "enqueue":
-                    texts.append(row["content"])
-        return texts
+        files = sorted(base.glob("projects/*/*.jsonl"))
+        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+    def user_turns(self) -> list[str]:
+        """The prompts that began a turn, as the transcripts have them."""
+        rows = [row for row in self.transcript_rows() if row.get("type") == "user"]
+        return [text for row in rows if (text := _content(row))]
+
+    def prompts_in_transcripts(self) -> list[str]:
+        """Every prompt the agent has taken: begun, or queued while it was busy."""
+        queued = [
+            row["content"]
+            for row in self.transcript_rows()
+            if row.get("type") == "queue-operation" and row.get("operation") == "enqueue"
+        ]
+        return self.user_turns() + queued
 
     def story(self) -> str:
         """What happened, for a failure message."""
@@ -189,6 +196,13 @@ class Fleet:
             )
         self.tmux("kill-server")
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def _content(row: dict[str, Any]) -> str:
+    content = row["message"]["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part.get("type") == "text")
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 15) -> Any:

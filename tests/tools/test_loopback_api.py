@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 import urllib.request
 import uuid
@@ -49,27 +51,31 @@ class Client:
         env = client_env(self.config, folder / "home", api.url) | {"TEST_EVENTS": str(self.events)}
         argv = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), str(find_client())]
         argv += ["--dangerously-skip-permissions", "--settings", str(settings)]
+        self.sockets = tempfile.mkdtemp(
+            prefix="llmc-test-"
+        )  # short: a socket's path has at most 107 characters
         self.socket = f"llmc-test-{uuid.uuid4().hex[:12]}"
         self.tmux(
             "new-session", "-d", "-s", "c", "-x", "500", "-y", "100", "-c", str(self.repo), shlex.join(argv)
         )
         self.tmux("set-option", "-w", "-t", "c", "remain-on-exit", "on")
-        facts = self.tmux("display-message", "-p", "-t", "c", "#{pane_pid} #{socket_path}").split()
-        self.pid, self.socket_path = int(facts[0]), Path(facts[1])
+        self.pid = int(self.tmux("display-message", "-p", "-t", "c", "#{pane_pid}"))
         wait_until(lambda: self.seen("SessionStart") and self.status() == "idle", 30)
 
     def tmux(self, *args: str, stdin: str | None = None) -> str:
         argv = ["tmux", "-L", self.socket, "-f", "/dev/null", *args]
-        return subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, check=True, timeout=10
-        ).stdout
+        env = os.environ | {"TMUX_TMPDIR": self.sockets}
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, check=True, timeout=10, env=env
+        )
+        return done.stdout
 
     def close(self) -> None:
         subprocess.run(
             ["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=10
         )
         wait_until(lambda: not Path(f"/proc/{self.pid}").exists())
-        self.socket_path.unlink(missing_ok=True)
+        shutil.rmtree(self.sockets)
 
     def status(self) -> str:
         try:
@@ -285,8 +291,9 @@ def test_a_prompt_that_failed_is_not_played_with_the_next_one() -> None:
 
 
 def test_an_interrupted_prompt_is_not_played_again() -> None:
-    marks = user("[Request interrupted by user for tool use]", "[llmc task-2]\n@say two", results=1)
-    assert reply(user("[llmc task-1]\n@sh one\n@sh more"), ASSISTANT, marks).text == "two"
+    mark = "[Request interrupted by user]"
+    answer = reply(user("[llmc task-1]\n@sh one", mark, "[llmc task-2]\n@say two"))
+    assert (answer.tool, answer.text) == ("", "two")
 
 
 def test_a_folded_message_waits_for_the_rest_of_the_script() -> None:

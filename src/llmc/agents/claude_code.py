@@ -155,6 +155,8 @@ def add_trust(root: Path, config: Path) -> None:
     """Add one trust entry; everything else in a person's file stays as it is."""
     try:
         data = json.loads(config.read_bytes())
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
     except FileNotFoundError:
         data = {}
     except ValueError as error:
@@ -163,7 +165,7 @@ def add_trust(root: Path, config: Path) -> None:
         ) from error
     data.setdefault("projects", {}).setdefault(str(root), {})["hasTrustDialogAccepted"] = True
     config.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(config, json.dumps(data, indent=2, ensure_ascii=False).encode())
+    _write(config, data)
 
 
 def remove_trust(root: Path, config: Path) -> None:
@@ -172,4 +174,9 @@ def remove_trust(root: Path, config: Path) -> None:
         return
     data = json.loads(config.read_bytes())
     data["projects"].pop(str(root))
-    write_atomic(config, json.dumps(data, indent=2, ensure_ascii=False).encode())
+    _write(config, data)
+
+
+def _write(config: Path, data: dict[str, Any]) -> None:
+    """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
+    write_atomic(Path(os.path.realpath(config)), json.dumps(data, indent=2).encode())

@@ -1,6 +1,10 @@
 """The composer at the bottom of the client's screen, read from captured text.
 
-Only `services/submit.py` may look at it: what it shows decides about keys, never about a status. Pure.
+Only `services/typist.py` may look at it: what it shows decides about keys, never about a status. Pure.
+
+A capture with styles (`capture-pane -e`) says more than a plain one: what the client writes into an empty box by
+itself (a suggestion, a hint) is dim, and only that tells it from a person's draft. In a plain capture such a
+suggestion counts as a draft, because taking a draft for a suggestion would destroy it.
 """
 
 import re
@@ -8,7 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _RULE = re.compile(r"^[─━]{20,}")
-_PLACEHOLDER = re.compile(r"\[Pasted text #\d+")
+_PLACEHOLDER = re.compile(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
+#: the no-break space tells the box from a prompt in the conversation, and from the options of a dialog
+_PROMPT, _SHELL_PROMPT = "❯\u00a0", "!\u00a0"
+_HINT = "Press up to edit queued messages"
+
+_ESCAPE = re.compile(
+    r"\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()].|\x0e|\x0f"
+)
+_DIM, _INVERSE = 2, 7
+_EXTENDED_COLOURS = (38, 48, 58)
 
 
 class Box(StrEnum):
@@ -27,21 +40,81 @@ class Composer:
 
 
 def composer(screen: str) -> Composer:
-    """What is in the input box: the lines between the last two rules, the first of which starts with ❯."""
-    lines = screen.rstrip().split("\n")
+    """What is in the input box: the lines between the last two rules, the first of which starts with ❯ (or with !
+    while the client would run the text as a shell command)."""
+    plain, marks = _styles(screen)
+    lines = plain.rstrip().split("\n")
     rules = [i for i, line in enumerate(lines) if _RULE.match(line)]
     if len(rules) < 2:
         return Composer(Box.ABSENT)
     inside = lines[rules[-2] + 1 : rules[-1]]
-    if not inside or not inside[0].startswith("❯"):
+    if not inside or not inside[0].startswith((_PROMPT, _SHELL_PROMPT)):
         return Composer(Box.ABSENT)
-    first = inside[0].removeprefix("❯").lstrip("\u00a0 ")
-    text = "\n".join([first, *(line.removeprefix("  ") for line in inside[1:])]).rstrip()
-    if not text or text == "Press up to edit queued messages":
+    first, *others = inside
+    rows = [first[len(_PROMPT) :], *(line.removeprefix("  ") for line in others)]
+    text = "\n".join(row.rstrip(" ") for row in rows).strip("\u00a0 \n")
+    if first.startswith(_SHELL_PROMPT):
+        return Composer(Box.DRAFT, text)  # even without text: what is pasted here would be run
+    if not text or (not marks and text == _HINT):
+        return Composer(Box.EMPTY)
+    start = sum(len(line) + 1 for line in lines[: rules[-2] + 1]) + len(_PROMPT)
+    end = start + len("\n".join(inside)) - len(_PROMPT)
+    if _is_suggestion(plain[start:end], marks[start:end]):
         return Composer(Box.EMPTY)
     return Composer(Box.DRAFT, text)
 
 
-def holds(box: Composer, header: str) -> bool:
-    """Whether the box holds the text we pasted: its header line, or the placeholder of a long paste."""
-    return box.box is Box.DRAFT and (header in box.text or _PLACEHOLDER.match(box.text) is not None)
+def holds(box: Composer, header: str, text: str) -> bool:
+    """Whether the box holds the text we pasted: its header line, or a placeholder with as many lines as it has."""
+    if box.box is not Box.DRAFT:
+        return False
+    placeholder = _PLACEHOLDER.match(box.text)
+    return header in box.text or (
+        placeholder is not None and int(placeholder["lines"] or 0) == text.count("\n")
+    )
+
+
+def _is_suggestion(text: str, marks: list[frozenset[int]]) -> bool:
+    """Whether all of it is dim; its first character lies under the cursor, which is drawn inverse instead."""
+    shown = [mark for char, mark in zip(text, marks, strict=False) if not char.isspace()]
+    if len(shown) < 2:
+        return False
+    first, *others = shown
+    return bool(first & {_DIM, _INVERSE}) and all(_DIM in mark for mark in others)
+
+
+def _styles(screen: str) -> tuple[str, list[frozenset[int]]]:
+    """The text without escape sequences, and for each character whether it is dim or inverse; no marks if plain."""
+    if "\x1b" not in screen:
+        return screen, []
+    text: list[str] = []
+    marks: list[frozenset[int]] = []
+    mark: frozenset[int] = frozenset()
+    at = 0
+    for escape in _ESCAPE.finditer(screen):
+        text.append(screen[at : escape.start()])
+        marks += [mark] * (escape.start() - at)
+        if escape[1] is not None:
+            mark = _after(mark, escape[1])
+        at = escape.end()
+    text.append(screen[at:])
+    marks += [mark] * (len(screen) - at)
+    return "".join(text), marks
+
+
+def _after(mark: frozenset[int], parameters: str) -> frozenset[int]:
+    """The marks in force after one SGR sequence."""
+    codes = [int(code or 0) for code in parameters.split(";") if ":" not in code]
+    while codes:
+        code = codes.pop(0)
+        if code in _EXTENDED_COLOURS:  # 38;5;N and 38;2;R;G;B: their numbers are not codes
+            del codes[: {5: 2, 2: 4}.get(codes[0] if codes else 0, 0)]
+        elif code == 0:
+            mark = frozenset()
+        elif code in (_DIM, _INVERSE):
+            mark |= {code}
+        elif code == 22:
+            mark -= {_DIM}
+        elif code == 27:
+            mark -= {_INVERSE}
+    return mark

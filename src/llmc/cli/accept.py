@@ -4,7 +4,7 @@ import click
 
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
-from llmc.errors import UsageError
+from llmc.errors import Refused, UsageError
 from llmc.services.accept import accept
 from llmc.services.project import Project
 from llmc.workers.model import Status
@@ -54,7 +54,7 @@ def _only_candidate(project: Project) -> str:
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
-        raise UsageError("no worker waits for review", hint="`llmc status` shows them.")
+        raise Refused("no worker waits for review", hint="`llmc status` shows them.")
     raise UsageError(
         f"several workers wait for review: {', '.join(waiting)}", hint=f"Name one: llmc accept {waiting[0]}"
     )

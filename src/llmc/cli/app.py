@@ -1,9 +1,9 @@
 """The click application: a table of commands, each imported only when it is called."""
 
 import difflib
+import errno
 import importlib
 import os
-import sys
 import traceback
 from typing import Any
 
@@ -11,7 +11,8 @@ import click
 
 from llmc import __version__
 from llmc.cli.output import print_error
-from llmc.errors import Exit, LlmcError, Refused
+from llmc.errors import Exit, LlmcError, Refused, UsageError
+from llmc.tools.files import explain
 
 #: every command: what it is for, in the order of the help text
 COMMANDS: dict[str, str] = {
@@ -38,6 +39,9 @@ COMMANDS: dict[str, str] = {
 #: what an agent may call about itself; everything else is for people
 FOR_AGENTS = ("status", "hook")
 
+#: errors of the machine llmc runs on, not of llmc
+OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
 
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,8 +57,8 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f' Did you mean "{near[0]}"?' if near else " `llmc --help` lists the commands."
-            raise click.UsageError(f"there is no command {name!r}.{hint}")
+            hint = f'Did you mean "{near[0]}"?' if near else "`llmc --help` lists the commands."
+            raise UsageError(f"there is no command {name!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -78,42 +82,47 @@ def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
       llmc wait adam --status needs_review && llmc accept adam
     """
+    _refuse_agents(ctx.invoked_subcommand or "")
     ctx.obj = {"root": root, "debug": debug}
 
 
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as one line that says what to do."""
-    as_json = "--json" in argv
     try:
-        _refuse_agents(argv)
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
-    except click.UsageError as error:
-        usage = f"\n{error.ctx.get_usage()}" if error.ctx else ""
-        print_error(error.format_message() + usage, "", Exit.USAGE, as_json)
-        return Exit.USAGE
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return 130
-    except LlmcError as error:
-        if "--debug" in argv:
-            traceback.print_exc()
-        print_error(error.message, error.hint, error.exit_code, as_json)
-        return error.exit_code
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")
-        return Exit.DONE
+        raise
     except Exception as error:
-        if "--debug" in argv:
-            raise
-        text = f"this is a bug in llmc: {type(error).__name__}: {error}"
-        print_error(
-            text, "Run it again with `llmc --debug ...` and report what it prints.", Exit.FAILED, as_json
-        )
-        return Exit.FAILED
+        return report(error, argv)
 
 
-def _refuse_agents(argv: list[str]) -> None:
-    command = next((arg for arg in argv if not arg.startswith("-")), "")
+def report(error: Exception, argv: list[str]) -> int:
+    """Print an error as one line that says what to do; its exit code."""
+    if "--debug" in argv:
+        traceback.print_exception(error)
+    shown = _for_people(error)
+    print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv)
+    return shown.exit_code
+
+
+def _for_people(error: Exception) -> LlmcError:
+    if isinstance(error, LlmcError):
+        return error
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "llmc"
+        return UsageError(error.format_message(), hint=f"`{path} --help` shows how it is used.")
+    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+        return explain(error, f"cannot use {error.filename}" if error.filename else "cannot write")
+    return LlmcError(
+        f"this is a bug in llmc: {type(error).__name__}: {error}",
+        hint="Run it again with `llmc --debug ...` and report what it prints.",
+    )
+
+
+def _refuse_agents(command: str) -> None:
     if os.environ.get("LLMC_WORKER") and command in COMMANDS and command not in FOR_AGENTS:
         raise Refused(
             f"`llmc {command}` is not for agents (this is worker {os.environ['LLMC_WORKER']})",

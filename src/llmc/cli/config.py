@@ -58,9 +58,11 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
 @click.pass_context
 def set_(ctx: click.Context, key: str, value: str) -> None:
     """Change one key; comments and layout stay. A value that does not fit is refused, and nothing is written."""
-    from llmc.config.edit import set_value
+    from llmc.config.edit import get_value, set_value
+    from llmc.config.schema import to_toml
 
-    set_value(_root(ctx).config, key, value)
+    config = set_value(_root(ctx).config, key, value)
+    click.echo(f"{key} = {to_toml(get_value(config, key))}")
 
 
 @command.command("unset")
@@ -71,6 +73,7 @@ def unset(ctx: click.Context, key: str) -> None:
     from llmc.config.edit import unset_value
 
     unset_value(_root(ctx).config, key)
+    click.echo(f"{key} is unset")
 
 
 @command.command("edit")

@@ -25,33 +25,39 @@ class Give(Exception):
 
 def dispatch(argv: list[str]) -> int | None:
     """Run a hot command line; None when it is not one."""
+    try:
+        return _dispatch(argv)
+    except (Give, AttributeError, KeyError, TypeError, FileNotFoundError):
+        return None  # a state of the wrong shape, a directory that is gone: click's path says what is wrong
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from llmc.cli.app import report
+
+        return report(error, argv)
+
+
+def _dispatch(argv: list[str]) -> int | None:
     root_given: str | None = None
     while argv and argv[0].startswith("--root"):
         root_given, argv = _take(argv, "--root")
-    if not argv or argv[0] not in ("status", "wait", "events"):
-        return None
-    try:
-        if argv[0] == "status" and argv[1:] == ["--json"]:
-            return status(find_root(root_given))
-        if argv[0] == "wait":
-            return _wait_args(argv[1:], root_given)
-        if argv[0] == "events":
-            return _events_args(argv[1:], root_given)
-    except Give:
-        return None
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")
-        return 0
+    if not argv or (os.environ.get("LLMC_WORKER") and argv[0] != "status"):
+        return None  # agents may ask for the status; click refuses them the rest
+    if argv[0] == "status" and argv[1:] == ["--json"]:
+        return status(find_root(root_given))
+    if argv[0] == "wait":
+        return _wait_args(argv[1:], root_given)
+    if argv[0] == "events":
+        return _events_args(argv[1:], root_given)
     return None
 
 
 def find_root(given: str | None) -> str:
     """As config/paths.py, for the common cases; anything else is left to click."""
     path = given or os.environ.get("LLMC_ROOT")
-    if path:
-        path = os.path.realpath(path)
-    else:
-        path = _enclosing(os.path.realpath(".")) or _of_source() or os.path.expanduser("~/llmc")
+    if not path:
+        path = _enclosing(os.path.realpath(".")) or _of_source() or "~/llmc"
+    path = os.path.realpath(os.path.expanduser(path))
     if not os.path.isfile(f"{path}/{layout.STATE}"):
         raise Give
     return path
@@ -67,8 +73,11 @@ def _enclosing(here: str) -> str | None:
 
 def _of_source() -> str | None:
     """The root that `init` wrote into the git config of the repository we are in."""
+    argv = ["git", "config", "--get", "llmc.root"]
+    # A git hook around us has GIT_DIR set, to a repository that need not be the one we are in.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
-        done = subprocess.run(["git", "config", "--get", "llmc.root"], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
@@ -91,7 +100,7 @@ def current(root: str) -> Raw:
     attached = (
         None if sessions is None else {name for name, (is_attached, _) in sessions.items() if is_attached}
     )
-    return status_view(root, state, daemon_view(_json(f"{root}/{layout.DAEMON}"), running), attached)
+    return status_view(root, state, daemon_view(_registration(root), running), attached)
 
 
 def read_state(root: str) -> Raw:
@@ -99,6 +108,13 @@ def read_state(root: str) -> Raw:
     if state is None or state.get("version", 1) != 1:
         raise Give  # click's path says what is wrong with it
     return state
+
+
+def _registration(root: str) -> Raw | None:
+    try:
+        return _json(f"{root}/{layout.DAEMON}")
+    except Give:
+        return None  # unreadable: that a daemon runs is known from its lock
 
 
 def daemon_runs(root: str) -> bool:
@@ -126,15 +142,19 @@ def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode:
-        gone = "no server running" in done.stderr or "error connecting" in done.stderr
+        missing = "error connecting to" in done.stderr and "(No such file or directory)" in done.stderr
+        gone = missing or "no server running on" in done.stderr
         return {} if gone else None
-    rows = (line.split("|") for line in done.stdout.splitlines())
+    rows = (line.rsplit("|", 2) for line in done.stdout.splitlines())
     return {name: (is_attached != "0", dead == "0") for name, is_attached, dead in rows}
 
 
 def pending(root: str, worker: str) -> bool:
     try:
-        return any(name.endswith(".json") for name in os.listdir(f"{root}/{layout.INBOX}/{worker}"))
+        return any(
+            name[0].isdigit() and name.endswith(".json")
+            for name in os.listdir(f"{root}/{layout.INBOX}/{worker}")
+        )
     except OSError:
         return False
 
@@ -219,9 +239,11 @@ def _event_rows(path: str, follow: bool, root: str) -> Iterator[Raw]:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             try:
-                yield json.loads(line)
+                row = json.loads(line)
             except ValueError:
-                continue
+                continue  # torn by a full disk; it was written again after that
+            if isinstance(row, dict):
+                yield row
         if not follow:
             return
         time.sleep(0.1)
@@ -234,7 +256,7 @@ def _event_line(event: Raw) -> str:
         f"{key}={value}" for key, value in event.items() if key not in skip and value not in (None, "")
     )
     reason = f" ({event['reason']})" if event.get("reason") else ""
-    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}"
+    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}".rstrip()
 
 
 def _wait_args(argv: list[str], root_given: str | None) -> int:
@@ -250,10 +272,9 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
             statuses |= set(value.split(","))
         elif argv[0].startswith("--timeout"):
             value, argv = _take(argv, "--timeout")
-            try:
-                timeout_s = float(value)
-            except ValueError:
-                raise Give from None
+            if not value.replace(".", "", 1).isdecimal():
+                raise Give  # 15m, or nonsense
+            timeout_s = float(value)
         elif argv[0].startswith("-"):
             raise Give
         else:

@@ -45,7 +45,7 @@ def command(
     normalise(text)  # bad input is refused before a worker is picked
     if not project.daemon_runs():
         catch_up(str(project.root.path))
-    name = worker or _pick(project, new)
+    name = _pick(project, new) if worker is None else str(project.store.worker(worker).name)
     with project.worker_lock(name):
         receipt = start_task(project, name, text)
     return show_receipt(receipt, as_json)

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmc.cli.output import note, paint, print_json
-from llmc.errors import LlmcError, UsageError
+from llmc.errors import LlmcError, NotFound, UsageError
 from llmc.services.project import Project, locate_root, open_project
 from llmc.services.submit import Receipt
 from llmc.workers.model import Outcome
@@ -75,9 +75,12 @@ def show_receipt(receipt: Receipt, as_json: bool) -> int:
 
 def _read(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text()
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {file}", hint="Check its path; - is standard input.") from error
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+        raise UsageError(f"cannot read {file}: {error.strerror}", hint="Name a text file.") from error
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{file} is not UTF-8 text", hint="Convert it, or send a path for the agent to read."

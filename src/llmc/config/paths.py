@@ -1,6 +1,7 @@
 """The root: where a project's llmc files are, and how a command finds them."""
 
 import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ class Root:
 
     @property
     def is_default(self) -> bool:
-        return self.path == default_root()
+        return self.path == Path(os.path.realpath(default_root()))
 
     def worktree(self, worker: str) -> Path:
         return self.worktrees / worker
@@ -96,17 +97,24 @@ class Root:
         return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
 
 
+#: where a short path is always possible
+SHORT_BASE = "/tmp"
+
+
 def default_root() -> Path:
     return Path.home() / "llmc"
 
 
 def short_runtime_dir() -> Path:
     """A private directory with a short path, for sockets only."""
-    base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
-    directory = Path(base) / f"llmc-{os.getuid()}"
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = len(os.fsencode(given)) <= layout.MAX_SOCKET_PATH - len(
+        "/llmc-4294967295/01234567.sock"
+    ) and os.path.isdir(given)
+    directory = Path(given if usable else SHORT_BASE) / f"llmc-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
-    info = directory.stat()
-    if info.st_uid != os.getuid() or info.st_mode & 0o077:
+    info = directory.lstat()
+    if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:
         raise NotFound(f"{directory} is not a private directory of yours", hint=f"Remove {directory}.")
     return directory
 
@@ -129,7 +137,7 @@ def find_root(
 
 
 def _existing(path: Path, origin: str) -> Root:
-    full = Path(os.path.realpath(path.expanduser()))
+    full = Path(os.path.realpath(os.path.expanduser(path)))
     if not (full / layout.CONFIG).exists() and not (full / layout.PRIVATE).is_dir():
         raise NotFound(
             f"{full} ({origin}) is not an llmc root",

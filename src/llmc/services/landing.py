@@ -60,7 +60,9 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
     check_source(project)
     git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
-    done = git.git(source, "merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit, check=False)
+    # The time is ample: stopped halfway, it would leave a person's checkout half updated.
+    merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]
+    done = git.git(source, *merge, check=False, timeout_s=1800)
     if not done.ok:
         if git.head(source) not in (base, commit):
             raise BaseMoved

@@ -11,7 +11,7 @@ from llmc.agents.protocol import Agent
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.config.paths import Root, find_root
-from llmc.errors import UsageError
+from llmc.errors import NotFound, UsageError
 from llmc.names import SessionName
 from llmc.state.store import Store
 from llmc.tools import git, locks
@@ -69,7 +69,13 @@ def open_project(explicit_root: str | None) -> Project:
 
 
 def locate_root(explicit: str | None) -> Root:
-    cwd = Path(os.path.realpath("."))
+    try:
+        cwd = Path(os.path.realpath("."))
+    except FileNotFoundError as error:
+        if not (explicit or os.environ.get("LLMC_ROOT")):
+            hint = "Change to one that exists, or name a root with --root."
+            raise NotFound("the working directory is gone", hint=hint) from error
+        cwd = Path("/")
     return find_root(explicit, os.environ, cwd, lambda: git.config_get(cwd, "llmc.root"))
 
 

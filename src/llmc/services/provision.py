@@ -1,5 +1,6 @@
 """Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -15,8 +16,12 @@ def provision(project: Project, record: WorkerRecord) -> None:
     worktree = Path(record.worktree_path)
     if not (worktree / ".git").exists():
         _add_worktree(project, record, worktree)
+    # Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again.
+    done = git.git_paths(worktree, "llmc-provisioned")[0]
+    if not done.exists():
         _copy_files(project, worktree)
         _run_setup(project, record, worktree)
+        done.touch()
 
 
 def refresh_base(project: Project) -> str:
@@ -39,12 +44,20 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     Returns the trash ref, None when nothing had to be pinned. Ignored files (build caches) stay.
     """
     worktree = Path(record.worktree_path)
-    state = git.tree_state(worktree)
+    rebasing = git.rebase_in_progress(worktree)
+    overwritten = _in_the_way(worktree, commit)
     ref = None
-    if not state.clean or not git.is_ancestor(worktree, "HEAD", commit) or git.rebase_in_progress(worktree):
-        ref = trash.pin(project.root, worktree, record.name, why)
-    if git.rebase_in_progress(worktree):
-        git.git(worktree, "rebase", "--quit")
+    if (
+        rebasing
+        or overwritten
+        or not git.tree_state(worktree).clean
+        or not _is_in(worktree, "HEAD", commit)
+        # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
+        or not _is_in(worktree, f"refs/heads/{record.branch}", commit)
+    ):
+        ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
+    if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
+        git.git(worktree, "am", "--quit")
     # -B also takes the worktree back to its branch when the agent left it somewhere else.
     git.git(worktree, "checkout", "--quiet", "--force", "-B", record.branch, commit, timeout_s=300)
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
@@ -54,6 +67,17 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
         names = ", ".join([*left.tracked, *left.untracked][:5])
         raise LlmcError(f"{record.name}: its worktree did not become clean ({names})")
     return ref
+
+
+def _is_in(worktree: Path, ref: str, commit: str) -> bool:
+    tip = git.resolve(worktree, ref)
+    return tip is None or git.is_ancestor(worktree, tip, commit)
+
+
+def _in_the_way(worktree: Path, commit: str) -> list[str]:
+    """Files that are here and that the commit adds: checking it out overwrites them, ignored ones too."""
+    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", "HEAD", commit)
+    return [name for name in done.stdout.split("\0") if name and os.path.lexists(worktree / name)]
 
 
 def _add_worktree(project: Project, record: WorkerRecord, worktree: Path) -> None:
@@ -84,7 +108,7 @@ def _run_setup(project: Project, record: WorkerRecord, worktree: Path) -> None:
     command = project.config.repo.setup
     if not command:
         return
-    env = {**proc.clean_env(), **project.config.defaults.env, "LLMC_WORKER": record.name}
+    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": record.name}
     log = project.root.log(record.name)
     done = proc.run_logged(command, cwd=worktree, env=env, log=log, timeout_s=1800)
     if not done.ok:

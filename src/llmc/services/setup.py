@@ -1,6 +1,7 @@
 """Setting up: a new root, and new workers in it."""
 
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,14 @@ def find_source(given: str | None, cwd: Path) -> Source:
             hint="Run `llmc init` inside one, or name it with --source PATH.",
         )
     common = Path(os.path.realpath(start / done.stdout.strip()))
-    bare = git.out(start, "rev-parse", "--is-bare-repository") == "true"
-    return Source(str(common if bare else common.parent), local=True)
+    # Asked of the repository itself: in a worktree of a bare one the answer would be no.
+    if git.out(common, "rev-parse", "--is-bare-repository") == "true":
+        return Source(str(common), local=True)
+    if common.name == ".git":
+        return Source(str(common.parent), local=True)
+    return Source(
+        git.out(start, "rev-parse", "--show-toplevel"), local=True
+    )  # a submodule, or a separate git dir
 
 
 def choose_target(given: str | None, source: Source) -> Path:
@@ -75,6 +82,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     except OSError as error:
         raise explain(error, f"cannot create {target}") from error
     _clone(source, target)
+    _copy_identity(source, target)
     branch = _default_branch(source, target)
     for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
         private_dir(directory)
@@ -128,7 +136,7 @@ def _clone(source: Source, target: Path) -> None:
     local = ["--local"] if source.local else []
     git.git(
         target.parent,
-        *["clone", "--quiet", *local, "--no-checkout", source.location, str(target)],
+        *["clone", "--quiet", "--origin", "origin", *local, "--no-checkout", source.location, str(target)],
         timeout_s=3600,
     )
     settings = {
@@ -146,10 +154,18 @@ def _clone(source: Source, target: Path) -> None:
     git.git(target, "config", "--worktree", "core.bare", "true")
 
 
+def _copy_identity(source: Source, target: Path) -> None:
+    """A source with an identity of its own: the workers' commits carry it too."""
+    for key in ("user.name", "user.email") if source.local else ():
+        done = git.git(Path(source.location), "config", "--local", "--get", key, check=False)
+        if done.ok:
+            git.git(target, "config", key, done.stdout.strip())
+
+
 def _default_branch(source: Source, target: Path) -> str:
-    done = git.git(target, "symbolic-ref", "--short", "refs/remotes/origin/HEAD", check=False)
+    done = git.git(target, "symbolic-ref", "refs/remotes/origin/HEAD", check=False)
     if done.ok:
-        return done.stdout.strip().removeprefix("origin/")
+        return done.stdout.strip().removeprefix("refs/remotes/origin/")
     if source.local:
         branch = git.default_branch(Path(source.location))
         if git.resolve(Path(source.location), f"refs/heads/{branch}"):
@@ -161,7 +177,7 @@ def _default_branch(source: Source, target: Path) -> str:
 
 def _write_launcher(root: Root) -> None:
     """`llmc` as the agents find it on their PATH: this very installation."""
-    script = f'#!/bin/sh\nexec "{sys.executable}" -P -m llmc "$@"\n'
+    script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
 
 

@@ -1,13 +1,15 @@
 """Nothing is ever deleted: what a reset would remove is pinned under a trash ref first."""
 
 import os
+import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError
 from llmc.tools import git
-from llmc.tools.files import private_dir
+from llmc.tools.files import explain, private_dir
 
 #: larger untracked files, and nested repositories, are moved into the trash directory instead of into git
 MAX_PINNED_BYTES = 20 * 1024 * 1024
@@ -20,56 +22,99 @@ _IDENTITY = {
 }
 
 
-def pin(root: Root, worktree: Path, worker: str, why: str) -> str:
+def pin(
+    root: Root, worktree: Path, worker: str, why: str, *, branch: str = "", ignored: Sequence[str] = ()
+) -> str:
     """Keep HEAD, changed and untracked files of a worktree as a commit; the ref that names it.
 
-    A pin that fails raises, and so stops the step that wanted to remove something.
+    With `branch`, its tip is kept too, when HEAD is somewhere else; `ignored` names ignored files to keep. A pin
+    that fails raises, and so stops the step that wanted to remove something; the worktree is then as it was.
     """
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
     ref = f"refs/llmc/trash/{worker}/{stamp}-{why}"
     head = git.head(worktree)
-    _move_out_what_git_should_not_hold(root, worktree, f"{worker}-{stamp}")
-    state = git.tree_state(worktree)
-    commit = head if state.clean else _commit_everything(worktree, head, why)
+    unfit = [name for name in git.untracked_files(worktree) if not _fits_into_git(worktree / name)]
+    others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if branch and tip]
+    commit = head
+    if others or ignored or not git.tree_state(worktree).clean:
+        commit = _snapshot(worktree, head, others, unfit, ignored, f"llmc: pinned before {why}")
     git.git(worktree, "update-ref", "-m", f"llmc: {why}", ref, commit)
     if git.resolve(worktree, ref) != commit:
         raise LlmcError(f"{worker}: its work could not be pinned under {ref}; nothing was removed")
+    _move_out(worktree, unfit, root.trash / f"{worker}-{stamp}")
     return ref
 
 
-def _commit_everything(worktree: Path, head: str, why: str) -> str:
-    """A commit of the worktree as it is, made with an index of its own: the worktree does not change."""
-    index = git.out(worktree, "rev-parse", "--git-path", f"llmc-pin-{os.getpid()}")
-    index_path = worktree / index
-    env = {"GIT_INDEX_FILE": str(index_path), **_IDENTITY}
+def _snapshot(
+    worktree: Path, head: str, others: list[str], unfit: list[str], ignored: Sequence[str], message: str
+) -> str:
+    """A commit of the worktree as it is; its further parents keep what is in neither HEAD nor the files."""
+    tree = _tree_of_files(worktree, head, unfit, ignored)
+    staged = _tree_of_index(worktree)
+    parents = [head] + [tip for tip in others if not git.is_ancestor(worktree, tip, head)]
+    if staged not in (None, tree, git.tree_of(worktree, head)):
+        parents.append(_commit(worktree, str(staged), [head], f"{message} (what was staged)"))
+    if parents == [head] and tree == git.tree_of(worktree, head):
+        return head
+    return _commit(worktree, tree, parents, message)
+
+
+def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
+    flags = [flag for parent in parents for flag in ("-p", parent)]
+    return git.git(worktree, "commit-tree", tree, *flags, "-m", message, env=_IDENTITY).stdout.strip()
+
+
+def _tree_of_files(worktree: Path, head: str, unfit: list[str], ignored: Sequence[str]) -> str:
+    """The files as a tree, made with an index of its own: the worktree and its index do not change."""
+    index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
+    env = {"GIT_INDEX_FILE": str(index)}
+    add = ["-c", "core.safecrlf=false", "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
+    fit = [".", *(f":(exclude,literal){name.rstrip('/')}" for name in unfit)]
     try:
         git.git(worktree, "read-tree", head, env=env)
-        git.git(worktree, "add", "--all", env=env, timeout_s=300)
-        tree = git.git(worktree, "write-tree", env=env).stdout.strip()
-        done = git.git(worktree, "commit-tree", tree, "-p", head, "-m", f"llmc: pinned before {why}", env=env)
+        git.git(worktree, *add, "--all", env=env, input=_nul_separated(fit), timeout_s=300)
+        if ignored:
+            exactly = [f":(literal){name}" for name in ignored]
+            git.git(worktree, *add, "--force", env=env, input=_nul_separated(exactly), timeout_s=300)
+        return git.git(worktree, "write-tree", env=env).stdout.strip()
     finally:
-        index_path.unlink(missing_ok=True)
-    return done.stdout.strip()
+        index.unlink(missing_ok=True)
 
 
-def _move_out_what_git_should_not_hold(root: Root, worktree: Path, folder: str) -> None:
-    for name in git.tree_state(worktree).untracked:
-        path = worktree / name
-        if _is_nested_repository(path) or _size(path) > MAX_PINNED_BYTES:
-            target = private_dir(root.trash / folder) / name.rstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(path, target)
+def _tree_of_index(worktree: Path) -> str | None:
+    """What is staged, as a tree; None in the middle of a conflict."""
+    index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
+    try:
+        shutil.copyfile(index, copy)
+        done = git.git(worktree, "write-tree", env={"GIT_INDEX_FILE": str(copy)}, check=False)
+    except FileNotFoundError:
+        return None
+    finally:
+        copy.unlink(missing_ok=True)
+    return done.stdout.strip() if done.ok else None
 
 
-def _is_nested_repository(path: Path) -> bool:
-    return (
-        path.is_dir()
-        and not path.is_symlink()
-        and any(p.name == ".git" for p in [path / ".git"] if p.exists())
-    )
+def _nul_separated(names: Sequence[str]) -> bytes:
+    return "\0".join(names).encode("utf-8", "surrogateescape")
+
+
+def _fits_into_git(path: Path) -> bool:
+    """A nested repository (the only directory git lists) would become a mere link, a huge file would stay forever."""
+    return path.is_symlink() or (not path.is_dir() and _size(path) <= MAX_PINNED_BYTES)
 
 
 def _size(path: Path) -> int:
-    if path.is_symlink() or not path.is_dir():
+    try:
         return path.lstat().st_size
-    return sum(entry.lstat().st_size for entry in path.rglob("*") if not entry.is_dir())
+    except FileNotFoundError:
+        return 0
+
+
+def _move_out(worktree: Path, names: list[str], folder: Path) -> None:
+    for name in names:
+        target = private_dir(folder) / name.rstrip("/")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(worktree / name, target)
+        except OSError as error:
+            raise explain(error, f"cannot move {worktree / name} to {folder}") from error

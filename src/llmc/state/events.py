@@ -39,16 +39,16 @@ def check_action(action: str) -> None:
     assert action in ACTIONS, f"event action {action!r} is not in the table"
 
 
-def append_missing(path: Path, recent: list[dict[str, Any]]) -> None:
-    """Append those of the newest events that are not in the file yet (under the state lock)."""
-    if not recent:
-        return
+def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
+    """Append those of the newest events that are not in the file yet (under the state lock); its last number."""
     last = last_seq(path)
-    lines = [json.dumps(event, ensure_ascii=False) for event in recent if event["seq"] > last]
-    if lines:
-        private_dir(path.parent)
-        torn = b"\n" if _ends_torn(path) else b""
-        append_line(path, torn + "\n".join(lines).encode("utf-8", "surrogatepass"))
+    missing = [event for event in recent if event["seq"] > last]
+    if not missing:
+        return last
+    private_dir(path.parent)
+    torn = b"\n" if _ends_torn(path) else b""
+    append_line(path, torn + "\n".join(json.dumps(event, ensure_ascii=False) for event in missing).encode())
+    return int(missing[-1]["seq"])
 
 
 def last_seq(path: Path) -> int:

@@ -1,12 +1,17 @@
 """The hook inbox: one file per event, written by the sender, read here in order. Reading needs no lock."""
 
+import contextlib
 import os
+import re
 from typing import Any
 
 import msgspec
 
 from llmc.config.paths import Root
 from llmc.workers.events import HookEvent, Malformed
+
+#: the names hook_client.py gives: time, then pid; anything else is not ours to read or remove
+_EVENT = re.compile(r"[0-9]+-[0-9]+\.json")
 
 
 class _Envelope(msgspec.Struct):
@@ -21,7 +26,7 @@ def pending_ids(root: Root, worker: str) -> list[str]:
         names = os.listdir(root.inbox / worker)
     except FileNotFoundError:
         return []
-    return sorted(name for name in names if name.endswith(".json") and not name.startswith("."))
+    return sorted(name for name in names if _EVENT.fullmatch(name))
 
 
 def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
@@ -32,7 +37,9 @@ def read(root: Root, worker: str) -> list[HookEvent | Malformed]:
 
 def forget(root: Root, worker: str, ids: list[str]) -> None:
     for event_id in ids:
-        (root.inbox / worker / event_id).unlink(missing_ok=True)
+        # What cannot be removed does no harm: its id stays among the applied ones.
+        with contextlib.suppress(OSError):
+            (root.inbox / worker / event_id).unlink()
 
 
 def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None:
@@ -42,7 +49,7 @@ def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None
         envelope = msgspec.json.decode(path.read_bytes(), type=_Envelope)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except (ValueError, RecursionError, OSError) as error:  # msgspec's own errors are ValueErrors
         return Malformed(id=path.name, problem=str(error))
     if not isinstance(envelope.payload, dict):
         return Malformed(id=path.name, problem="the payload is not an object")

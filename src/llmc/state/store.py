@@ -4,6 +4,7 @@ Events belong to the change they describe. They are written into state.json with
 afterwards; whoever opens the next transaction copies what a crash left out. So each is there exactly once.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.config.paths import Root
-from llmc.errors import NotFound, StateError
+from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
 from llmc.state import events
 from llmc.state.model import VERSION, State
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
-from llmc.tools.faults import point
+from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, write_atomic
 from llmc.tools.locks import Rank, lock
 from llmc.workers import transitions
@@ -92,16 +93,23 @@ class Store:
     def transaction(self) -> Iterator[Transaction]:
         """Load, change, validate, write, under the state lock. An exception inside writes nothing."""
         with lock(self.root.lock("state"), Rank.STATE):
-            old_bytes = self._bytes()
-            old, raw = self._decode(old_bytes)
-            events.append_missing(self.root.events, old.recent_events)
+            old, raw = self._decode(self._bytes())
+            logged = events.append_missing(self.root.events, old.recent_events)
             tx = Transaction(old)
             yield tx
             if tx.state == old and not tx.emitted:
                 return
-            new = _number(tx.state, tx.emitted)
-            self._write(encode(new, raw), keep=True)
-            events.append_missing(self.root.events, new.recent_events)
+            # The log is ahead of a state.json that was put back from its backup: no number is given twice.
+            new = _number(tx.state, tx.emitted, max(old.event_seq, logged))
+            try:
+                data = encode(new, raw)
+            except UnicodeEncodeError:  # what a program printed, or a path, with bytes that are no text
+                new = msgspec.convert(_printable(msgspec.to_builtins(new)), State)
+                data = encode(new, raw)
+            self._write(data, keep=True)
+            # The change is made and must not look failed; the next transaction copies its events, or refuses.
+            with contextlib.suppress(LlmcError):
+                events.append_missing(self.root.events, new.recent_events)
 
     def create(self) -> None:
         """The first state.json of a new root."""
@@ -134,27 +142,28 @@ class Store:
                     hint="Use the newer llmc that wrote it.",
                 )
             return msgspec.convert(raw, State), raw
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
                 hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good.",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:
-        point("state.write", "before")
-        if keep:
-            self._keep_backup()
-        point("state.replace", "before")
-        write_atomic(self.root.state, data)
-        point("state.replace", "after")
+        with fault_step("state.write"):
+            if keep:
+                self._keep_backup()
+            with fault_step("state.replace"):
+                write_atomic(self.root.state, data, alone=True)
 
     def _keep_backup(self) -> None:
         """The current file gets a second name; no copy, and never a moment without a state.json."""
-        temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.{os.getpid()}.tmp")
+        temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.tmp")
         try:
             temp.unlink(missing_ok=True)
             os.link(self.root.state, temp)
             os.replace(temp, self.root.state_backup)
+            # After a crash both names can be one file already; then rename() does nothing, and leaves `temp`.
+            temp.unlink(missing_ok=True)
         except OSError as error:
             raise explain(error, f"cannot keep {self.root.state_backup}") from error
 
@@ -177,6 +186,15 @@ def encode(state: State, raw: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(keep_unknown(State, raw, plain)), indent=1)
 
 
+def _printable(value: Any) -> Any:
+    """Plain data whose texts are valid Unicode; what is not is shown as an escape."""
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
 def unknown_worker(name: str, state: State) -> NotFound:
     import difflib
 
@@ -185,8 +203,8 @@ def unknown_worker(name: str, state: State) -> NotFound:
     return NotFound(f"there is no worker {name!r}", hint=known)
 
 
-def _number(state: State, emitted: list[dict[str, Any]]) -> State:
-    numbered = [{"seq": state.event_seq + i, **event} for i, event in enumerate(emitted, 1)]
+def _number(state: State, emitted: list[dict[str, Any]], last: int) -> State:
+    numbered = [{"seq": last + i, **event} for i, event in enumerate(emitted, 1)]
     if not numbered:
         return state
-    return replace(state, event_seq=state.event_seq + len(numbered), recent_events=numbered)
+    return replace(state, event_seq=last + len(numbered), recent_events=numbered)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from llmc.errors import LlmcError, UsageError
 
 _passed: Counter[tuple[str, str]] = Counter()
+_HOW = ("kill", "hang", "fail")
 
 #: every fault point there is; a test walks them, and a wrong name in LLMC_FAULT is an error
 STEPS = (
@@ -58,26 +59,31 @@ def point(name: str, when: str) -> None:
         return
     if name not in STEPS:
         raise AssertionError(f"fault point {name} is not in STEPS")
-    for fault in spec.split(","):
-        _strike(fault.split(":"), name, when)
+    faults = [_parse(fault) for fault in spec.split(",")]
+    _passed[name, when] += 1
+    for step_name, side, how, turn in faults:
+        if (step_name, side, turn) == (name, when, _passed[name, when]):
+            _strike(how, f"{name}:{when}:{how}:{turn}")
 
 
-def _strike(parts: list[str], name: str, when: str) -> None:
-    if len(parts) not in (3, 4) or parts[0] not in STEPS or parts[1] not in ("before", "after"):
+def _parse(fault: str) -> tuple[str, str, str, int]:
+    """Step, side, what to do, and at which pass; all of it is checked at every point, not only where it strikes."""
+    name, side, how, turn = [*fault.split(":"), "1"][:4] if fault.count(":") in (2, 3) else ("", "", "", "")
+    good = name in STEPS and side in ("before", "after") and how in _HOW and turn.isdecimal() and int(turn)
+    if not good:
         raise UsageError(
-            f"LLMC_FAULT: {':'.join(parts)!r} is not <step>:<before|after>:<kill|hang|fail>[:n]",
+            f"LLMC_FAULT: {fault!r} is not <step>:<before|after>:<kill|hang|fail>[:n]",
             hint="Steps: " + " ".join(STEPS),
         )
-    if (parts[0], parts[1]) != (name, when):
-        return
-    _passed[name, when] += 1
-    if _passed[name, when] != int(parts[3] if len(parts) == 4 else 1):
-        return
-    match parts[2]:
+    return name, side, how, int(turn)
+
+
+def _strike(how: str, fault: str) -> None:
+    match how:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "hang":
             while True:
                 time.sleep(3600)
         case _:
-            raise FaultInjected(f"injected fault {':'.join(parts)}")
+            raise FaultInjected(f"injected fault {fault}")

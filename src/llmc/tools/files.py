@@ -14,14 +14,25 @@ class DiskFull(LlmcError):
 
 def private_dir(path: Path) -> Path:
     """The directory, made if missing, readable by its owner only."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        if not path.is_dir():
+            private_dir(path.parent)  # mkdir(parents=True) would make it with the default mode
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise explain(error, f"cannot create {path}") from error
     return path
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Temp file in the same directory, fsync, rename."""
-    temp = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, alone: bool = False) -> None:
+    """Temp file in the same directory, fsync, rename.
+
+    `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
+    """
+    mark = "" if alone else f".{os.getpid()}.{os.urandom(4).hex()}"
+    temp = path.with_name(f".{path.name}{mark}.tmp")
     try:
+        if alone:
+            temp.unlink(missing_ok=True)
         _write_new(temp, data, mode)
         os.replace(temp, path)
     except OSError as error:
@@ -35,7 +46,9 @@ def append_line(path: Path, line: bytes) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, line.rstrip(b"\n") + b"\n")
+            data = line.rstrip(b"\n") + b"\n"
+            if os.write(fd, data) < len(data):  # a nearly full disk takes a part and calls it success
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
     except OSError as error:

@@ -89,12 +89,15 @@ def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     )
 
 
+def untracked_files(worktree: Path) -> tuple[str, ...]:
+    """Every untracked file by itself; of a nested repository only its directory, with a slash at the end."""
+    done = git(worktree, "ls-files", "--others", "--exclude-standard", "-z")
+    return tuple(name for name in done.stdout.split("\0") if name)
+
+
 def rebase_in_progress(worktree: Path) -> bool:
     """In a linked worktree `.git` is a file, so git is asked for the paths."""
-    paths = out(
-        worktree, "rev-parse", "--git-path", "rebase-merge", "--git-path", "rebase-apply"
-    ).splitlines()
-    return any((worktree / path).exists() for path in paths)
+    return any(path.exists() for path in git_paths(worktree, "rebase-merge", "rebase-apply"))
 
 
 def operation_in_progress(worktree: Path) -> str | None:
@@ -107,12 +110,16 @@ def operation_in_progress(worktree: Path) -> str | None:
         "REVERT_HEAD": "revert",
         "BISECT_LOG": "bisect",
     }
-    args = [arg for mark in marks for arg in ("--git-path", mark)]
-    paths = out(worktree, "rev-parse", *args).splitlines()
-    for path, name in zip(paths, marks.values(), strict=True):
-        if (worktree / path).exists():
+    for path, name in zip(git_paths(worktree, *marks), marks.values(), strict=True):
+        if path.exists():
             return name
     return None
+
+
+def git_paths(worktree: Path, *names: str) -> list[Path]:
+    """Where git keeps files of a worktree, one call for all of them."""
+    args = [arg for name in names for arg in ("--git-path", name)]
+    return [worktree / path for path in out(worktree, "rev-parse", *args).split("\n")]
 
 
 def conflicted_files(worktree: Path) -> tuple[str, ...]:
@@ -121,23 +128,39 @@ def conflicted_files(worktree: Path) -> tuple[str, ...]:
 
 
 def checked_out_at(repo: Path, branch: str) -> Path | None:
-    """The worktree of the repository in which a branch is checked out."""
+    """The worktree of the repository in which a branch is checked out, or being rebased."""
     path: str | None = None
     for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
         if line.startswith("worktree "):
             path = line.removeprefix("worktree ")
-        elif line == f"branch refs/heads/{branch}" and path:
-            return Path(path)
         elif line == "bare":
             path = None
+        elif path and (
+            line == f"branch refs/heads/{branch}"
+            or (line == "detached" and _rebased_branch(Path(path)) == f"refs/heads/{branch}")
+        ):
+            return Path(path)
+    return None
+
+
+def _rebased_branch(worktree: Path) -> str | None:
+    """The branch a rebase in progress belongs to: meanwhile git lists the worktree as detached."""
+    if not worktree.is_dir():
+        return None
+    for path in git_paths(worktree, "rebase-merge/head-name", "rebase-apply/head-name"):
+        try:
+            return path.read_text().strip()
+        except OSError:
+            continue
     return None
 
 
 def default_branch(repo: Path) -> str:
     """The branch work lands on: what the source has checked out, or what its HEAD names."""
-    done = git(repo, "symbolic-ref", "--short", "HEAD", check=False)
+    # Not --short: with a tag of the same name that prints "heads/main".
+    done = git(repo, "symbolic-ref", "HEAD", check=False)
     if done.ok:
-        return done.stdout.strip()
+        return done.stdout.strip().removeprefix("refs/heads/")
     for name in ("main", "master"):
         if resolve(repo, f"refs/heads/{name}"):
             return name

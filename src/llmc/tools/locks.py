@@ -57,10 +57,13 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def hold_forever(path: Path) -> int | None:
-    """Take a lock for the rest of this process's life; None when somebody else has it."""
+def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
+    """Take a lock for the rest of this process's life; None when somebody else has it.
+
+    Whoever only looks (`is_locked`, each `llmc status`) has it for a moment too, so one refusal proves nothing.
+    """
     fd = _open(path)
-    if not _try(fd):
+    if not _poll(fd, patience_s):
         os.close(fd)
         return None
     _sign(fd)
@@ -78,19 +81,26 @@ def holder(path: Path) -> str:
 
 def _acquire(path: Path, timeout_s: float) -> int:
     fd = _open(path)
+    if not _poll(fd, timeout_s):
+        os.close(fd)
+        raise LockTimeout(
+            f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
+            hint="Wait for that command to end, or end it by its pid, then run this again.",
+        )
+    _sign(fd)
+    return fd
+
+
+def _poll(fd: int, timeout_s: float) -> bool:
+    """Try until the lock is ours or the time is over."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
     while not _try(fd):
         if time.monotonic() >= deadline:
-            os.close(fd)
-            raise LockTimeout(
-                f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
-                hint="Wait for that command to end, or end it by its pid, then run this again.",
-            )
+            return False
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.02)
-    _sign(fd)
-    return fd
+    return True
 
 
 def _open(path: Path) -> int:
@@ -110,7 +120,9 @@ def _try(fd: int) -> bool:
 
 
 def _sign(fd: int) -> None:
-    command = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:4]])[:120]
+    program = os.path.basename(sys.argv[0]).replace("__main__.py", "llmc")
+    words = " ".join([program, *sys.argv[1:4]])[:120]
+    command = " ".join("".join(c if c.isprintable() else " " for c in words).split())
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"pid {os.getpid()} ({command})".encode(errors="replace"), 0)

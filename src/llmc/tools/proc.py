@@ -35,11 +35,14 @@ class Done:
 
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The caller's environment without what would steer git, and with untranslated messages."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    return {**command_env(), "LC_ALL": "C", **(extra or {})}
+
+
+def command_env() -> dict[str, str]:
+    """The same for a command a person configured: it keeps their language, and can read their files' encoding."""
     # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
-    env.update(LC_ALL="C", GIT_TERMINAL_PROMPT="0")
-    env.update(extra or {})
-    return env
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    return {**env, "GIT_TERMINAL_PROMPT": "0"}
 
 
 def run(
@@ -63,17 +66,18 @@ def run(
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        raise _not_started(args, cwd) from error
-    try:
-        stdout, stderr = process.communicate(input, timeout=timeout_s)
-    except BaseException as error:
-        kill_group(process)
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise ToolFailed(
-                args, None, "", message=f"`{' '.join(args)[:300]}` did not end in {timeout_s:g} s"
-            ) from error
-        raise
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(input, timeout=timeout_s)
+        except BaseException as error:
+            kill_group(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ToolFailed(
+                    args, None, "", message=f"`{' '.join(args)[:300]}` did not end in {timeout_s:g} s"
+                ) from error
+            raise
     done = Done(args, process.returncode, _text(stdout), _text(stderr))
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
@@ -83,7 +87,9 @@ def run(
 def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, timeout_s: float) -> Done:
     """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with log.open("ab") as sink:
+    if not cwd.is_dir():
+        raise _not_started([command], cwd, FileNotFoundError())
+    with open(log, "ab", opener=_private) as sink:
         sink.write(f"$ {command}\n".encode())
         sink.flush()
         start = sink.tell()
@@ -109,7 +115,7 @@ def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, ti
 
 def spawn_detached(argv: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
     """A program that outlives us, its output appended to a file."""
-    with output.open("ab") as sink:
+    with open(output, "ab", opener=_private) as sink:
         return subprocess.Popen(
             list(argv), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd="/", start_new_session=True
         )
@@ -132,11 +138,17 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _not_started(args: list[str], cwd: Path | str | None) -> LlmcError:
+def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> LlmcError:
     if cwd is not None and not os.path.isdir(cwd):
         return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {cwd} is not a directory")
+    if not isinstance(error, FileNotFoundError):
+        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {error.strerror or error}")
     hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
     return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _text(data: bytes) -> str:

@@ -1,6 +1,9 @@
 """tmux on a private server, with exact targets, batched probes, and Unknown for what it would not say."""
 
+import contextlib
 import os
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +12,8 @@ from llmc.names import SessionName
 from llmc.tools import proc
 
 WIDTH, HEIGHT = 500, 100
-_NO_SERVER = ("no server running on", "error connecting to", "server exited unexpectedly")
+#: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
+_NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
 _PANE_FORMAT = "|".join(
     f"#{{{name}}}"
     for name in (
@@ -63,7 +67,7 @@ class Tmux:
             return Unknown(error.message)
         if done.ok:
             return {pane.session: pane for pane in map(_pane, done.stdout.splitlines())}
-        if any(text in done.stderr for text in _NO_SERVER):
+        if _NO_SERVER.search(done.stderr):
             return {}
         return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
 
@@ -78,7 +82,8 @@ class Tmux:
         """
         pane = self.pane(session)
         if isinstance(pane, Pane) and pane.dead and pane.exit_code is None:
-            self.run("run-shell", "true", check=False)
+            with contextlib.suppress(ToolFailed):
+                self.run("run-shell", "true", check=False)
             pane = self.pane(session)
         return pane.exit_code if isinstance(pane, Pane) else None
 
@@ -93,6 +98,8 @@ class Tmux:
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
         self.run(
             *["start-server", ";"],
+            # A person's shell may quote in its own way; hooks are written for this one.
+            *["set-option", "-g", "default-shell", "/bin/sh", ";"],
             *["set-option", "-g", "remain-on-exit", "on", ";"],
             *["set-option", "-g", "history-limit", "20000", ";"],
             *["set-option", "-g", "status", "off", ";"],
@@ -101,15 +108,15 @@ class Tmux:
             # A person's terminal may be small: follow it while attached, and be wide again afterwards.
             *["set-hook", "-g", "client-attached", "set-option -w window-size latest", ";"],
             *["set-hook", "-g", "client-detached", f"resize-window -x {WIDTH} -y {HEIGHT}", ";"],
-            *["new-session", "-d", "-s", session, *size, "-c", cwd, shell_join(argv), ";"],
+            *["new-session", "-d", "-s", session, *size, "-c", no_format(cwd), *_words(argv), ";"],
             *["set-hook", "-t", target, "pane-died", f"run-shell -b {tmux_quote(shell_join(died_argv))}"],
         )
 
     def kill_session(self, session: SessionName) -> None:
         """End a session; one that is gone already is fine."""
         done = self.run("kill-session", "-t", exact(session), check=False)
-        gone = ("can't find session", "session not found", *_NO_SERVER)
-        if not done.ok and not any(text in done.stderr for text in gone):
+        gone = ("can't find session", "session not found", "server exited unexpectedly")
+        if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
             raise ToolFailed(done.argv, done.returncode, done.stderr)
 
     def kill_server(self) -> None:
@@ -148,14 +155,23 @@ def exact(session: SessionName) -> str:
 
 
 def shell_join(argv: Sequence[str]) -> str:
-    import shlex
-
     return shlex.join(argv)
+
+
+def no_format(text: str) -> str:
+    """Text where tmux expands formats: a directory may be called `#{x}` or `#(rm)`."""
+    return text.replace("#", "##")
 
 
 def tmux_quote(text: str) -> str:
     """One argument of a tmux command string: single quotes, formats disarmed."""
-    return "'" + text.replace("#", "##").replace("'", "'\\''") + "'"
+    return "'" + no_format(text).replace("'", "'\\''") + "'"
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """A program and its arguments: two or more tmux executes itself, a single one it would give to a shell."""
+    words = list(argv) if len(argv) > 1 else [shell_join(argv)]
+    return [word[:-1] + "\\;" if word.endswith(";") else word for word in words]
 
 
 def _pane(line: str) -> Pane:

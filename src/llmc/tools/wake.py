@@ -22,13 +22,17 @@ def listen(path: Path) -> socket.socket:
     """The daemon's end; a socket file left by a dead daemon is replaced."""
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    # Before the name exists: a wake-up that came first would carry no credentials and be dropped.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    sock.setblocking(False)
     old_mask = os.umask(0o177)
     try:
         sock.bind(str(path))
+    except BaseException:
+        sock.close()
+        raise
     finally:
         os.umask(old_mask)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    sock.setblocking(False)
     return sock
 
 

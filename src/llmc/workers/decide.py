@@ -54,8 +54,8 @@ def wants_git(event: HookEvent) -> bool:
 
 
 def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
-    """The meaning of one event. Events of an earlier launch of the worker mean nothing."""
-    if event.instance != record.instance:
+    """The meaning of one event. Events of an earlier launch of the worker, or of none, mean nothing."""
+    if not event.instance or event.instance != record.instance:
         return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of an earlier launch"})
     match event.name:
         case "SessionStart":
@@ -89,7 +89,9 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
 
 def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
     source = event.text("source")
-    fields: dict[str, Any] = {"claude_session_id": event.claude_session_id}
+    fields: dict[str, Any] = {}
+    if event.claude_session_id:
+        fields["claude_session_id"] = event.claude_session_id
     if event.text("transcript_path"):
         fields["transcript_path"] = event.text("transcript_path")
     details = {"source": source, "claude_session_id": event.claude_session_id}
@@ -135,7 +137,7 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
         return Verdict(details={"hook": "Stop", "why": "git could not be read"})
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
-    if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT):
+    if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
     return Verdict(_after_stop(record, git), action="agent_stopped", details=details)
 
@@ -145,7 +147,7 @@ def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
         return None
     if git.ahead:
         return step(Status.NEEDS_REVIEW, "stopped with commits", commit_sha=git.head)
-    if record.status is Status.NEEDS_INPUT:
+    if record.status in (Status.NEEDS_INPUT, Status.REBASING):
         return None
     if not record.current_prompt and not git.dirty:
         return step(Status.IDLE, "a person's own turn ended")
@@ -157,13 +159,12 @@ def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdi
     cause = causes.of_stop_failure(error)
     text = event.text("last_assistant_message")[:500] or error
     details = {"error": error, "cause": cause}
-    if record.status not in (*BUSY, Status.REBASING):
-        return Verdict(action="agent_failed", details=details)
-    if causes.needs_a_person(cause):
+    change = None
+    # Who answers a question leaves no trace here, so a turn may go on and fail in needs_input, too.
+    at_work = record.status in (*BUSY, Status.REBASING, Status.NEEDS_INPUT)
+    if causes.needs_a_person(cause) and at_work:
         change = step(Status.ERROR, error, error_reason=text, cause=cause)
-    elif record.status is Status.REBASING:
-        change = None
-    else:
+    elif record.status in BUSY:
         change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
     return Verdict(change, action="agent_failed", details=details)
 

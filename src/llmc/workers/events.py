@@ -36,8 +36,10 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def background_running(self) -> bool:
         """A Stop with work still running in the background is not an end."""
-        tasks = self.payload.get("background_tasks") or []
-        return any(isinstance(task, dict) and task.get("status") == "running" for task in tasks)
+        tasks = self.payload.get("background_tasks")
+        return isinstance(tasks, list) and any(
+            isinstance(task, dict) and task.get("status") == "running" for task in tasks
+        )
 
     def text(self, key: str) -> str:
         value = self.payload.get(key)

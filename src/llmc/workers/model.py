@@ -1,6 +1,7 @@
 """What llmc knows of one worker. Pure data."""
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -60,6 +61,7 @@ class Outcome(StrEnum):
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The latest prompt on its way to the agent. Its text is kept until the outcome is known."""
 
+    identity: ClassVar[str] = "prompt_id"
     prompt_id: PromptId
     outcome: Outcome
     at_unix: float
@@ -77,6 +79,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     """How far an accept got; written before each step acts, so that a crash resumes there."""
 
+    identity: ClassVar[str] = "started_unix"
     step: str
     started_unix: float
     #: what the worker had before anything was done

@@ -63,25 +63,13 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.ERROR, S.IDLE): "reset",
 }
 
-#: fields that a status clears when it is entered, and what they become
+#: fields that belong to the status that is left: cleared, unless the step brings new ones
+_LEFT: dict[str, Any] = {"commit_sha": None, "error_reason": "", "cause": ""}
+
+#: what else is cleared when a status is entered
 _FRESH: dict[Status, dict[str, Any]] = {
-    S.IDLE: {
-        "current_prompt": "",
-        "prompt_id": None,
-        "delivery": None,
-        "commit_sha": None,
-        "accept": None,
-        "error_reason": "",
-        "cause": "",
-    },
-    S.WORKING: {"commit_sha": None, "error_reason": "", "cause": ""},
-    S.REJECTED: {"commit_sha": None, "error_reason": "", "cause": ""},
-    S.REBASING: {"commit_sha": None},
-    S.NEEDS_INPUT: {"commit_sha": None},
-    S.NO_CHANGES: {"commit_sha": None},
-    S.NEEDS_REVIEW: {"error_reason": "", "cause": ""},
-    S.OFFLINE: {"commit_sha": None, "instance": ""},
-    S.ERROR: {"commit_sha": None},
+    S.IDLE: {"current_prompt": "", "prompt_id": None, "delivery": None, "accept": None},
+    S.OFFLINE: {"instance": ""},
 }
 
 
@@ -115,6 +103,7 @@ def apply(record: WorkerRecord, change: Step, now: float) -> WorkerRecord:
         "reason": change.reason,
         "since_unix": now,
         "last_activity_unix": now,
+        **_LEFT,
         **_FRESH.get(change.to, {}),
         **change.fields,
     }
@@ -124,9 +113,7 @@ def apply(record: WorkerRecord, change: Step, now: float) -> WorkerRecord:
 def problems(record: WorkerRecord) -> list[str]:
     """What contradicts itself in a record; checked before every write of state.json."""
     found = []
-    if (record.status is S.NEEDS_REVIEW) != (
-        record.commit_sha is not None
-    ) and record.status is not S.REVIEWING:
+    if (record.status is S.NEEDS_REVIEW) != (record.commit_sha is not None):
         found.append(
             f"{record.name}: commit_sha must be set exactly while awaiting review, status is {record.status}"
         )

@@ -1,0 +1,220 @@
+"""The typist: presses the keys of one delivery, and believes only the agent's own word that it arrived.
+
+Proof is the agent's UserPromptSubmit hook, or a row of its transcript, that names our id. The screen is looked at
+here and nowhere else, and only to decide which keys can do no harm.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc.agents.client_files import row_text, rows_since, size_of
+from llmc.agents.composer import Box, Composer, composer, holds
+from llmc.agents.protocol import ClientStatus
+from llmc.errors import LlmcError
+from llmc.names import header_id, header_line
+from llmc.services.project import Project
+from llmc.services.sessions import is_taken, status_of
+from llmc.state import inbox
+from llmc.tools.faults import FaultInjected
+from llmc.tools.faults import step as fault_step
+from llmc.tools.processes import wait_until
+from llmc.tools.tmux import Pane, Unknown
+from llmc.workers.events import HookEvent, Malformed
+from llmc.workers.model import Delivery, Outcome, WorkerRecord
+
+#: how long the agent has to confirm before Enter is tried again, and how often it is tried
+PROOF_WAIT_S = 2.0
+ENTERS = 3
+#: how long the agent has to begin a new conversation on /clear
+CLEAR_WAIT_S = 5.0
+#: how long a redraw may lag behind what the agent has done already
+REDRAW_S = 2.0
+#: how long to wait for our text to show up in the box before the first Enter
+SETTLE_S = 1.0
+POLL_S = 0.004
+
+
+class Refusal(Exception):
+    """Typing now would do harm; the text says why and what a person can do."""
+
+
+class Typist:
+    """One delivery in progress."""
+
+    def __init__(self, project: Project, record: WorkerRecord, delivery: Delivery) -> None:
+        self.project = project
+        self.record = record
+        self.name = record.name
+        self.delivery = delivery
+        self.header = header_line(delivery.prompt_id)
+        self.pane = self._living_pane()
+        self.proof: Outcome | None = None
+        self.seen: dict[str, HookEvent | Malformed] = {}
+        self.transcript = Path(record.transcript_path)
+        # A first delivery can only show up in what is written from now on.
+        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
+
+    def deliver(self) -> tuple[Outcome, str]:
+        """What became of it, and why if it did not arrive."""
+        typed_before = self.delivery.outcome is Outcome.TYPED
+        if typed_before and (proof := self._proof()):
+            return proof, "found after an interruption"
+        was_busy = self._refuse_if_a_dialog_or_person_is_there()
+        if not (typed_before and self._box_is_ours()):
+            self._refuse_if_there_is_a_draft()
+            if self.delivery.clear and not self.delivery.cleared:
+                self._new_conversation(was_busy)
+            self._paste()
+        return self._press_enter(was_busy)
+
+    def _living_pane(self) -> Pane:
+        pane = self.project.tmux.pane(self.record.session_id)
+        if isinstance(pane, Unknown):
+            raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+        if pane is None or pane.dead:
+            raise Refusal(f"{self.name} has no running agent; `llmc up` starts it")
+        return pane
+
+    def _refuse_if_a_dialog_or_person_is_there(self) -> bool:
+        """Whether the agent is busy; raises where our text would answer a dialog or get under a person's keys."""
+        taken = is_taken(self.record, self.pane)
+        if taken:
+            raise Refusal(taken)
+        status = self._status()
+        if status is ClientStatus.WAITING:
+            attach = f"`llmc attach {self.name}` and answer it first"
+            raise Refusal(f"{self.name} has a dialog open, and the text would answer it; {attach}")
+        return status is ClientStatus.BUSY
+
+    def _refuse_if_there_is_a_draft(self) -> None:
+        """Our text must not be joined to somebody else's; the screen may lag, so it gets time to settle."""
+        wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+        box = self._box()
+        if box.box is Box.ABSENT:
+            raise Refusal(f"the input box of {self.name} is not on its screen; see `llmc peek {self.name}`")
+        if box.box is Box.DRAFT:
+            attach = f"`llmc attach {self.name}`, then send or clear it"
+            raise Refusal(f"a draft is in the input box of {self.name} ({box.text[:40]!r}); {attach}")
+
+    def _new_conversation(self, was_busy: bool) -> None:
+        if was_busy:
+            raise Refusal(f"{self.name} is busy, it cannot begin a new conversation now")
+        with fault_step("submit.clear"):
+            before = {event.id for event in self._events()}
+            self._keys("/clear", "Enter")
+            for _ in range(ENTERS):
+                if wait_until(lambda: self._cleared(before), CLEAR_WAIT_S, interval_s=POLL_S):
+                    break
+                if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
+                    self._keys("Enter")
+            else:
+                raise Refusal(
+                    f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
+                )
+        self._remember(replace(self.delivery, cleared=True))
+
+    def _cleared(self, before: set[str]) -> bool:
+        for event in self._events():
+            if event.id not in before and event.name == "SessionStart" and event.text("source") == "clear":
+                self.transcript, self.transcript_offset = Path(event.text("transcript_path")), 0
+                return True
+        return False
+
+    def _paste(self) -> None:
+        # From here on a crash leaves doubt, so whoever tries next looks for proof first.
+        self._remember(replace(self.delivery, outcome=Outcome.TYPED))
+        buffer = f"llmc-{os.urandom(4).hex()}"
+        with fault_step("submit.paste"):
+            if not self.project.tmux.paste(self.record.session_id, buffer, self.delivery.text):
+                raise Refusal(f"the agent of {self.name} has just ended; `llmc up` starts it again")
+        wait_until(self._box_is_ours, SETTLE_S, interval_s=POLL_S)
+
+    def _press_enter(self, was_busy: bool) -> tuple[Outcome, str]:
+        for attempt in range(ENTERS):
+            if attempt == 0 or self._is_safe_to_press():
+                self._enter()
+            if wait_until(lambda: self._proof() is not None, PROOF_WAIT_S, interval_s=POLL_S):
+                break
+        with fault_step("submit.receipt"):
+            proof = self._proof()
+        if proof is None:
+            return Outcome.UNCONFIRMED, self._take_back()
+        return (Outcome.QUEUED if was_busy else proof), ""
+
+    def _enter(self) -> None:
+        try:
+            with fault_step("submit.enter"):
+                self._keys("Enter")
+        except FaultInjected:
+            pass  # the fault is an Enter that never reached the agent
+
+    def _is_safe_to_press(self) -> bool:
+        """Enter may be repeated only while it can do nothing but send our own text."""
+        return self._status() is not ClientStatus.WAITING and self._box_is_ours()
+
+    def _take_back(self) -> str:
+        """Remove our own text from the box, so that it is not sent later together with something else."""
+        pane = self.project.tmux.pane(self.record.session_id)
+        if not isinstance(pane, Pane) or pane.dead:
+            return "the agent ended before it confirmed the prompt"
+        if not self._is_safe_to_press():
+            return "no proof of arrival in time, and the text is no longer in the input box"
+        for keys in (("Escape", "Escape"), ("C-u",), ("C-u",)):
+            for key in keys:
+                self._keys(key)
+                time.sleep(0.15)
+            if self._box().box is Box.EMPTY:
+                return "the agent did not take the prompt; it was removed from its input box"
+            if not self._is_safe_to_press():
+                break
+        return "the agent did not take the prompt, and it may still be in its input box"
+
+    def _proof(self) -> Outcome | None:
+        """The agent's own word that the prompt has arrived; once given it stands."""
+        self.proof = self.proof or self._proof_in_inbox() or self._proof_in_transcript()
+        return self.proof
+
+    def _proof_in_inbox(self) -> Outcome | None:
+        for event in self._events():
+            if event.name == "UserPromptSubmit" and self._is_ours(event.text("prompt")):
+                return Outcome.ACKNOWLEDGED
+        return None
+
+    def _proof_in_transcript(self) -> Outcome | None:
+        found = rows_since(self.transcript, self.header.encode(), self.transcript_offset)
+        rows, self.transcript_offset = found
+        for row in rows:
+            if self._is_ours(row_text(row)):
+                return Outcome.QUEUED if row.get("type") == "queue-operation" else Outcome.ACKNOWLEDGED
+        return None
+
+    def _is_ours(self, text: str) -> bool:
+        return header_id(text) == self.delivery.prompt_id
+
+    def _events(self) -> list[HookEvent]:
+        """This launch's events in the inbox; each file is read once."""
+        for event_id in inbox.pending_ids(self.project.root, self.name):
+            if event_id not in self.seen and (event := inbox.load(self.project.root, self.name, event_id)):
+                self.seen[event_id] = event
+        mine = (event for _, event in sorted(self.seen.items()) if isinstance(event, HookEvent))
+        return [event for event in mine if event.instance == self.record.instance]
+
+    def _remember(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        with self.project.store.transaction() as tx:
+            tx.update(self.name, delivery=delivery)
+
+    def _status(self) -> ClientStatus:
+        return status_of(self.record, self.pane)
+
+    def _box(self) -> Composer:
+        return composer(self.project.tmux.capture(self.record.session_id, styled=True))
+
+    def _box_is_ours(self) -> bool:
+        return holds(self._box(), self.header, self.delivery.text)
+
+    def _keys(self, *keys: str) -> None:
+        self.project.tmux.send_keys(self.record.session_id, *keys)

@@ -1,0 +1,63 @@
+"""Submit with receipts, on both agents: what arrives is exact, and what is said about it is true."""
+
+from collections import Counter
+
+import pytest
+
+from llmc.agents.client_files import client_status
+from llmc.agents.protocol import ClientStatus
+from llmc.names import header_id
+from llmc.services.project import Project, open_project
+from llmc.services.submit import Receipt, submit
+from llmc.tools.tmux import Pane
+from llmc.workers.model import Outcome
+from llmc.workers.prompt_text import normalise, typed
+from tests.support.fleet import Fleet, wait_until
+from tests.support.texts import awkward
+
+
+def in_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Project:
+    for key, value in fleet.env.items():
+        monkeypatch.setenv(key, value)
+    return open_project(str(fleet.root))
+
+
+def is_idle(project: Project, worker: str) -> bool:
+    record = project.store.worker(worker)
+    pane = project.tmux.pane(record.session_id)
+    assert isinstance(pane, Pane)
+    from pathlib import Path
+
+    return client_status(Path(record.config_dir), pane.pid) is ClientStatus.IDLE
+
+
+def send(project: Project, text: str) -> Receipt:
+    with project.worker_lock("adam"):
+        return submit(project, "adam", "message", text)
+
+
+def test_200_awkward_prompts_arrive_exactly_and_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break that fails it: paste without -p (bracketed), or leave out the final newline of `typed`."""
+    fleet.set_up("adam")
+    fleet.up()
+    project = in_process(fleet, monkeypatch)
+    expected = {}
+    outcomes: Counter[Outcome] = Counter()
+    for index, text in enumerate(awkward(200, seed=7)):
+        if index % 4:  # every fourth goes out while the agent may still be busy with the one before
+            wait_until(lambda: is_idle(project, "adam"))
+        receipt = send(project, text)
+        outcomes[receipt.outcome] += 1
+        assert receipt.outcome.arrived, f"{index}: {receipt} {text[:80]!r}\n{fleet.story()}"
+        expected[receipt.prompt_id] = typed(receipt.prompt_id, normalise(text)).rstrip()
+    wait_until(lambda: is_idle(project, "adam"), 60)
+    found: dict[str, list[str]] = {}
+    for prompt in fleet.prompts_in_transcripts():
+        prompt_id = header_id(prompt)
+        if prompt_id:
+            found.setdefault(prompt_id, []).append(prompt.rstrip())
+    for prompt_id, text in expected.items():
+        assert set(found.get(prompt_id, [])) == {text}
+    turns = Counter(header_id(text) for text in fleet.user_turns() if header_id(text))
+    assert not [prompt_id for prompt_id, count in turns.items() if count > 1]
+    assert sum(outcomes.values()) == 200

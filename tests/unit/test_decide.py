@@ -1,0 +1,276 @@
+"""What each event of an agent means, row by row. There is no input for screen text, so it cannot matter."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import pytest
+
+from llmc.names import PromptId
+from llmc.workers import causes
+from llmc.workers.causes import Cause
+from llmc.workers.decide import Facts, GitFacts, arrived_step, judge, wants_git
+from llmc.workers.events import HookEvent
+from llmc.workers.model import Delivery, Outcome, Status, WorkerRecord
+from tests.support.records import worker
+
+S = Status
+CLEAN = GitFacts(head="c0ffee", ahead=0, dirty=False, rebasing=False)
+DIRTY = GitFacts(head="c0ffee", ahead=0, dirty=True, rebasing=False)
+AHEAD = GitFacts(head="c0ffee", ahead=2, dirty=False, rebasing=False)
+REBASING = GitFacts(head="c0ffee", ahead=1, dirty=True, rebasing=True)
+
+RUNNING = [{"id": "b1", "type": "shell", "status": "running"}]
+DONE = [{"id": "b1", "type": "shell", "status": "completed"}]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A worker's status, an event and facts, and where the worker is then (None: where it was)."""
+
+    was: Status
+    event: dict[str, Any]
+    then: Status | None
+    reason: str = ""
+    git: GitFacts | None = CLEAN
+    exit_code: int | None = None
+    prompt: str = "do it"
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+def hook(name: str, **payload: Any) -> dict[str, Any]:
+    return {"hook_event_name": name, "session_id": "s1", **payload}
+
+
+def event(payload: dict[str, Any], instance: str = "i1", at: int = 1000) -> HookEvent:
+    return HookEvent(id=f"{at}000000000-77", worker="w1", instance=instance, payload=payload)
+
+
+def typed(outcome: Outcome, then: Status | None = S.WORKING, prompt_id: str = "task-1") -> Delivery:
+    return Delivery(prompt_id=PromptId(prompt_id), outcome=outcome, at_unix=1.0, text="...", then=then)
+
+
+START = hook("SessionStart", source="startup", transcript_path="/t/1.jsonl")
+STOP = hook("Stop")
+ASKS = hook("PermissionRequest", tool_name="AskUserQuestion")
+DIED = hook("PaneDied")
+OURS = hook("UserPromptSubmit", prompt="[llmc task-1]\ndo it\n")
+PERSONS = hook("UserPromptSubmit", prompt="and now this")
+
+
+def failure(error: str, text: str = "") -> dict[str, Any]:
+    return hook("StopFailure", error=error, last_assistant_message=text)
+
+
+ROWS = {
+    # The agent is ready: git says where the worker belongs.
+    "starts fresh": Row(S.OFFLINE, START, S.IDLE, "ready", prompt=""),
+    "starts, had a task": Row(S.OFFLINE, START, S.NEEDS_INPUT, "restarted"),
+    "starts, commits there": Row(S.OFFLINE, START, S.NEEDS_REVIEW, git=AHEAD),
+    "starts, commits there, no task": Row(S.OFFLINE, START, S.NEEDS_REVIEW, git=AHEAD, prompt=""),
+    "starts in a rebase": Row(S.OFFLINE, START, S.REBASING, git=REBASING),
+    "starts, git unknown": Row(S.OFFLINE, START, None, git=None),
+    "starts dirty without a task": Row(S.OFFLINE, START, S.IDLE, git=DIRTY, prompt=""),
+    "clears while working": Row(S.WORKING, START, None),
+    "starts in error": Row(S.ERROR, START, None, git=AHEAD),
+    # The end of a turn.
+    "stops with commits": Row(S.WORKING, STOP, S.NEEDS_REVIEW, "stopped with commits", git=AHEAD),
+    "stops clean": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_clean"),
+    "stops dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY),
+    "stops, git unknown": Row(S.WORKING, STOP, None, git=None),
+    "stops in its own rebase": Row(S.WORKING, STOP, None, git=REBASING),
+    "stops, background runs": Row(S.WORKING, hook("Stop", background_tasks=RUNNING), None, git=AHEAD),
+    "stops, background over": Row(S.WORKING, hook("Stop", background_tasks=DONE), S.NEEDS_REVIEW, git=AHEAD),
+    "a subagent stops": Row(S.WORKING, hook("Stop", agent_id="a1"), None, git=AHEAD),
+    "SubagentStop": Row(S.WORKING, hook("SubagentStop"), None, git=AHEAD),
+    "stops again, still nothing": Row(S.NEEDS_INPUT, STOP, None, git=DIRTY),
+    "stops again, commits now": Row(S.NEEDS_INPUT, STOP, S.NEEDS_REVIEW, git=AHEAD),
+    "stops again in review": Row(S.NEEDS_REVIEW, STOP, None, git=AHEAD),
+    "stops while idle": Row(S.IDLE, STOP, None, prompt=""),
+    "stops in error": Row(S.ERROR, STOP, None, git=AHEAD),
+    "stops after offline": Row(S.OFFLINE, STOP, None, git=AHEAD),
+    "rejected, fixed": Row(S.REJECTED, STOP, S.NEEDS_REVIEW, git=AHEAD),
+    "rejected, undone": Row(S.REJECTED, STOP, S.NEEDS_INPUT, "stopped_clean"),
+    "self-review done": Row(S.REVIEWING, STOP, S.NEEDS_REVIEW, git=AHEAD),
+    "rebase resolved": Row(S.REBASING, STOP, S.NEEDS_REVIEW, git=AHEAD),
+    "rebase goes on": Row(S.REBASING, STOP, None, git=REBASING),
+    "rebase left nothing": Row(S.REBASING, STOP, None),
+    "a person's turn ends": Row(S.WORKING, STOP, S.IDLE, prompt=""),
+    "a person's turn ends dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY, prompt=""),
+    "a person's turn committed": Row(S.WORKING, STOP, S.NEEDS_REVIEW, git=AHEAD, prompt=""),
+    # The turn failed.
+    "usage limit": Row(S.WORKING, failure("rate_limit"), S.NEEDS_INPUT, "limit"),
+    "overloaded": Row(S.WORKING, failure("overloaded"), S.NEEDS_INPUT, "api", git=AHEAD),
+    "logged out": Row(S.WORKING, failure("authentication_failed"), S.ERROR, "authentication_failed"),
+    "no such model": Row(S.REVIEWING, failure("model_not_found"), S.ERROR, "model_not_found"),
+    "logged out in a rebase": Row(S.REBASING, failure("authentication_failed"), S.ERROR),
+    "limit in a rebase": Row(S.REBASING, failure("rate_limit"), None),
+    "logged out after a question": Row(S.NEEDS_INPUT, failure("billing_error"), S.ERROR),
+    "limit after a question": Row(S.NEEDS_INPUT, failure("rate_limit"), None),
+    "a failure without a label": Row(S.WORKING, hook("StopFailure"), S.NEEDS_INPUT, "agent"),
+    "git does not matter": Row(S.WORKING, failure("rate_limit"), S.NEEDS_INPUT, "limit", git=None),
+    "a subagent fails": Row(S.WORKING, hook("StopFailure", error="rate_limit", agent_id="a"), None),
+    "a failure in review": Row(S.NEEDS_REVIEW, failure("authentication_failed"), None, git=AHEAD),
+    # It asks.
+    "asks": Row(S.WORKING, ASKS, S.NEEDS_INPUT, "question"),
+    "wants to run something": Row(
+        S.REJECTED, hook("PermissionRequest", tool_name="Bash"), S.NEEDS_INPUT, "permission"
+    ),
+    "asks twice": Row(S.NEEDS_INPUT, ASKS, None),
+    "asks in error": Row(S.ERROR, ASKS, None),
+    # It ends.
+    "exits": Row(S.IDLE, DIED, S.OFFLINE, "exited", exit_code=0),
+    "is interrupted away": Row(S.WORKING, DIED, S.OFFLINE, "exited", exit_code=130),
+    "crashes": Row(S.WORKING, DIED, S.OFFLINE, "crashed", exit_code=1),
+    "is killed": Row(S.NEEDS_REVIEW, DIED, S.OFFLINE, "crashed", exit_code=137),
+    "vanishes": Row(S.REBASING, DIED, S.OFFLINE, "crashed", exit_code=None),
+    "dies in error": Row(S.ERROR, DIED, None, exit_code=1),
+    "dies while offline": Row(S.OFFLINE, DIED, None, exit_code=1),
+    "the session ends": Row(S.WORKING, hook("SessionEnd", reason="clear"), None),
+    # A prompt arrives.
+    "ours, late": Row(
+        S.IDLE, OURS, S.WORKING, "late receipt", record={"delivery": typed(Outcome.UNCONFIRMED)}
+    ),
+    "ours, after a crash of llmc": Row(S.IDLE, OURS, S.WORKING, record={"delivery": typed(Outcome.TYPED)}),
+    "ours, known": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.ACKNOWLEDGED)}),
+    "ours, late, already there": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
+    "ours, late, in error": Row(S.ERROR, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
+    "ours, an earlier one": Row(
+        S.IDLE, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED, prompt_id="task-2")}
+    ),
+    "ours, nobody knows it": Row(S.IDLE, OURS, None),
+    "a person's, idle": Row(S.IDLE, PERSONS, S.WORKING, prompt=""),
+    "a person's, answers": Row(S.NEEDS_INPUT, PERSONS, S.WORKING),
+    "a person's, after no_changes": Row(S.NO_CHANGES, PERSONS, S.WORKING),
+    "a person's, while working": Row(S.WORKING, PERSONS, None),
+    "a person's, in review": Row(S.NEEDS_REVIEW, PERSONS, None),
+    "a person's, in error": Row(S.ERROR, PERSONS, None),
+    # Everything else.
+    "a notification": Row(S.WORKING, hook("Notification", message="✻ Stopped · done"), None, git=AHEAD),
+    "an unknown hook": Row(S.WORKING, hook("HookOfNextYear"), None, git=AHEAD),
+    "no hook at all": Row(S.WORKING, {}, None, git=AHEAD),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_every_row(row: Row) -> None:
+    """Breaks when one line of `judge` or of the functions below it changes its meaning."""
+    record = worker(row.was, current_prompt=row.prompt, **row.record)
+    verdict = judge(record, event(row.event), Facts(git=row.git, exit_code=row.exit_code))
+    assert (verdict.change.to if verdict.change else None) == row.then
+    if row.reason:
+        assert verdict.change is not None
+        assert verdict.change.reason == row.reason
+    if verdict.change and verdict.change.to is S.NEEDS_REVIEW:
+        assert verdict.change.fields == {"commit_sha": "c0ffee"}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("instance", ["", "i0"])
+def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
+    """Breaks when the instance is not compared, or an event without one is believed while none runs."""
+    facts = Facts(git=row.git, exit_code=row.exit_code)
+    for record in (worker(row.was, **row.record), worker(row.was, **{**row.record, "instance": ""})):
+        verdict = judge(record, event(row.event, instance), facts)
+        assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_ignored")
+
+
+def test_screen_text_is_no_input() -> None:
+    """Breaks when somebody gives `judge` something to guess from."""
+    assert {f.name for f in fields(Facts)} == {"git", "exit_code"}
+    assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing"}
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_a_cause_passes_by_itself_or_needs_a_person_or_neither(cause: Cause) -> None:
+    assert not (causes.passes_by_itself(cause) and causes.needs_a_person(cause))
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("rate_limit", Cause.LIMIT),
+        ("server_error", Cause.API),
+        ("overloaded", Cause.API),
+        ("authentication_failed", Cause.AUTH),
+        ("oauth_org_not_allowed", Cause.AUTH),
+        ("billing_error", Cause.AUTH),
+        ("model_not_found", Cause.CONFIG),
+        ("invalid_request", Cause.AGENT),
+        ("max_output_tokens", Cause.AGENT),
+        ("unknown", Cause.AGENT),
+        ("a label of next year", Cause.AGENT),
+        ("", Cause.AGENT),
+    ],
+)
+def test_stop_failure_labels(error: str, cause: Cause) -> None:
+    """Breaks when a line of the table of causes changes."""
+    verdict = judge(worker(S.WORKING), event(failure(error, "the client's words")), Facts())
+    assert verdict.change is not None
+    assert verdict.change.fields == {"error_reason": "the client's words", "cause": cause}
+    assert (verdict.change.to is S.ERROR) == causes.needs_a_person(cause)
+
+
+def test_a_failure_without_words_is_named_by_its_label() -> None:
+    verdict = judge(worker(S.WORKING), event(failure("authentication_failed")), Facts())
+    assert verdict.change is not None
+    assert verdict.change.fields["error_reason"] == "authentication_failed"
+
+
+def test_a_late_receipt_completes_the_delivery() -> None:
+    """Breaks when the prompt's text stays in state after it has arrived."""
+    record = worker(S.IDLE, delivery=typed(Outcome.UNCONFIRMED))
+    verdict = judge(record, event(OURS), Facts())
+    done = verdict.fields["delivery"]
+    assert (done.outcome, done.text, done.reason) == (Outcome.ACKNOWLEDGED, "", "late receipt")
+    assert verdict.action == "prompt_delivered"
+    assert verdict.details["prompt_id"] == "task-1"
+
+
+def test_a_session_start_keeps_what_it_does_not_say() -> None:
+    """Breaks when a SessionStart without an id or a transcript erases the known ones."""
+    verdict = judge(worker(S.WORKING), event(START), Facts())
+    assert verdict.fields == {"claude_session_id": "s1", "transcript_path": "/t/1.jsonl"}
+    assert judge(worker(S.WORKING), event({"hook_event_name": "SessionStart"}), Facts()).fields == {}
+
+
+@pytest.mark.parametrize("was", [S.WORKING, S.ERROR])
+def test_crashes_are_counted_and_forgotten_after_a_day(was: Status) -> None:
+    """Breaks when the age of the last crash is not looked at, or an error's crash is not counted."""
+    day = 24 * 3600
+    record = worker(was, crash_count=2, last_crash_unix=1000.0)
+    soon = judge(record, event(DIED, at=1000 + day - 1), Facts(exit_code=1)).fields
+    later = judge(record, event(DIED, at=1000 + day), Facts(exit_code=1)).fields
+    assert (soon["crash_count"], later["crash_count"]) == (3, 1)
+    assert soon["last_crash_unix"] == 1000 + day - 1
+    assert judge(record, event(DIED), Facts(exit_code=0)).fields == {}
+
+
+@pytest.mark.parametrize(("code", "text"), [(7, "code 7"), (None, "vanished")])
+def test_a_crash_says_how(code: int | None, text: str) -> None:
+    verdict = judge(worker(S.WORKING), event(DIED), Facts(exit_code=code))
+    assert verdict.change is not None
+    assert text in verdict.change.fields["error_reason"]
+    assert verdict.change.fields["cause"] == "crash"
+
+
+@pytest.mark.parametrize("name", ["Stop", "StopFailure", "SessionStart"])
+def test_git_is_asked_only_where_it_matters(name: str) -> None:
+    assert wants_git(event(hook(name)))
+    assert not wants_git(event(hook(name, agent_id="a1")))
+    assert not wants_git(event(hook("Notification")))
+
+
+@pytest.mark.parametrize(
+    ("record", "to"),
+    [
+        (worker(S.IDLE), None),
+        (worker(S.IDLE, delivery=typed(Outcome.TYPED)), S.WORKING),
+        (worker(S.WORKING, delivery=typed(Outcome.TYPED)), None),
+        (worker(S.ERROR, delivery=typed(Outcome.TYPED)), None),
+        (worker(S.NEEDS_REVIEW, delivery=typed(Outcome.TYPED, S.REJECTED)), S.REJECTED),
+        (worker(S.IDLE, delivery=typed(Outcome.TYPED, None)), None),
+    ],
+)
+def test_arrival(record: WorkerRecord, to: Status | None) -> None:
+    change = arrived_step(record, "arrived")
+    assert (change.to if change else None) == to

@@ -1,0 +1,108 @@
+"""Reading the hook inbox: in order, without a lock, and nothing in it can stop the reader."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.config.paths import Root
+from llmc.state import inbox
+from llmc.workers.events import HookEvent, Malformed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    (tmp_path / ".llmc/inbox/adam").mkdir(parents=True)
+    return Root(tmp_path)
+
+
+def write(root: Root, name: str, content: bytes | None = None, **payload: Any) -> None:
+    envelope = {"worker": "adam", "instance": "i1", "payload": payload}
+    data = json.dumps(envelope).encode() if content is None else content
+    (root.inbox / "adam" / name).write_bytes(data)
+
+
+def test_events_come_in_the_order_of_their_time(root: Root) -> None:
+    """Break: no sorted() in pending_ids."""
+    for number in (3, 1, 10, 2):
+        write(root, f"17000000000000000{number:02}-99.json", n=number)
+    read = inbox.read(root, "adam")
+    assert [event.payload["n"] for event in read if isinstance(event, HookEvent)] == [1, 2, 3, 10]
+    assert [event.at_unix for event in read if isinstance(event, HookEvent)] == [1.7e9] * 4
+
+
+def test_no_inbox_is_an_empty_one(root: Root) -> None:
+    assert inbox.read(root, "eve") == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not json",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"worker":"adam","instance":"i1"}',
+        b'{"worker":"adam","instance":"i1","payload":null}',
+        b'{"worker":"adam","instance":"i1","payload":[1]}',
+        b'{"worker":"adam","instance":5,"payload":{}}',
+        b'{"worker":"adam","instance":"i1","payload":{"a":"\xff"}}',
+        b'{"worker":"adam","instance":"i1","payload":{"a":"\\ud800"}}',
+        b'{"worker":"adam","instance":"i1","payload":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+    ],
+)
+def test_what_is_no_event_says_so(root: Root, content: bytes) -> None:
+    """Break: catch msgspec's errors only in inbox.load: one such file would stop the worker for ever."""
+    write(root, "1700000000000000000-1.json", content)
+    (found,) = inbox.read(root, "adam")
+    assert isinstance(found, Malformed)
+    assert found.problem
+
+
+def test_a_directory_in_the_way_is_malformed_and_can_be_forgotten(root: Root) -> None:
+    """Break: catch FileNotFoundError only, in load or forget."""
+    (root.inbox / "adam/1700000000000000000-1.json").mkdir()
+    (found,) = inbox.read(root, "adam")
+    assert isinstance(found, Malformed)
+    inbox.forget(root, "adam", [found.id])
+
+
+@pytest.mark.parametrize(
+    "name", [".tmp-1700000000000000000-1.json", "notes.json", "1-1.json.bak", "x-1.json", "-1.json", "1.json"]
+)
+def test_only_names_that_the_sender_gives_are_events(root: Root, name: str) -> None:
+    """The name is the time and is kept in state.json. Break: take every name that ends in .json."""
+    write(root, name, hook_event_name="PaneDied")
+    assert inbox.read(root, "adam") == []
+    assert (root.inbox / "adam" / name).exists()
+
+
+def test_a_name_that_is_not_text_is_no_event(root: Root) -> None:
+    path = bytes(root.inbox / "adam") + b"/1700000000000000000-\xff.json"
+    with open(path, "wb"):
+        pass
+    assert inbox.read(root, "adam") == []
+
+
+def test_forgetting_is_for_the_named_and_can_be_repeated(root: Root) -> None:
+    for number in (1, 2):
+        write(root, f"170000000000000000{number}-1.json")
+    for _ in range(2):
+        inbox.forget(root, "adam", ["1700000000000000001-1.json"])
+    assert inbox.pending_ids(root, "adam") == ["1700000000000000002-1.json"]
+
+
+def test_a_file_that_somebody_else_applied_meanwhile_is_skipped(root: Root) -> None:
+    write(root, "1700000000000000001-1.json")
+    assert inbox.load(root, "adam", "1700000000000000002-1.json") is None
+
+
+@pytest.mark.parametrize("value", [5, "x", None, [1, "a", None], [{"status": 5}], {"status": "running"}])
+def test_a_stop_with_odd_background_tasks_is_still_a_stop(root: Root, value: object) -> None:
+    """Break: iterate over whatever `background_tasks` is."""
+    write(root, "1700000000000000001-1.json", hook_event_name="Stop", background_tasks=value)
+    (event,) = inbox.read(root, "adam")
+    assert isinstance(event, HookEvent)
+    assert event.background_running is False

@@ -1,0 +1,201 @@
+"""The worker state machine: every pair of its table, and long random lives of a worker."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
+
+from llmc.names import PromptId
+from llmc.workers.decide import Facts, GitFacts, judge
+from llmc.workers.events import HookEvent
+from llmc.workers.model import AcceptJournal, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step
+from tests.support.records import BROUGHT, worker
+
+
+def busy_fields() -> dict[str, Any]:
+    """Everything a worker may carry from its last task."""
+    delivery = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
+    return {
+        "current_prompt": "do it",
+        "prompt_id": PromptId("task-1"),
+        "delivery": delivery,
+        "error_reason": "an old one",
+        "cause": "limit",
+        "accept": AcceptJournal(step="land", started_unix=1.0, tip="abc"),
+        "instance": "i1",
+    }
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
+def test_every_pair(before: Status, after: Status) -> None:
+    """Breaks when `apply` does not look into the table, or does not clear what the status that is left carried."""
+    record = worker(before, **busy_fields())
+    change = step(after, "because", **BROUGHT.get(after, {}))
+    assert is_allowed(record, after) == ((before, after) in ALLOWED)
+    if (before, after) not in ALLOWED:
+        with pytest.raises(IllegalTransition, match=f"{before} -> {after}"):
+            apply(record, change, 50.0)
+        return
+    moved = apply(record, change, 50.0)
+    assert (moved.status, moved.reason) == (after, "because")
+    assert (moved.since_unix, moved.last_activity_unix) == (50.0, 50.0)
+    assert moved.commit_sha == ("c0ffee" if after is Status.NEEDS_REVIEW else None)
+    assert moved.error_reason == ("it broke" if after is Status.ERROR else "")
+    assert moved.cause == ("config" if after is Status.ERROR else "")
+    assert moved.instance == ("" if after is Status.OFFLINE else "i1")
+    task = (moved.current_prompt, moved.prompt_id, moved.delivery, moved.accept)
+    assert (task == ("", None, None, None)) == (after is Status.IDLE)
+    assert problems(moved) == []
+
+
+def test_the_table_itself() -> None:
+    """No step to where a worker is already, every status can be reached and left, and error only by a reset."""
+    assert all(before is not after for before, after in ALLOWED)
+    assert {after for _, after in ALLOWED} == set(Status)
+    assert {before for before, _ in ALLOWED} == set(Status)
+    assert [after for before, after in ALLOWED if before is Status.ERROR] == [Status.IDLE]
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), "commit_sha"),
+        (worker(Status.WORKING, commit_sha="c0ffee"), "commit_sha"),
+        (worker(Status.REVIEWING, commit_sha="c0ffee"), "commit_sha"),
+        (worker(Status.ERROR, error_reason=""), "without a reason"),
+        (worker(Status.IDLE, accept=AcceptJournal(step="land", started_unix=1.0, tip="a")), "accept"),
+        (worker(worktree_path="relative"), "absolute"),
+    ],
+)
+def test_problems_names_each_contradiction(record: WorkerRecord, problem: str) -> None:
+    """Breaks when one check of `problems` is dropped."""
+    assert len(problems(record)) == 1
+    assert problem in problems(record)[0]
+
+
+HOOKS = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "Stop",
+    "StopFailure",
+    "SessionEnd",
+    "PermissionRequest",
+    "Notification",
+    "SubagentStop",
+    "PaneDied",
+    "SomethingNew",
+    "",
+]
+ERRORS = [
+    "rate_limit",
+    "overloaded",
+    "authentication_failed",
+    "model_not_found",
+    "max_output_tokens",
+    "new",
+    "",
+]
+PROMPTS = ["[llmc task-1]\ndo it\n", "[llmc task-2]\nelse\n", "a person's own words", ""]
+
+PAYLOADS = st.fixed_dictionaries(
+    {"hook_event_name": st.sampled_from(HOOKS)},
+    optional={
+        "session_id": st.sampled_from(["s1", "s2", ""]) | st.none(),
+        "source": st.sampled_from(["startup", "resume", "clear"]),
+        "transcript_path": st.sampled_from(["/t/1.jsonl", "", 7]),
+        "agent_id": st.sampled_from(["", "a1"]),
+        "background_tasks": st.sampled_from(
+            [[], [{"status": "running"}], [{"status": "completed"}], "odd", None]
+        ),
+        "error": st.sampled_from(ERRORS) | st.none(),
+        "last_assistant_message": st.sampled_from(["", "it said no"]),
+        "prompt": st.sampled_from(PROMPTS),
+        "tool_name": st.sampled_from(["AskUserQuestion", "Bash"]),
+    },
+)
+GIT = st.none() | st.builds(
+    GitFacts, head=st.just("c0ffee"), ahead=st.integers(0, 2), dirty=st.booleans(), rebasing=st.booleans()
+)
+FACTS = st.builds(Facts, git=GIT, exit_code=st.none() | st.sampled_from([0, 130, 1, 137]))
+PERSONS_STEPS = st.sampled_from(
+    [Status.IDLE, Status.REJECTED, Status.REVIEWING, Status.REBASING, Status.NO_CHANGES]
+)
+
+
+class Life(RuleBasedStateMachine):
+    """A worker whose agent says anything at any time, while llmc launches it and a person gives commands."""
+
+    @initialize()
+    def added(self) -> None:
+        self.record = worker(instance="")
+        self.now = 100.0
+        self.launches = 0
+
+    def move(self, to: Status) -> None:
+        fields = BROUGHT.get(to, {})
+        self.record = apply(self.record, step(to, "a command", **fields), self.now)
+
+    @rule(payload=PAYLOADS, facts=FACTS)
+    def the_agent_says(self, payload: dict[str, Any], facts: Facts) -> None:
+        """As services/intake.py does it: fields, then the step."""
+        self.now += 1
+        event = HookEvent(
+            id=f"{int(self.now)}000000000-1", worker="w1", instance=self.record.instance, payload=payload
+        )
+        before = self.record
+        verdict = judge(before, event, facts)
+        assert "status" not in verdict.fields
+        self.record = replace(before, **verdict.fields)
+        if verdict.change:
+            self.record = apply(self.record, verdict.change, self.now)
+        if before.status is Status.ERROR:
+            assert self.record.status is Status.ERROR
+        if not before.instance:
+            assert self.record == before, "without an agent nobody can speak for it"
+
+    @rule(payload=PAYLOADS, facts=FACTS, instance=st.sampled_from(["", "an-earlier-one"]))
+    def another_agent_says(self, payload: dict[str, Any], facts: Facts, instance: str) -> None:
+        event = HookEvent(id="1-1", worker="w1", instance=instance, payload=payload)
+        verdict = judge(self.record, event, facts)
+        assert (verdict.change, verdict.fields) == (None, {})
+
+    @rule()
+    def launch(self) -> None:
+        if self.record.status is Status.OFFLINE:
+            self.launches += 1
+            self.record = replace(self.record, instance=f"i{self.launches}", error_reason="", cause="")
+
+    @rule(problem=st.sampled_from(["did not report ready", "no trust"]))
+    def launch_fails(self, problem: str) -> None:
+        if self.record.status is Status.OFFLINE:
+            self.record = replace(self.record, error_reason=problem, cause="config")
+
+    @rule(then=st.sampled_from([Status.WORKING, None]), outcome=st.sampled_from(list(Outcome)))
+    def prompt(self, then: Status | None, outcome: Outcome) -> None:
+        delivery = Delivery(prompt_id=PromptId("task-1"), outcome=outcome, at_unix=self.now, then=then)
+        self.record = replace(self.record, delivery=delivery, current_prompt="do it")
+        if then and outcome.arrived and is_allowed(self.record, then):
+            self.move(then)
+
+    @rule(to=PERSONS_STEPS)
+    def command(self, to: Status) -> None:
+        if is_allowed(self.record, to):
+            self.move(to)
+
+    @invariant()
+    def consistent(self) -> None:
+        assert problems(self.record) == []
+        assert (self.record.status is Status.NEEDS_REVIEW) == (self.record.commit_sha is not None)
+        if self.record.status in (Status.WORKING, Status.NEEDS_REVIEW, Status.REBASING, Status.REVIEWING):
+            assert not self.record.error_reason, "a failure of earlier is shown as one of now"
+
+
+class TestLife(Life.TestCase):  # type: ignore[misc, name-defined]
+    """Breaks with an illegal step in `judge`, a field that a step forgets, or an event of another launch believed."""
+
+    settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
