@@ -27,9 +27,9 @@ def main() -> int:
     for name in options.names:
         if name not in BENCHES:
             parser.error(f"there is no benchmark {name!r}; there are {', '.join(BENCHES)}")
-    rows, broken = _run(options.names or list(BENCHES))
     now = datetime.now(UTC)
     where = machine()
+    rows, broken = _run(options.names or list(BENCHES))
     body = json.dumps(report.as_json(now.isoformat(timespec="seconds"), where, rows), indent=1)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{now:%Y-%m-%d-%H%M%S}.json").write_text(body + "\n")

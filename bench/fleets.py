@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import statistics
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 
+from bench.measure import program_ms
 from llmc.agents.protocol import ClientStatus
 from llmc.services.project import Project, open_project
 from llmc.services.sessions import status_of
@@ -55,6 +57,15 @@ def python() -> str:
 def llmc() -> str:
     """The installed command."""
     return str(_bin() / "llmc")
+
+
+def pace_ms() -> float:
+    """How fast the machine is at this moment; for targets in milliseconds, which a busy machine misses."""
+    return program_ms([python(), "-c", "pass"], os.environ)
+
+
+def pace_note(times_ms: list[float]) -> str:
+    return f"python -c pass beside it: {statistics.median(times_ms):.0f} ms"
 
 
 def _bin() -> Path:

@@ -12,6 +12,7 @@ from tests.support.real_client import client_env, find_client
 
 def machine() -> dict[str, str]:
     return {
+        "load": f"{os.getloadavg()[0]:.1f}",
         "cores": str(len(os.sched_getaffinity(0))),
         "cpu": _first(r"model name\s*:\s*(.+)", "/proc/cpuinfo"),
         "ram": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GB",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from bench.fleets import AGENTS, fleet, wait_for_rest
+from bench.fleets import AGENTS, fleet, pace_ms, pace_note, wait_for_rest
 from bench.measure import Row, clock_ms, interleave, row
 from llmc.services import submit
 from llmc.services.project import Project
@@ -11,7 +11,6 @@ from llmc.workers.model import Outcome, Status
 NAME = "submit_receipt"
 TARGET = 0.25
 TARGET_BYTES = 4096
-#: prompt size -> runs; all sizes take turns
 SIZES = {"10 B": 10, "1 KB": 1024, "4 KB": TARGET_BYTES, "20 KB": 20 * 1024, "90 KB": 90 * 1024}
 ROUNDS = 20
 
@@ -33,7 +32,7 @@ def prompt(size: int) -> str:
 def _run(agent: str) -> list[Row]:
     with fleet(agent, "adam") as (_, project):
         timers = {case: _timer(project, prompt(size)) for case, size in SIZES.items()}
-        times = interleave(timers, ROUNDS, warm_up=1)
+        times = interleave({**timers, "pace": pace_ms}, ROUNDS, warm_up=1)
     return [
         row(
             NAME,
@@ -42,6 +41,7 @@ def _run(agent: str) -> list[Row]:
             "500 ms + 100 ms/KB",
             documents_ms(size),
             target=TARGET if size == TARGET_BYTES else None,
+            note=pace_note(times["pace"]),
         )
         for case, size in SIZES.items()
     ]

@@ -5,6 +5,7 @@ import sys
 
 
 def main() -> None:
+    code = 0
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -13,8 +14,9 @@ def main() -> None:
     except BrokenPipeError:  # `llmc events | head`: the reader has what it wanted
         code = _drop_output(0)
     except OSError as error:
+        if code == 0:  # else something was said already
+            sys.stderr.write(f"llmc: cannot write the output: {error.strerror}\n")
         code = _drop_output(1)
-        sys.stderr.write(f"llmc: cannot write the output: {error.strerror}\n")
     sys.exit(code)
 
 

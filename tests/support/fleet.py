@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from llmc.agents.client_files import client_status
 from llmc.config.layout import tmux_server
+from llmc.tools.wake import wake
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
 
@@ -145,8 +147,21 @@ class Fleet:
     def screen(self, worker: str) -> str:
         return self.tmux("capture-pane", "-p", "-t", self.session(worker))
 
+    def client_status(self, worker: str) -> str:
+        """What the agent says of itself in its status file."""
+        pid = int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
+        return client_status(self.client_config, pid).value
+
+    @property
+    def client_config(self) -> Path:
+        return self.config_dir if self.config_dir.exists() else self.root / ".llmc/agents/scripted"
+
     def daemon_pid(self) -> int:
         return int(json.loads((self.root / ".llmc/daemon.json").read_text())["pid"])
+
+    def wake(self, worker: str) -> None:
+        """Wake the daemon, as the next hook or patrol would."""
+        wake(self.root / ".llmc/wake.sock", worker)
 
     def kill_daemon(self) -> None:
         pid = self.daemon_pid()
@@ -155,8 +170,7 @@ class Fleet:
 
     def transcript_rows(self) -> list[dict[str, Any]]:
         """Every row of every transcript the agents wrote."""
-        base = self.config_dir if self.config_dir.exists() else self.root / ".llmc/agents/scripted"
-        files = sorted(base.glob("projects/*/*.jsonl"))
+        files = sorted(self.client_config.glob("projects/*/*.jsonl"))
         return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
     def user_turns(self) -> list[str]:

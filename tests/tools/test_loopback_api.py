@@ -51,9 +51,8 @@ class Client:
         env = client_env(self.config, folder / "home", api.url) | {"TEST_EVENTS": str(self.events)}
         argv = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), str(find_client())]
         argv += ["--dangerously-skip-permissions", "--settings", str(settings)]
-        self.sockets = tempfile.mkdtemp(
-            prefix="llmc-test-"
-        )  # short: a socket's path has at most 107 characters
+        # Not below pytest's folder: a socket's path has at most 107 characters.
+        self.sockets = tempfile.mkdtemp(prefix="llmc-test-")
         self.socket = f"llmc-test-{uuid.uuid4().hex[:12]}"
         self.tmux(
             "new-session", "-d", "-s", "c", "-x", "500", "-y", "100", "-c", str(self.repo), shlex.join(argv)
@@ -71,9 +70,7 @@ class Client:
         return done.stdout
 
     def close(self) -> None:
-        subprocess.run(
-            ["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=10
-        )
+        self.tmux("kill-server")
         wait_until(lambda: not Path(f"/proc/{self.pid}").exists())
         shutil.rmtree(self.sockets)
 

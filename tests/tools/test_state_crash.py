@@ -19,6 +19,9 @@ from llmc.state.store import Store
 from llmc.tools import faults
 from llmc.workers.model import WorkerRecord
 
+#: Python 3.12 warns of threads (the test runner has some); the children only use files
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
 # Forked from this warm process: a start costs a millisecond, so hundreds of kills fit into seconds.
 FORK = multiprocessing.get_context("fork")
 

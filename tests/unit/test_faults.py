@@ -13,6 +13,9 @@ from llmc.services import accept
 from llmc.tools import faults
 from llmc.tools.faults import FaultInjected, point, step
 
+#: Python 3.12 warns of threads (the test runner has some); the children only use files
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
 SOURCE = Path(llmc.__file__).parent
 
 

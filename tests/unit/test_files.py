@@ -14,6 +14,9 @@ from llmc.errors import LlmcError
 from llmc.tools import files
 from llmc.tools.files import DiskFull, append_line, private_dir, write_atomic
 
+#: Python 3.12 warns of threads (the test runner has some); the children only use files
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

@@ -16,6 +16,9 @@ from llmc.errors import Exit, LlmcError, LockTimeout
 from llmc.tools import locks
 from llmc.tools.locks import Rank, lock
 
+#: Python 3.12 warns of threads (the test runner has some); the children only use files
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
 FORK = multiprocessing.get_context("fork")
 
 

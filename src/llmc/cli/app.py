@@ -95,6 +95,8 @@ def run(argv: list[str]) -> int:
         return 130
     except BrokenPipeError:
         raise
+    except SystemExit as error:  # click's answer to a reader that left
+        raise BrokenPipeError from error
     except Exception as error:
         return report(error, argv)
 

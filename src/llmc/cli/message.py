@@ -5,6 +5,7 @@ import click
 from llmc.cli.output import json_option
 from llmc.cli.workers import project_of, show_receipt, text_to_send, worker_argument
 from llmc.services.tasks import send_message
+from llmc.workers.prompt_text import normalise
 
 
 @click.command("message")
@@ -23,6 +24,7 @@ def command(ctx: click.Context, worker: str, text: str | None, file: str | None,
     project = project_of(ctx)
     project.store.worker(worker)
     message = text_to_send(text, file, "message")
+    normalise(message)  # bad input is bad in every state
     with project.worker_lock(worker):
         receipt = send_message(project, worker, message)
     return show_receipt(receipt, as_json)

@@ -31,6 +31,7 @@ def command(ctx: click.Context, detach: bool, no_patrol: bool, as_json: bool) ->
       llmc up --detach
     """
     project = project_of(ctx)
+    project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     _check_room(project)
     if not detach:
         return Daemon(project, Options(patrol=not no_patrol)).run()

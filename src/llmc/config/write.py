@@ -1,6 +1,7 @@
 """Replace a configuration file as a whole or not at all."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -29,7 +30,12 @@ def write_atomically(path: Path, text: str) -> None:
     except UnicodeEncodeError:
         raise UsageError("the value is not valid UTF-8 text") from None
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        hint = (
+            "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Check its owner and mode"
+        )
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}", hint=f"{hint}, then run it again."
+        ) from error
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,5 +1,7 @@
 """Applies what the agent's hooks said to the state: in order, each event exactly once, under the worker's lock."""
 
+import time
+
 from llmc.errors import LlmcError, ToolFailed
 from llmc.services.project import Project
 from llmc.state import inbox
@@ -23,6 +25,17 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
             inbox.forget(project.root, name, [event.id for event in waiting])
         if not fresh:
             return record
+
+
+def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """A dead pane was seen before its hook came: the same event, told by us. The hook itself is then an old one."""
+    seen = HookEvent(
+        id=f"{time.time_ns()}-0.json",
+        worker=record.name,
+        instance=record.instance,
+        payload={"hook_event_name": "PaneDied"},
+    )
+    return _apply(project, record, [seen], list(record.applied_events))
 
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:

@@ -2,12 +2,20 @@
 
 from llmc.services import accept, intake, submit
 from llmc.services.project import Project
+from llmc.services.sessions import is_taken
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import WorkerRecord
 
 
 def finish_interrupted(project: Project, name: str) -> WorkerRecord:
-    """An accept that had begun goes on; a prompt that was on its way is delivered, and never twice."""
+    """An accept that had begun goes on; a prompt that was on its way is delivered, and never twice.
+
+    Not while a person has the worker: then it waits.
+    """
     record = intake.apply_pending(project, name)
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown) or is_taken(record, pane):
+        return record
     if record.accept is not None:
         accept.accept(project, name)
         record = project.store.worker(name)

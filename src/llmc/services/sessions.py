@@ -127,7 +127,7 @@ def reconcile(project: Project, name: str) -> None:
             project, record, "session gone", error_reason="its tmux session is gone", cause=Cause.TMUX
         )
     elif pane.dead:
-        mark_offline(project, record, "exited", error_reason=f"its agent ended with code {pane.exit_code}")
+        intake.apply_exit(project, record)
 
 
 def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: str) -> None:

@@ -76,6 +76,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
             )
         raise Refused(f"{target} exists and is not empty", hint="Choose another place with --target PATH.")
     root = Root(target)
+    _refuse_undecodable(source, target)
     _refuse_nesting(source, target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +180,17 @@ def _write_launcher(root: Root) -> None:
     """`llmc` as the agents find it on their PATH: this very installation."""
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
+
+
+def _refuse_undecodable(source: Source, target: Path) -> None:
+    """config.toml, state.json and the agents' settings are UTF-8, and hold both paths."""
+    for text, option in ((source.location, "--source"), (str(target), "--target")):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{text!a} is not UTF-8 text", hint=f"Choose another place with {option} PATH."
+            ) from error
 
 
 def _refuse_nesting(source: Source, target: Path) -> None:

@@ -20,6 +20,8 @@ from llmc.tools.files import private_dir, write_atomic
 from llmc.workers import decide, prompt_text
 from llmc.workers.model import Delivery, Outcome, Status
 
+SETTLE_S = 0.15
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -47,6 +49,7 @@ def submit(
     **fields: Any,
 ) -> Receipt:
     """Persist a prompt (with `fields` of the worker's record) and deliver it; the caller holds the worker's lock."""
+    _let_the_last_prompt_settle(project, name)
     prompt_id = new_prompt_id(kind)
     body = prompt_text.normalise(text)
     if prompt_text.too_long(body):
@@ -63,6 +66,14 @@ def submit(
         tx.update(name, delivery=delivery, **fields)
         tx.emit("prompt_pending", worker=name, prompt_id=prompt_id)
     return deliver(project, name)
+
+
+def _let_the_last_prompt_settle(project: Project, name: str) -> None:
+    """A message that comes while the client still runs the hook of the one before is confirmed only after that turn."""
+    last = project.store.worker(name).delivery
+    if last is not None:
+        since_s = now_unix() - (last.at_unix + last.elapsed_ms / 1000)
+        time.sleep(min(SETTLE_S, max(0.0, SETTLE_S - since_s)))
 
 
 def deliver(project: Project, name: str) -> Receipt:

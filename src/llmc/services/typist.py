@@ -6,6 +6,7 @@ here and nowhere else, and only to decide which keys can do no harm.
 
 import os
 import time
+from enum import Enum, auto
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -35,6 +36,19 @@ REDRAW_S = 2.0
 #: how long to wait for our text to show up in the box before the first Enter
 SETTLE_S = 1.0
 POLL_S = 0.004
+CLEARING_KEYS = 12
+#: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
+REST_S = 1.0
+DOUBT_S = 30.0
+
+
+class _Trace(Enum):
+    """What can be seen of a delivery that was interrupted."""
+
+    ARRIVED = auto()
+    IN_BOX = auto()
+    NONE = auto()
+    UNCLEAR = auto()
 
 
 class Refusal(Exception):
@@ -59,16 +73,40 @@ class Typist:
 
     def deliver(self) -> tuple[Outcome, str]:
         """What became of it, and why if it did not arrive."""
-        typed_before = self.delivery.outcome is Outcome.TYPED
-        if typed_before and (proof := self._proof()):
-            return proof, "found after an interruption"
+        trace = self._trace_of_an_earlier_try() if self.delivery.outcome is Outcome.TYPED else _Trace.NONE
+        if trace is _Trace.ARRIVED:
+            return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption"
+        if trace is _Trace.UNCLEAR:
+            return (
+                Outcome.UNCONFIRMED,
+                "it was typed before an interruption, and the agent has been too busy to tell",
+            )
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
-        if not (typed_before and self._box_is_ours()):
+        if trace is not _Trace.IN_BOX:
             self._refuse_if_there_is_a_draft()
             if self.delivery.clear and not self.delivery.cleared:
                 self._new_conversation(was_busy)
             self._paste()
         return self._press_enter(was_busy)
+
+    def _trace_of_an_earlier_try(self) -> "_Trace":
+        """What became of the keys that somebody sent before they were interrupted.
+
+        That nothing can be seen proves nothing yet: the agent may be slow. Only an agent that rests, with an
+        empty box and no word of our id, has not got it.
+        """
+        resting_since = time.monotonic()
+        deadline = resting_since + DOUBT_S
+        while time.monotonic() < deadline:
+            if self._proof():
+                return _Trace.ARRIVED
+            rests = self._status() in (ClientStatus.IDLE, ClientStatus.UNKNOWN, ClientStatus.SHELL)
+            if not rests:
+                resting_since = time.monotonic()
+            elif time.monotonic() - resting_since > REST_S:
+                return _Trace.IN_BOX if self._box_is_ours() else _Trace.NONE
+            time.sleep(0.02)
+        return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
         pane = self.project.tmux.pane(self.record.session_id)
@@ -162,11 +200,10 @@ class Typist:
             return "the agent ended before it confirmed the prompt"
         if not self._is_safe_to_press():
             return "no proof of arrival in time, and the text is no longer in the input box"
-        for keys in (("Escape", "Escape"), ("C-u",), ("C-u",)):
-            for key in keys:
-                self._keys(key)
-                time.sleep(0.15)
-            if self._box().box is Box.EMPTY:
+        for _ in range(3):
+            # One C-u removes one line. Escape would do it at once, but would also interrupt a running turn.
+            self._keys(*["C-u"] * CLEARING_KEYS)
+            if wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02):
                 return "the agent did not take the prompt; it was removed from its input box"
             if not self._is_safe_to_press():
                 break

@@ -14,6 +14,9 @@ from llmc.tools import proc
 WIDTH, HEIGHT = 500, 100
 #: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
 _NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
+#: a server whose last session has just been killed still answers, and then ends
+_SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
+_TRIES = 5
 _PANE_FORMAT = "|".join(
     f"#{{{name}}}"
     for name in (
@@ -60,7 +63,19 @@ class Tmux:
         return proc.run(self.argv(*args), env=_minimal_env(), input=input, check=check, timeout_s=timeout_s)
 
     def panes(self) -> dict[SessionName, Pane] | Unknown:
-        """Every session of the server in one call; empty only when tmux itself says there is no server."""
+        """Every session of the server in one call; empty only when tmux itself says there is no server.
+
+        tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
+        not run. It notices when a child of its own ends, so it is given one.
+        """
+        found = self._list_panes()
+        if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
+            with contextlib.suppress(ToolFailed):
+                self.run("run-shell", "true", check=False)
+            found = self._list_panes()
+        return found
+
+    def _list_panes(self) -> dict[SessionName, Pane] | Unknown:
         try:
             done = self.run("list-panes", "-a", "-F", _PANE_FORMAT, check=False)
         except ToolFailed as error:
@@ -76,15 +91,8 @@ class Tmux:
         return panes if isinstance(panes, Unknown) else panes.get(session)
 
     def exit_code(self, session: SessionName) -> int | None:
-        """How the program of a dead pane ended; None when it cannot be known.
-
-        tmux 3.3a sometimes has not reaped it yet, and does so when it runs something else.
-        """
+        """How the program of a dead pane ended; None when it cannot be known."""
         pane = self.pane(session)
-        if isinstance(pane, Pane) and pane.dead and pane.exit_code is None:
-            with contextlib.suppress(ToolFailed):
-                self.run("run-shell", "true", check=False)
-            pane = self.pane(session)
         return pane.exit_code if isinstance(pane, Pane) else None
 
     def new_session(
@@ -94,9 +102,19 @@ class Tmux:
 
         One tmux call: the options are in force before the program can end.
         """
+        for _ in range(_TRIES):
+            done = self._new_session(session, cwd, argv, died_argv)
+            if done.ok or not _SERVER_LEFT.search(done.stderr):
+                break
+        if not done.ok:
+            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+    def _new_session(
+        self, session: SessionName, cwd: str, argv: Sequence[str], died_argv: Sequence[str]
+    ) -> proc.Done:
         target = exact(session)
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
-        self.run(
+        return self.run(
             *["start-server", ";"],
             # A person's shell may quote in its own way; hooks are written for this one.
             *["set-option", "-g", "default-shell", "/bin/sh", ";"],
@@ -108,8 +126,9 @@ class Tmux:
             # A person's terminal may be small: follow it while attached, and be wide again afterwards.
             *["set-hook", "-g", "client-attached", "set-option -w window-size latest", ";"],
             *["set-hook", "-g", "client-detached", f"resize-window -x {WIDTH} -y {HEIGHT}", ";"],
-            *["new-session", "-d", "-s", session, *size, "-c", no_format(cwd), *_words(argv), ";"],
+            *["new-session", "-d", "-s", session, *size, "-c", _word(no_format(cwd)), *_words(argv), ";"],
             *["set-hook", "-t", target, "pane-died", f"run-shell -b {tmux_quote(shell_join(died_argv))}"],
+            check=False,
         )
 
     def kill_session(self, session: SessionName) -> None:
@@ -170,8 +189,12 @@ def tmux_quote(text: str) -> str:
 
 def _words(argv: Sequence[str]) -> list[str]:
     """A program and its arguments: two or more tmux executes itself, a single one it would give to a shell."""
-    words = list(argv) if len(argv) > 1 else [shell_join(argv)]
-    return [word[:-1] + "\\;" if word.endswith(";") else word for word in words]
+    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shell_join(argv))]
+
+
+def _word(text: str) -> str:
+    """One argument as it is: at its end, tmux would take a `;` for the end of the command."""
+    return text[:-1] + "\\;" if text.endswith(";") else text
 
 
 def _pane(line: str) -> Pane:

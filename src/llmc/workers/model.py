@@ -107,7 +107,6 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_activity_unix: float = 0.0
     #: the task as the person wrote it, without our preamble
     current_prompt: str = ""
-    prompt_id: PromptId | None = None
     delivery: Delivery | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None

@@ -1,0 +1,188 @@
+"""Delivery under faults, on both agents: never acknowledged when it was not, never executed twice."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from llmc.names import header_id
+from tests.support.fleet import Fleet, wait_until
+from tests.support.loopback_api import LoopbackApi
+
+
+@pytest.fixture(scope="module", params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
+def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """One fleet for the faults that leave the agent alive."""
+    server: LoopbackApi | None = request.getfixturevalue("api") if request.param == "claude" else None
+    fleet = Fleet(request.param, server)
+    fleet.set_up("adam")
+    fleet.up()
+    yield fleet
+    fleet.close()
+
+
+def turns_with(fleet: Fleet, prompt_id: str) -> int:
+    """How often a prompt was taken: as a turn of its own, or folded into a running one."""
+    taken = Counter(header_id(text) for text in fleet.user_turns())
+    queued = Counter(
+        header_id(row["content"])
+        for row in fleet.transcript_rows()
+        if row.get("type") == "queue-operation" and row.get("operation") == "enqueue"
+    )
+    return max(taken[prompt_id], queued[prompt_id])
+
+
+def marks(fleet: Fleet, name: str) -> int:
+    """How often the agent executed a prompt that appends to this file."""
+    path = fleet.dir / name
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def mark_prompt(fleet: Fleet, name: str) -> str:
+    return f"@sh echo x >> {fleet.dir / name}\n@say marked"
+
+
+def at_rest(fleet: Fleet) -> None:
+    """The agent is done with everything it was sent."""
+    wait_until(lambda: fleet.client_status("adam") == "idle", 30)
+
+
+def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
+    """Break that fails it: return after the first Enter without looking for proof."""
+    at_rest(shared)
+    sent = shared.llmc(
+        "message", "adam", mark_prompt(shared, "swallowed"), "--json", LLMC_FAULT="submit.enter:before:fail:1"
+    ).json
+    assert sent["outcome"] == "acknowledged"
+    assert sent["elapsed_ms"] > 1500
+    at_rest(shared)
+    assert marks(shared, "swallowed") == 1
+    assert turns_with(shared, sent["prompt_id"]) == 1
+
+
+@pytest.mark.parametrize("lines", [1, 40])
+def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int) -> None:
+    """Break that fails it: skip _take_back; the text stays in the box and the next prompt is refused."""
+    at_rest(shared)
+    name = f"never{lines}"
+    faults = ",".join(f"submit.enter:before:fail:{n}" for n in (1, 2, 3))
+    text = mark_prompt(shared, name) + "\nmore words" * lines
+    sent = shared.llmc("message", "adam", text, "--json", code=1, LLMC_FAULT=faults).json
+    assert sent["outcome"] == "unconfirmed"
+    after = shared.llmc("message", "adam", mark_prompt(shared, name + "-next"), "--json").json
+    assert after["outcome"] == "acknowledged", shared.story()
+    at_rest(shared)
+    assert marks(shared, name) == 0
+    assert marks(shared, name + "-next") == 1
+
+
+def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
+    """Break that fails it: do not look at `waiting` before pasting."""
+    at_rest(shared)
+    shared.llmc("message", "adam", "@ask Which colour?\n@say asked")
+    wait_until(lambda: shared.client_status("adam") == "waiting")
+    sent = shared.llmc("message", "adam", mark_prompt(shared, "dialog"), "--json", code=3).json
+    assert sent["outcome"] == "refused"
+    assert "dialog" in sent["reason"]
+    assert shared.client_status("adam") == "waiting", "the dialog was answered"
+    assert shared.status("adam")["status"] == "needs_input"
+    shared.tmux("send-keys", "-t", shared.session("adam"), "Escape")
+    at_rest(shared)
+    assert marks(shared, "dialog") == 0
+
+
+def test_a_persons_draft_is_left_alone(shared: Fleet) -> None:
+    """Break that fails it: skip the look at the composer."""
+    at_rest(shared)
+    shared.tmux("send-keys", "-t", shared.session("adam"), "-l", "half a thought")
+    wait_until(lambda: "half a thought" in shared.screen("adam"))
+    sent = shared.llmc("message", "adam", mark_prompt(shared, "draft"), "--json", code=3).json
+    assert sent["outcome"] == "refused"
+    assert "draft" in sent["reason"]
+    assert "half a thought" in shared.screen("adam")
+    shared.tmux("send-keys", "-t", shared.session("adam"), "C-u")
+    wait_until(lambda: "half a thought" not in shared.screen("adam").rstrip().splitlines()[-3])
+    assert (
+        shared.llmc("message", "adam", mark_prompt(shared, "draft"), "--json").json["outcome"]
+        == "acknowledged"
+    )
+    at_rest(shared)
+    assert marks(shared, "draft") == 1
+
+
+def test_a_running_turn_queues_it(shared: Fleet) -> None:
+    at_rest(shared)
+    shared.llmc("message", "adam", "@sleep 3\n@say slept")
+    wait_until(lambda: shared.client_status("adam") == "busy")
+    sent = shared.llmc("message", "adam", mark_prompt(shared, "queued"), "--json").json
+    assert sent["outcome"] == "queued"
+    wait_until(lambda: marks(shared, "queued") == 1)
+    at_rest(shared)
+    assert marks(shared, "queued") == 1
+    assert turns_with(shared, sent["prompt_id"]) == 1
+
+
+@pytest.mark.parametrize(
+    "point", ["submit.paste:after", "submit.enter:before", "submit.enter:after", "submit.receipt:after"]
+)
+def test_killed_while_typing_then_finished_by_the_daemon(shared: Fleet, point: str) -> None:
+    """The sender dies between two keys; the daemon looks for proof, and types only what is missing.
+
+    Break that fails it: paste again without looking whether our text is in the box or in the transcript.
+    """
+    at_rest(shared)
+    name = point.replace(".", "-").replace(":", "-")
+    shared.llmc(
+        "message", "adam", mark_prompt(shared, name), code=-signal.SIGKILL, LLMC_FAULT=f"{point}:kill"
+    )
+    shared.wake("adam")
+    wait_until(lambda: shared.status("adam")["delivery"] in ("acknowledged", "queued"))
+    at_rest(shared)
+    wait_until(lambda: marks(shared, name) == 1)
+    prompt_id = shared.status("adam")["prompt_id"]
+    assert turns_with(shared, prompt_id) == 1
+    assert marks(shared, name) == 1
+
+
+def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
+    """Sender and daemon die one after the other; the next daemon finishes, once."""
+    fleet.set_up("adam")
+    fleet.up()
+    fleet.llmc("down")
+    fleet.env["LLMC_FAULT"] = "submit.enter:before:kill"
+    fleet.up()
+    del fleet.env["LLMC_FAULT"]
+    fleet.llmc(
+        "message",
+        "adam",
+        mark_prompt(fleet, "twice"),
+        code=-signal.SIGKILL,
+        LLMC_FAULT="submit.persist:after:kill",
+    )
+    daemon = fleet.daemon_pid()
+    fleet.wake("adam")
+    wait_until(lambda: not os.path.exists(f"/proc/{daemon}"))
+    assert fleet.status("adam")["delivery"] == "typed"
+    assert marks(fleet, "twice") == 0
+    fleet.up()
+    wait_until(lambda: fleet.status("adam")["delivery"] == "acknowledged")
+    wait_until(lambda: marks(fleet, "twice") == 1)
+    at_rest(fleet)
+    assert marks(fleet, "twice") == 1
+    assert turns_with(fleet, fleet.status("adam")["prompt_id"]) == 1
+
+
+def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
+    """Break that fails it: drop the if-shell guard of paste; tmux 3.3a dies with every session."""
+    fleet.set_up("adam", "baker")
+    fleet.up()
+    pid = int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}"))
+    os.kill(pid, signal.SIGKILL)
+    sent = fleet.llmc("message", "adam", "hello", "--json", code=3).json
+    assert sent.get("outcome", "refused") == "refused"
+    fleet.wait("adam", "offline")
+    assert fleet.status("adam")["cause"] == "crash"
+    assert "137" in fleet.status("adam")["error_reason"]
+    assert fleet.status("baker")["status"] == "idle"

@@ -1,0 +1,89 @@
+"""Real git repositories and llmc roots in temporary directories."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from llmc.agents.claude_code import Scripted
+from llmc.config.model import Worker
+from llmc.services import setup
+from llmc.services.project import Project
+from llmc.workers.model import WorkerRecord
+
+_IDENTITY = ["-c", "user.name=Person", "-c", "user.email=person@example.com"]
+
+
+class Repo:
+    """A repository a person works in."""
+
+    def __init__(self, path: Path, *, bare: bool = False) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self.git("init", "-q", "-b", "main", *(["--bare"] if bare else []))
+
+    def git(self, *args: str, check: bool = True) -> str:
+        return run_git(self.path, *args, check=check)
+
+    def write(self, name: str, text: str = "text\n") -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def commit(self, name: str, text: str = "text\n", message: str = "") -> str:
+        self.write(name, text)
+        self.git("add", "-f", "--", name)
+        self.git("commit", "-q", "-m", message or f"Add {name}")
+        return self.head()
+
+    def head(self, ref: str = "HEAD") -> str:
+        return self.git("rev-parse", ref)
+
+
+class Worktree(Repo):
+    """A directory that is a working tree already."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+def run_git(cwd: Path, *args: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["git", *_IDENTITY, *args], cwd=cwd, capture_output=True, text=True, errors="surrogateescape"
+    )
+    assert not check or done.returncode == 0, f"git {args}: {done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def make_project(source: str, root: Path) -> Project:
+    """A root on a source (a path or a URL), as `llmc init` makes it."""
+    found = setup.find_source(source, Path("/"))
+    return setup.new_project(setup.create_root(found, root, Scripted.name))
+
+
+def add_worker(project: Project, name: str = "w1") -> tuple[WorkerRecord, Worktree]:
+    record = setup.add_worker(project, name, Worker())
+    return record, Worktree(Path(record.worktree_path))
+
+
+def tree(worktree: Path, commit: str) -> dict[str, str]:
+    """The files of a commit, with their modes: `100755 text`."""
+    names = run_git(worktree, "ls-tree", "-r", "--name-only", "-z", commit).split("\0")
+    return {name: run_git(worktree, "show", f"{commit}:{name}") for name in names if name}
+
+
+def snapshot(directory: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Everything in a working tree but `.git`: what a person would notice if it changed."""
+    found: dict[str, tuple[int, bytes | str]] = {}
+    for path in sorted(directory.rglob("*")):
+        name = str(path.relative_to(directory))
+        if name == ".git" or name.startswith(".git/"):
+            continue
+        mode = path.lstat().st_mode
+        if path.is_symlink():
+            found[name] = (mode, os.readlink(path))
+        elif path.is_file():
+            found[name] = (mode, path.read_bytes())
+        else:
+            found[name] = (mode, "")
+    return found

@@ -1,0 +1,197 @@
+"""git's answers as data, from real repositories."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import ToolFailed
+from llmc.tools import git
+from llmc.tools.git import Divergence, TreeState
+from tests.support.repos import Repo, Worktree
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo(tmp_path / "it's a #{repo}")
+    made.commit("a.txt", "a\n")
+    return made
+
+
+@pytest.fixture
+def linked(repo: Repo, tmp_path: Path) -> Worktree:
+    path = tmp_path / "linked tree"
+    repo.git("worktree", "add", "-q", "-b", "work", str(path))
+    return Worktree(path)
+
+
+def begin_conflict(tree: Repo) -> None:
+    """A rebase that stops: both sides changed a.txt."""
+    tree.commit("a.txt", "ours\n")
+    tree.git("rebase", "other", check=False)
+
+
+def other_side(repo: Repo) -> None:
+    repo.git("branch", "other")
+    repo.git("checkout", "-q", "other")
+    repo.commit("a.txt", "theirs\n")
+    repo.git("checkout", "-q", "main")
+
+
+def test_divergence_tells_ahead_behind_and_both_apart(repo: Repo) -> None:
+    """Breaks when ahead and behind are swapped."""
+    base = repo.head()
+    tip = repo.commit("b.txt")
+    repo.git("checkout", "-q", "-b", "side", base)
+    side = [repo.commit("c.txt"), repo.commit("d.txt")][-1]
+    assert git.divergence(repo.path, base, base) == Divergence(0, 0)
+    assert git.divergence(repo.path, base, tip) == Divergence(ahead=1, behind=0)
+    assert git.divergence(repo.path, tip, base) == Divergence(ahead=0, behind=1)
+    assert git.divergence(repo.path, tip, side) == Divergence(ahead=2, behind=1)
+    assert git.is_ancestor(repo.path, base, tip)
+    assert not git.is_ancestor(repo.path, tip, side)
+
+
+def test_failure_is_not_an_answer(repo: Repo, tmp_path: Path) -> None:
+    """Breaks when a failing git counts as "no": nothing may be concluded from it."""
+    assert git.resolve(repo.path, "refs/heads/nothing") is None
+    for ask in (
+        lambda: git.resolve(tmp_path, "HEAD"),
+        lambda: git.is_ancestor(repo.path, "HEAD", "nothing"),
+        lambda: git.divergence(repo.path, "nothing", "HEAD"),
+        lambda: git.tree_state(tmp_path),
+        lambda: git.rebase_in_progress(tmp_path),
+        lambda: git.checked_out_at(tmp_path, "main"),
+        lambda: git.untracked_files(tmp_path / "gone"),
+    ):
+        with pytest.raises(ToolFailed):
+            ask()
+
+
+ODD = [
+    "with space",
+    "new\nline",
+    "tab\there",
+    "quo\"te'",
+    "\u00fcml\u00e4ut",
+    "#{x}",
+    "-dash",
+    "??",
+    " lead",
+    "a -> b",
+]
+
+
+@pytest.mark.parametrize("name", [*ODD, os.fsdecode(b"latin-\xe9")])
+def test_tree_state_has_odd_names_as_they_are(repo: Repo, name: str) -> None:
+    """Breaks without -z: git would quote and escape them."""
+    repo.write(name)
+    assert git.tree_state(repo.path) == TreeState(tracked=(), untracked=(name,))
+    assert git.untracked_files(repo.path) == (name,)
+    assert git.tree_state(repo.path, untracked=False).clean
+    repo.git("add", "--", name)
+    assert git.tree_state(repo.path) == TreeState(tracked=(name,), untracked=())
+
+
+def test_a_rename_is_two_changes(repo: Repo) -> None:
+    """Breaks without --no-renames: with -z the old name would be a line of its own."""
+    repo.commit("long.txt", "line\n" * 50)
+    repo.git("mv", "long.txt", "moved.txt")
+    assert sorted(git.tree_state(repo.path).tracked) == ["long.txt", "moved.txt"]
+
+
+def test_tree_state_does_not_wait_for_a_lock(repo: Repo) -> None:
+    """An agent may be committing at this moment."""
+    repo.write("a.txt", "changed\n")
+    (repo.path / ".git/index.lock").touch()
+    assert git.tree_state(repo.path).tracked == ("a.txt",)
+
+
+def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
+    Repo(repo.path / "deep/nested").commit("x.txt")
+    repo.write("deep/file.txt")
+    assert sorted(git.untracked_files(repo.path)) == ["deep/file.txt", "deep/nested/"]
+
+
+@pytest.mark.parametrize("how", ["--merge", "--apply"])
+def test_rebase_in_a_linked_worktree(repo: Repo, linked: Worktree, how: str) -> None:
+    """Breaks when `.git/rebase-merge` is looked for: in a linked worktree `.git` is a file."""
+    other_side(repo)
+    assert not git.rebase_in_progress(linked.path)
+    linked.commit("a.txt", "ours\n")
+    linked.git("rebase", how, "other", check=False)
+    assert git.rebase_in_progress(linked.path)
+    assert git.operation_in_progress(linked.path) == "rebase"
+    assert git.conflicted_files(linked.path) == ("a.txt",)
+    assert not git.rebase_in_progress(repo.path)
+    linked.git("rebase", "--abort")
+    assert not git.rebase_in_progress(linked.path)
+    assert git.operation_in_progress(linked.path) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [(["merge"], "merge"), (["cherry-pick"], "cherry-pick"), (["bisect", "start", "HEAD"], "bisect")],
+)
+def test_operations_in_progress(repo: Repo, args: list[str], name: str) -> None:
+    other_side(repo)
+    repo.commit("a.txt", "ours\n")
+    repo.git(*args, "other", check=False)
+    assert git.operation_in_progress(repo.path) == name
+
+
+def test_checked_out_at(repo: Repo, linked: Worktree) -> None:
+    assert git.checked_out_at(repo.path, "main") == repo.path
+    assert git.checked_out_at(repo.path, "work") == linked.path
+    assert git.checked_out_at(linked.path, "main") == repo.path
+    repo.git("checkout", "-q", "--detach")
+    assert git.checked_out_at(repo.path, "main") is None
+    assert git.checked_out_at(repo.path, "wor") is None
+
+
+def test_a_branch_in_a_rebase_is_still_checked_out(repo: Repo, linked: Worktree) -> None:
+    """Breaks when "detached" ends the search: the branch would be moved under a person's rebase."""
+    other_side(repo)
+    begin_conflict(linked)
+    assert git.checked_out_at(repo.path, "work") == linked.path
+    assert git.checked_out_at(repo.path, "main") == repo.path
+    linked.git("rebase", "--abort")
+    begin_conflict(repo)
+    assert git.checked_out_at(linked.path, "main") == repo.path
+
+
+def test_nothing_is_checked_out_in_a_bare_repository(tmp_path: Path, repo: Repo) -> None:
+    bare = tmp_path / "bare.git"
+    repo.git("clone", "-q", "--bare", str(repo.path), str(bare))
+    assert git.checked_out_at(bare, "main") is None
+    assert git.default_branch(bare) == "main"
+    Worktree(bare).git("worktree", "add", "-q", str(tmp_path / "of bare"), "main")
+    assert git.checked_out_at(bare, "main") == tmp_path / "of bare"
+
+
+def test_default_branch(repo: Repo) -> None:
+    """Breaks with `symbolic-ref --short`: beside a tag of that name it says heads/trunk."""
+    repo.git("branch", "-m", "team/trunk")
+    repo.git("tag", "team/trunk")
+    assert git.default_branch(repo.path) == "team/trunk"
+
+
+def test_default_branch_of_a_detached_head(repo: Repo) -> None:
+    repo.git("checkout", "-q", "--detach")
+    assert git.default_branch(repo.path) == "main"
+    repo.git("branch", "-m", "main", "master")
+    assert git.default_branch(repo.path) == "master"
+    repo.git("branch", "-m", "master", "trunk")
+    with pytest.raises(ToolFailed, match="which branch"):
+        git.default_branch(repo.path)
+
+
+def test_a_foreign_git_dir_does_not_mislead(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when GIT_* is not stripped: llmc called from a hook would work on that hook's repository."""
+    elsewhere = Repo(tmp_path / "elsewhere")
+    elsewhere.commit("z.txt")
+    head = repo.head()
+    monkeypatch.setenv("GIT_DIR", str(elsewhere.path / ".git"))
+    assert git.head(repo.path) == head

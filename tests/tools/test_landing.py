@@ -1,0 +1,247 @@
+"""Landing: a fast-forward of the source's branch, and never a touch on what a person did not commit."""
+
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import ToolFailed
+from llmc.services import landing, provision
+from llmc.services.landing import BaseMoved, SourceBusy
+from llmc.services.project import Project
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot
+
+
+class Scene:
+    """A source, a root on it, and a worker with one commit that wants to land."""
+
+    def __init__(
+        self, source: Repo, project: Project, change: tuple[str, str] = ("new.txt", "new\n")
+    ) -> None:
+        self.source = source
+        self.project = project
+        _, self.worktree = add_worker(project)
+        self.base = provision.refresh_base(project)
+        self.commit = self.worktree.commit(*change)
+
+    def land(self) -> None:
+        landing.land(self.project, "w1", self.commit, self.base)
+
+    def tip(self) -> str:
+        return self.source.head("refs/heads/main")
+
+    def look(self) -> object:
+        """Everything of the source a person could notice."""
+        state = self.source.git("status", "--porcelain=v1", "-uall", "--ignored", check=False)
+        return (
+            self.tip(),
+            self.source.git("symbolic-ref", "-q", "HEAD", check=False),
+            state,
+            snapshot(self.source.path),
+        )
+
+
+def make_source(path: Path) -> Repo:
+    source = Repo(path)
+    source.commit(".gitignore", "*.cache\n")
+    source.commit("a.txt", "a\n")
+    return source
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repo:
+    return make_source(tmp_path / "my src")
+
+
+def scene_on(source: Repo, tmp_path: Path, **options: tuple[str, str]) -> Scene:
+    return Scene(source, make_project(str(source.path), tmp_path / "root"), **options)
+
+
+def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
+    """The branch, the index and the files move together; what a person keeps beside them stays."""
+    scene = scene_on(source, tmp_path)
+    source.write("notes.txt", "mine\n")
+    source.write("big.cache", "mine\n")
+    assert not landing.is_landed(scene.project, scene.commit)
+    scene.land()
+    assert scene.tip() == scene.commit
+    assert (source.path / "new.txt").read_text() == "new\n"
+    assert source.git("status", "--porcelain=v1") == "?? notes.txt"
+    assert (source.path / "big.cache").read_text() == "mine\n"
+    assert not (source.path / ".git/FETCH_HEAD").exists()
+    assert landing.is_landed(scene.project, scene.commit)
+
+
+def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
+    """`is_landed` is asked first; a second landing finds that the base has moved and changes nothing."""
+    scene = scene_on(source, tmp_path)
+    scene.land()
+    before = scene.look()
+    with pytest.raises(BaseMoved):
+        scene.land()
+    assert scene.look() == before
+    source.commit("after.txt")
+    assert landing.is_landed(scene.project, scene.commit)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("file", ["a.txt", "other.txt"])
+def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file: str, staged: bool) -> None:
+    """Breaks when check_source does not look: a merge would go through beside the person's changes."""
+    source.commit("other.txt", "other\n")
+    scene = scene_on(source, tmp_path, change=("a.txt", "landed\n"))
+    source.write(file, "half done\n")
+    if staged:
+        source.git("add", file)
+    before = scene.look()
+    with pytest.raises(SourceBusy, match=file):
+        landing.check_source(scene.project)
+    with pytest.raises(SourceBusy, match=file):
+        scene.land()
+    assert scene.look() == before
+
+
+@pytest.mark.parametrize("name", ["new.txt", "new.cache"])
+def test_a_file_in_the_way_is_not_overwritten(source: Repo, tmp_path: Path, name: str) -> None:
+    """Breaks without --no-overwrite-ignore: an ignored file would be replaced without a word."""
+    scene = scene_on(source, tmp_path, change=(name, "landed\n"))
+    source.write(name, "a person's only copy\n")
+    before = scene.look()
+    landing.check_source(scene.project)
+    with pytest.raises(SourceBusy, match="would not fast-forward"):
+        scene.land()
+    assert scene.look() == before
+    (source.path / name).unlink()
+    scene.land()
+    assert scene.tip() == scene.commit
+
+
+@pytest.mark.parametrize("operation", ["merge", "cherry-pick", "rebase"])
+def test_an_operation_in_progress(source: Repo, tmp_path: Path, operation: str) -> None:
+    """Breaks when a rebase, which detaches HEAD, hides that the branch is in use."""
+    scene = scene_on(source, tmp_path)
+    source.git("checkout", "-q", "-b", "other", "HEAD~1")
+    source.commit("a.txt", "theirs\n")
+    source.git("checkout", "-q", "main")
+    source.git(operation, "other", check=False)
+    before = scene.look()
+    with pytest.raises(SourceBusy, match=operation):
+        landing.check_source(scene.project)
+    with pytest.raises(SourceBusy, match=operation):
+        scene.land()
+    assert scene.look() == before
+
+
+def test_checked_out_in_another_worktree_of_the_source(source: Repo, tmp_path: Path) -> None:
+    scene = scene_on(source, tmp_path)
+    source.git("checkout", "-q", "-b", "feature")
+    source.git("worktree", "add", "-q", str(tmp_path / "second"), "main")
+    source.write("a.txt", "half done on a feature\n")
+    second = Worktree(tmp_path / "second")
+    scene.land()
+    assert scene.tip() == scene.commit
+    assert (second.path / "new.txt").exists()
+    assert second.git("status", "--porcelain=v1") == ""
+    assert not (source.path / "new.txt").exists()
+    assert (source.path / "a.txt").read_text() == "half done on a feature\n"
+
+
+def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
+    """Breaks when the branch is checked out to land: the person's branch and files must stay."""
+    scene = scene_on(source, tmp_path)
+    source.git("checkout", "-q", "-b", "feature")
+    source.write("a.txt", "half done\n")
+    before = snapshot(source.path)
+    landing.check_source(scene.project)
+    scene.land()
+    assert scene.tip() == scene.commit
+    assert snapshot(source.path) == before
+    assert source.git("symbolic-ref", "--short", "HEAD") == "feature"
+
+
+def test_a_bare_source(source: Repo, tmp_path: Path) -> None:
+    bare = Repo(tmp_path / "bare.git", bare=True)
+    source.git("push", "-q", str(bare.path), "main")
+    scene = scene_on(bare, tmp_path)
+    scene.land()
+    assert scene.tip() == scene.commit
+    assert landing.is_landed(scene.project, scene.commit)
+
+
+@pytest.fixture
+def remote(source: Repo, tmp_path: Path) -> Scene:
+    """A source that is a URL: llmc cannot look into it, it can only push."""
+    bare = Repo(tmp_path / "remote.git", bare=True)
+    source.git("push", "-q", str(bare.path), "main")
+    return Scene(bare, make_project(f"file://{bare.path}", tmp_path / "root"))
+
+
+def test_a_remote(remote: Scene) -> None:
+    landing.check_source(remote.project)
+    remote.land()
+    assert remote.tip() == remote.commit
+    assert landing.is_landed(remote.project, remote.commit)
+
+
+def test_a_remote_that_moved_meanwhile(remote: Scene, source: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a rejected push is not told from a failing one: nobody would rebase and try again."""
+    push = landing._push
+
+    def somebody_is_faster(project: Project, commit: str, branch: str) -> None:
+        source.commit("faster.txt")
+        source.git("push", "-q", str(remote.source.path), "main")
+        push(project, commit, branch)
+
+    monkeypatch.setattr(landing, "_push", somebody_is_faster)
+    with pytest.raises(BaseMoved):
+        remote.land()
+    assert remote.tip() == source.head()
+
+
+def test_a_remote_that_refuses(remote: Scene) -> None:
+    """Breaks when every rejection counts as a moved base: it would be tried again for ever."""
+    hook = remote.source.path / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho not on a Friday >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(ToolFailed, match="not on a Friday"):
+        remote.land()
+    assert remote.tip() == remote.base
+
+
+@pytest.mark.parametrize("kind", ["checked out", "not checked out"])
+def test_a_branch_that_moved(source: Repo, tmp_path: Path, kind: str) -> None:
+    """Breaks when the base is not compared: a commit that was validated on another base would be tried."""
+    scene = scene_on(source, tmp_path)
+    moved = source.commit("faster.txt")
+    if kind == "not checked out":
+        source.git("checkout", "-q", "--detach")
+    before = scene.look()
+    with pytest.raises(BaseMoved):
+        scene.land()
+    assert scene.look() == before
+    assert scene.tip() == moved
+
+
+@pytest.mark.parametrize("kind", ["checked out", "not checked out"])
+def test_a_branch_that_moves_at_the_last_moment(
+    source: Repo, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when the move is not a fast-forward, or its refusal is taken for a person's file in the way."""
+    scene = scene_on(source, tmp_path)
+    if kind == "not checked out":
+        source.git("checkout", "-q", "-b", "feature")
+    checkout = landing._checkout
+
+    def somebody_is_faster(project: Project) -> Path | None:
+        if scene.tip() == scene.base:
+            faster = run_git(source.path, "commit-tree", "main^{tree}", "-p", "main", "-m", "faster")
+            if kind == "checked out":
+                source.git("merge", "-q", "--ff-only", faster)
+            else:
+                source.git("update-ref", "refs/heads/main", faster)
+        return checkout(project)
+
+    monkeypatch.setattr(landing, "_checkout", somebody_is_faster)
+    with pytest.raises(BaseMoved):
+        scene.land()
+    assert source.git("log", "-1", "--format=%s", "main") == "faster"

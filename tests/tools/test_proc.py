@@ -1,0 +1,168 @@
+"""The one door out."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import LlmcError, ToolFailed
+from llmc.tools import proc, processes
+from tests.support.fleet import wait_until
+
+#: starts a child that ignores SIGTERM, writes both pids, and waits
+FAMILY = "trap '' TERM; sleep 300 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
+
+
+def pids_in(path: Path) -> list[int]:
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def test_done_and_failed(tmp_path: Path) -> None:
+    done = proc.run(["sh", "-c", "printf out; printf err >&2; exit 3"], check=False)
+    assert (done.returncode, done.stdout, done.stderr, done.ok) == (3, "out", "err", False)
+    with pytest.raises(ToolFailed, match="failed with code 3: err") as failed:
+        proc.run(["sh", "-c", "printf out; printf err >&2; exit 3"])
+    assert failed.value.returncode == 3
+    assert proc.run(["cat"], input=b"given").stdout == "given"
+    assert proc.run(["cat"]).stdout == "", "nothing reads our terminal"
+
+
+def test_bytes_that_are_not_text_survive() -> None:
+    done = proc.run(["printf", "caf\\351"])
+    assert done.stdout.encode("utf-8", "surrogateescape") == b"caf\xe9"
+
+
+def test_a_timeout_ends_the_whole_group(tmp_path: Path) -> None:
+    """Breaks when only the program itself is killed: its children would go on."""
+    pids = tmp_path / "pids"
+    with pytest.raises(ToolFailed, match=r"did not end in 0\.5 s"):
+        proc.run(["sh", "-c", FAMILY.format(pids=pids)], timeout_s=0.5)
+    family = pids_in(pids)
+    assert len(family) == 2
+    wait_until(lambda: not any(processes.is_alive(pid) for pid in family))
+
+
+def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
+    """Breaks when only timeouts kill: ^C would leave what it started."""
+    pids = tmp_path / "pids"
+    script = (
+        "import sys; from llmc.tools import proc\n"
+        f"proc.run(['sh', '-c', {FAMILY.format(pids=pids)!r}], timeout_s=60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as caller:
+        wait_until(pids.exists)
+        caller.send_signal(signal.SIGINT)
+    family = pids_in(pids)
+    wait_until(lambda: not any(processes.is_alive(pid) for pid in family))
+
+
+def test_a_missing_program_has_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(proc.ToolMissing) as missing:
+        proc.run(["no-such-program"])
+    assert "no-such-program" in missing.value.message
+    assert "no-such-program" in missing.value.hint
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(proc.ToolMissing) as missing:
+        proc.run(["tmux", "-V"])
+    assert "apt-get install tmux" in missing.value.hint
+
+
+def test_what_cannot_start_is_an_error_for_people(tmp_path: Path) -> None:
+    """Breaks when only FileNotFoundError is caught: the rest would be a traceback."""
+    plain = tmp_path / "plain"
+    plain.write_text("not a program")
+    with pytest.raises(ToolFailed, match="Permission denied"):
+        proc.run([str(plain)])
+    plain.chmod(0o700)
+    with pytest.raises(ToolFailed, match="Exec format error"):
+        proc.run([str(plain)])
+    with pytest.raises(ToolFailed, match="not a directory"):
+        proc.run(["true"], cwd=tmp_path / "gone")
+    with pytest.raises(ToolFailed, match="not a directory"):
+        proc.run(["true"], cwd=plain)
+
+
+def test_what_steers_git_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when GIT_* is inherited, or a person's command loses their language."""
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/elsewhere/index")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    env = proc.clean_env({"EXTRA": "1"})
+    assert {key for key in env if key.startswith("GIT_")} == {"GIT_TERMINAL_PROMPT"}
+    assert (env["LC_ALL"], env["EXTRA"]) == ("C", "1")
+    assert "GIT_DIR" not in proc.run(["env"]).stdout
+    assert "GIT_DIR" not in proc.command_env()
+    assert proc.command_env()["LC_ALL"] == "de_DE.UTF-8"
+
+
+def test_run_logged_appends_and_returns_its_own_part(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "w1.log"
+    first = proc.run_logged("echo one; exit 4", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
+    second = proc.run_logged("pwd; echo two >&2", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
+    assert (first.returncode, first.stdout) == (4, "one\n")
+    assert (second.returncode, second.stdout) == (0, f"{tmp_path}\ntwo\n")
+    assert log.read_text() == f"$ echo one; exit 4\none\n$ pwd; echo two >&2\n{tmp_path}\ntwo\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert log.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_run_logged_returns_the_tail_only(tmp_path: Path) -> None:
+    log = tmp_path / "w1.log"
+    done = proc.run_logged("seq 1 5000", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
+    assert len(done.stdout) == 8000
+    assert done.stdout.endswith("4999\n5000\n")
+    assert log.read_text().startswith("$ seq 1 5000\n1\n2\n")
+
+
+def test_run_logged_stops_a_command_that_hangs(tmp_path: Path) -> None:
+    """Breaks when the group is not killed, or a timeout looks like success."""
+    log, pids = tmp_path / "w1.log", tmp_path / "pids"
+    command = "echo begun; " + FAMILY.format(pids=pids)
+    done = proc.run_logged(command, cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=0.5)
+    assert done.returncode == 124
+    assert done.stdout == "begun\n\n(stopped by llmc after 0.5 s)\n"
+    family = pids_in(pids)
+    wait_until(lambda: not any(processes.is_alive(pid) for pid in family))
+
+
+def test_run_logged_without_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(LlmcError, match="gone is not a directory"):
+        proc.run_logged("true", cwd=tmp_path / "gone", env={}, log=tmp_path / "log", timeout_s=1)
+
+
+def test_detached_output_goes_to_a_private_file(tmp_path: Path) -> None:
+    output = tmp_path / "daemon.out"
+    process = proc.spawn_detached(["sh", "-c", "echo alive; pwd"], output)
+    assert process.wait(10) == 0
+    assert output.read_text() == "alive\n/\n"
+    assert output.stat().st_mode & 0o777 == 0o600
+
+
+def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
+    """Breaks when one mark is enough: the client itself, or another worker's tool, would be killed."""
+    marks = [
+        {"LLMC_INSTANCE": "i1", "CLAUDE_CODE_CHILD_SESSION": "1"},
+        {"LLMC_INSTANCE": "i1"},
+        {"LLMC_INSTANCE": "i10", "CLAUDE_CODE_CHILD_SESSION": "1"},
+        {"CLAUDE_CODE_CHILD_SESSION": "1"},
+    ]
+    started = [subprocess.Popen(["sleep", "300"], env={**os.environ, **mark}) for mark in marks]
+    try:
+        wait_until(lambda: processes.leftovers("i1"))
+        assert processes.leftovers("i1") == [started[0].pid]
+        assert processes.leftovers("") == []
+        reaper = threading.Thread(target=started[0].wait)
+        reaper.start()
+        processes.terminate(started[0].pid, grace_s=5)
+        reaper.join()
+        assert not processes.is_alive(started[0].pid)
+        processes.kill([started[1].pid])
+        assert started[1].wait(5) == -9
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()

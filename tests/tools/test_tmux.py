@@ -1,0 +1,391 @@
+"""tmux on a private server: what it says, what it does not say, and what must not crash it."""
+
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.errors import ToolFailed
+from llmc.names import SessionName
+from llmc.tools import proc
+from llmc.tools.tmux import Pane, Tmux, Unknown, exact
+from tests.support.fleet import wait_until
+
+ONE, TEN = SessionName("llmc-auto-1"), SessionName("llmc-auto-10")
+SLEEP = ["sleep", "300"]
+NOTHING = ["true"]
+
+
+@pytest.fixture
+def short_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A socket's path may have 107 bytes only."""
+    with tempfile.TemporaryDirectory(prefix="llmc-x-", ignore_cleanup_errors=True) as directory:
+        monkeypatch.setenv("TMUX_TMPDIR", directory)
+        yield Path(directory)
+
+
+@pytest.fixture
+def tmux(short_dir: Path) -> Iterator[Tmux]:
+    made = Tmux("llmc-test")
+    yield made
+    made.kill_server()
+
+
+def pane_of(tmux: Tmux, session: SessionName) -> Pane:
+    pane = tmux.pane(session)
+    assert isinstance(pane, Pane), pane
+    return pane
+
+
+def wait_dead(tmux: Tmux, session: SessionName) -> None:
+    wait_until(lambda: pane_of(tmux, session).dead)
+
+
+@pytest.fixture
+def fake(tmux: Tmux, short_dir: Path) -> Iterator[Callable[[str], None]]:
+    """Puts a `tmux` of ours first on PATH."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def install(script: str) -> None:
+            program = short_dir / "bin" / "tmux"
+            program.parent.mkdir()
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
+            patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+        yield install
+
+
+# What it says, and what it does not say.
+
+
+def test_no_server_is_empty(tmux: Tmux) -> None:
+    assert tmux.panes() == {}
+    assert tmux.pane(ONE) is None
+    assert tmux.exit_code(ONE) is None
+    tmux.kill_session(ONE)
+    tmux.kill_server()
+
+
+def test_a_server_that_was_killed_is_empty(tmux: Tmux) -> None:
+    """Its socket file is still there: "no server running on", not "No such file"."""
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    pid = int(tmux.run("display-message", "-p", "#{pid}").stdout)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: tmux.panes() == {})
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exit 1",
+        "echo 'lost server' >&2; exit 1",
+        "echo 'server exited unexpectedly' >&2; exit 1",
+        "echo 'error connecting to /tmp/x (Permission denied)' >&2; exit 1",
+        "echo 'error connecting to /tmp/x (Too many open files)' >&2; exit 1",
+        "kill -9 $$",
+    ],
+)
+def test_a_tmux_that_fails_is_unknown(tmux: Tmux, fake: Callable[[str], None], script: str) -> None:
+    """Breaks when any "error connecting" counts as no server: every worker would be taken for dead."""
+    fake(script)
+    assert isinstance(tmux.panes(), Unknown)
+    assert isinstance(tmux.pane(ONE), Unknown)
+    assert tmux.exit_code(ONE) is None
+
+
+def test_a_tmux_that_hangs_is_unknown(tmux: Tmux, fake: Callable[[str], None]) -> None:
+    """Breaks when a timeout is not caught."""
+    fake("exec sleep 300")
+    run = Tmux.run
+
+    def impatient(self: Tmux, *args: str, **rest: Any) -> proc.Done:
+        return run(self, *args, **{**rest, "timeout_s": 0.2})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tmux, "run", impatient)
+        found = tmux.panes()
+    assert isinstance(found, Unknown)
+    assert "did not end" in found.reason
+
+
+def test_a_kill_that_fails_is_said(tmux: Tmux, fake: Callable[[str], None]) -> None:
+    fake("echo 'something else' >&2; exit 1")
+    with pytest.raises(ToolFailed, match="something else"):
+        tmux.kill_session(ONE)
+
+
+# Exact targets.
+
+
+def test_targets_are_exact(tmux: Tmux, tmp_path: Path) -> None:
+    """Breaks when the target has no `=`: with auto-1 gone, auto-10 would get its keys and be killed for it."""
+    tmux.new_session(TEN, "/", ["cat"], NOTHING)
+    for act in (
+        lambda: tmux.send_keys(ONE, "x"),
+        lambda: tmux.paste(ONE, "b1", "for auto-1"),
+        lambda: tmux.capture(ONE),
+    ):
+        with pytest.raises(ToolFailed, match="can't find"):
+            act()
+    tmux.kill_session(ONE)
+    assert not pane_of(tmux, TEN).dead
+    assert tmux.capture(TEN).strip() == ""
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert set(tmux.panes()) == {ONE, TEN}  # type: ignore[arg-type]
+    tmux.kill_session(ONE)
+    assert set(tmux.panes()) == {TEN}  # type: ignore[arg-type]
+
+
+def test_a_session_is_not_started_twice(tmux: Tmux) -> None:
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    pid = pane_of(tmux, ONE).pid
+    with pytest.raises(ToolFailed, match="duplicate session"):
+        tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert pane_of(tmux, ONE).pid == pid
+
+
+# The pane is the program.
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exit 130", 130)]
+)
+def test_exit_codes(tmux: Tmux, script: str, code: int) -> None:
+    """Breaks when pane_dead_signal is not read: a killed agent would have no exit code."""
+    tmux.new_session(ONE, "/", ["sh", "-c", script], NOTHING)
+    wait_dead(tmux, ONE)
+    wait_until(lambda: tmux.exit_code(ONE) is not None)
+    assert tmux.exit_code(ONE) == code
+
+
+def test_a_living_pane_has_no_exit_code(tmux: Tmux) -> None:
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert pane_of(tmux, ONE) == Pane(
+        ONE, attached=False, dead=False, exit_code=None, pid=pane_of(tmux, ONE).pid
+    )
+    assert tmux.exit_code(ONE) is None
+
+
+def test_the_pane_s_process_is_the_program(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when the command goes through a shell: the client's status file is found by the pane's pid."""
+    monkeypatch.setenv("SHELL", "/bin/false")
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    command = Path(f"/proc/{pane_of(tmux, ONE).pid}/cmdline")
+    wait_until(lambda: command.read_bytes() == b"sleep\x00300\x00")
+
+
+NASTY = [
+    "with space",
+    "#{session_name}",
+    "#(touch {dir}/injected)",
+    "it's",
+    'a"b',
+    "$HOME`id`",
+    "semi;",
+    "back\\slash",
+    "100%d",
+    "~",
+]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_odd_directories_and_arguments(tmux: Tmux, short_dir: Path, name: str) -> None:
+    """Breaks when `#` is not doubled (the directory's name would be expanded, or run), or a final `;` is not escaped."""
+    name = name.format(dir=short_dir).replace("/", "_") if "{dir}" in name else name
+    cwd = short_dir / name
+    cwd.mkdir()
+    out, died = cwd / "out", cwd / "died"
+    program = ["sh", "-c", 'pwd -P > "$1"; printf "%s" "$2" >> "$1"', "sh", str(out), name]
+    hook = ["sh", "-c", 'printf "%s" "$2" > "$1.new"; mv "$1.new" "$1"', "sh", str(died), name]
+    tmux.new_session(ONE, str(cwd), program, hook)
+    wait_until(lambda: tmux.panes() and died.exists())
+    assert died.read_text() == name
+    assert out.read_text() == f"{os.path.realpath(cwd)}\n{name}"
+    assert not list(short_dir.rglob("injected"))
+
+
+def test_a_program_without_arguments_may_have_an_odd_path(tmux: Tmux, short_dir: Path) -> None:
+    program = short_dir / "my prog;"
+    program.write_text("#!/bin/sh\nexit 9\n")
+    program.chmod(0o755)
+    tmux.new_session(ONE, "/", [str(program)], NOTHING)
+    wait_dead(tmux, ONE)
+    assert tmux.exit_code(ONE) == 9
+
+
+@pytest.mark.parametrize("shell", ["/bin/false", "/bin/sh"])
+def test_the_hook_runs_when_the_program_ends(
+    tmux: Tmux, short_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    """Breaks when the hook is set after the program may have ended, or runs in the person's own shell."""
+    monkeypatch.setenv("SHELL", shell)
+    died = short_dir / "died"
+    tmux.new_session(ONE, "/", ["true", "now"], ["touch", str(died)])
+    wait_until(lambda: tmux.panes() and died.exists())
+
+
+def test_a_missed_end_is_noticed_when_somebody_looks(tmux: Tmux, short_dir: Path) -> None:
+    """Breaks without the nudge in `panes`: tmux 3.3a misses one end in ten, and then runs no hook and has no code."""
+    tmux.new_session(TEN, "/", SLEEP, NOTHING)
+    for round in range(12):
+        died = short_dir / f"died-{round}"
+        tmux.new_session(ONE, "/", ["cat", "-"], ["touch", str(died)])
+        tmux.send_keys(ONE, "C-d")
+        wait_dead(tmux, ONE)
+        wait_until(lambda died=died: tmux.panes() and died.exists())  # type: ignore[misc]
+        assert tmux.exit_code(ONE) == 0
+        tmux.kill_session(ONE)
+
+
+def test_the_last_session_can_be_replaced_at_once(tmux: Tmux) -> None:
+    """Breaks without the retry: the server ends with its last session, and may do so under the next command."""
+    for _ in range(8):
+        tmux.new_session(ONE, "/", SLEEP, NOTHING)
+        tmux.kill_session(ONE)
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert not pane_of(tmux, ONE).dead
+
+
+def test_the_hook_belongs_to_its_session(tmux: Tmux, short_dir: Path) -> None:
+    tmux.new_session(ONE, "/", ["cat", "-"], ["touch", str(short_dir / "one")])
+    tmux.new_session(TEN, "/", ["cat", "-"], ["touch", str(short_dir / "ten")])
+    tmux.send_keys(TEN, "C-d")
+    wait_until(lambda: tmux.panes() and (short_dir / "ten").exists())
+    assert not (short_dir / "one").exists()
+    assert not pane_of(tmux, ONE).dead
+
+
+# Keys and text.
+
+
+def test_paste_is_bracketed_and_exact(tmux: Tmux, short_dir: Path) -> None:
+    """Breaks without -p: a program could not tell our text from keys."""
+    got = short_dir / "got"
+    reader = "stty raw -echo; printf '\\033[?2004h'; echo ready; exec cat > \"$1\""
+    tmux.new_session(ONE, "/", ["sh", "-c", reader, "sh", str(got)], NOTHING)
+    wait_until(lambda: "ready" in tmux.capture(ONE))
+    text = "[llmc task-1]\ncaf\u00e9 \U0001f600 #{pid} $(id) 'q' \"d\" ;\\\n"
+    assert tmux.paste(ONE, "b1", text)
+    wait_until(lambda: got.read_bytes().endswith(b"\x1b[201~"))
+    assert got.read_bytes() == b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
+    assert tmux.run("list-buffers").stdout == "", "a prompt stayed in a buffer"
+
+
+def test_paste_into_a_dead_pane(tmux: Tmux) -> None:
+    """Breaks when the pane is not tested inside the server: tmux 3.3a crashes, and every agent with it."""
+    tmux.new_session(TEN, "/", SLEEP, NOTHING)
+    tmux.new_session(ONE, "/", ["sh", "-c", "exit 1"], NOTHING)
+    wait_dead(tmux, ONE)
+    pid = pane_of(tmux, TEN).pid
+    assert tmux.paste(ONE, "b1", "dead or alive") is False
+    assert pane_of(tmux, TEN).pid == pid
+    assert tmux.run("list-buffers").stdout == ""
+
+
+def test_a_living_pane_that_shows_dead_is_alive(tmux: Tmux) -> None:
+    tmux.new_session(SessionName("dead"), "/", ["cat", "-"], NOTHING)
+    assert tmux.paste(SessionName("dead"), "b1", "dead\n") is True
+
+
+def test_capture(tmux: Tmux) -> None:
+    script = "seq 1 150; printf '\\033[2mdim\\033[0m caf\u00e9 \u276f'; exec cat"
+    tmux.new_session(ONE, "/", ["sh", "-c", script], NOTHING)
+    wait_until(lambda: "dim" in tmux.capture(ONE))
+    assert tmux.capture(ONE).rstrip().endswith("150\ndim caf\u00e9 \u276f")
+    assert "\n50\n" not in tmux.capture(ONE)
+    assert "\n50\n" in tmux.capture(ONE, history=120)
+    assert "\x1b[2mdim" in tmux.capture(ONE, styled=True)
+
+
+# Its size.
+
+
+def size(tmux: Tmux) -> str:
+    return tmux.run(
+        "display-message", "-p", "-t", exact(ONE), "#{window_width}x#{window_height}"
+    ).stdout.strip()
+
+
+@contextmanager
+def attached(tmux: Tmux) -> Iterator[None]:
+    """A person at a terminal of 80 by 24."""
+    leader, follower = pty.openpty()
+    ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    env = {**os.environ, "TERM": "xterm-256color"}
+    client = subprocess.Popen(
+        tmux.argv("attach-session", "-t", exact(ONE)),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=env,
+        start_new_session=True,
+    )
+    os.close(follower)
+    try:
+        wait_until(lambda: pane_of(tmux, ONE).attached)
+        yield
+        tmux.run("detach-client", "-s", exact(ONE))
+        os.set_blocking(leader, False)
+        wait_until(lambda: _drained(leader) and client.poll() is not None)
+    finally:
+        if client.poll() is None:
+            client.kill()
+        client.wait()
+        os.close(leader)
+
+
+def _drained(leader: int) -> bool:
+    """Read what the client wrote: it would wait for that before it ends."""
+    try:
+        while os.read(leader, 65536):
+            pass
+    except OSError:
+        pass
+    return True
+
+
+def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
+    """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal."""
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert size(tmux) == "500x100"
+    for _ in range(2):
+        with attached(tmux):
+            wait_until(lambda: size(tmux) == "80x24")
+        wait_until(lambda: not pane_of(tmux, ONE).attached)
+        wait_until(lambda: size(tmux) == "500x100")
+
+
+def test_a_person_s_configuration_is_not_read(
+    tmux: Tmux, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks without -f /dev/null."""
+    (short_dir / ".tmux.conf").write_text(
+        "set -g remain-on-exit off\nset -g prefix C-a\nset -g base-index 5\n"
+    )
+    monkeypatch.setenv("HOME", str(short_dir))
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert tmux.run("show-options", "-gv", "prefix").stdout.strip() == "C-b"
+
+
+def test_the_server_gets_a_minimal_environment(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when the caller's environment is handed on: keys would be readable in every pane."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    assert "secret" not in tmux.run("show-environment", "-g").stdout
+    assert b"secret" not in Path(f"/proc/{pane_of(tmux, ONE).pid}/environ").read_bytes()
+
+
+def test_tmux_is_installed() -> None:
+    assert shutil.which("tmux"), "these tests need tmux"

@@ -1,0 +1,181 @@
+"""Nothing is ever deleted: what a pin keeps, and what it leaves alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import LlmcError, ToolFailed
+from llmc.services import trash
+from llmc.services.project import Project
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot, tree
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    source = Repo(tmp_path / "src")
+    source.write("run.sh").chmod(0o755)
+    for name in ("kept.txt", "changed.txt", "deleted.txt", "staged.txt", ".gitignore", "run.sh"):
+        source.commit(name, "*.cache\n" if name == ".gitignore" else f"{name}\n")
+    return make_project(str(source.path), tmp_path / "root")
+
+
+@pytest.fixture
+def worktree(project: Project) -> Worktree:
+    return add_worker(project)[1]
+
+
+def pin(project: Project, worktree: Worktree, **options: object) -> str:
+    return trash.pin(project.root, worktree.path, "w1", "test", **options)  # type: ignore[arg-type]
+
+
+def status(worktree: Worktree) -> str:
+    return worktree.git("status", "--porcelain=v1", "-uall")
+
+
+def make_mess(worktree: Worktree) -> None:
+    """Every way to have uncommitted work."""
+    worktree.write("changed.txt", "changed\n")
+    (worktree.path / "deleted.txt").unlink()
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    worktree.write("new file.txt", "new\n")
+    worktree.write("deep/er/\u00fc\nn.txt", "odd\n")
+    worktree.write("tool.sh", "#!/bin/sh\n").chmod(0o755)
+    (worktree.path / "link").symlink_to("nowhere/at all")
+    worktree.write("build.cache", "ignored\n")
+
+
+def test_a_pin_keeps_every_kind_of_change(project: Project, worktree: Worktree) -> None:
+    """Breaks when `add` has no --all (untracked and deleted are lost)."""
+    make_mess(worktree)
+    ref = pin(project, worktree)
+    assert ref.startswith("refs/llmc/trash/w1/")
+    assert ref.endswith("-test")
+    kept = tree(worktree.path, ref)
+    assert kept["changed.txt"] == "changed"
+    assert kept["staged.txt"] == "staged"
+    assert kept["new file.txt"] == "new"
+    assert kept["deep/er/\u00fc\nn.txt"] == "odd"
+    assert kept["link"] == "nowhere/at all"
+    assert "deleted.txt" not in kept
+    assert "build.cache" not in kept
+    assert worktree.git("rev-parse", f"{ref}^") == worktree.head()
+    modes = worktree.git("ls-tree", ref, "tool.sh", "link", "run.sh")
+    assert [line.split()[0] for line in modes.splitlines()] == ["120000", "100755", "100755"]
+
+
+def test_a_pin_touches_neither_worktree_nor_index(project: Project, worktree: Worktree) -> None:
+    """Breaks when the pin uses the worktree's own index: what an agent staged would change."""
+    make_mess(worktree)
+    before = (snapshot(worktree.path), status(worktree), worktree.git("ls-files", "-s"), worktree.head())
+    pin(project, worktree)
+    assert (
+        snapshot(worktree.path),
+        status(worktree),
+        worktree.git("ls-files", "-s"),
+        worktree.head(),
+    ) == before
+    left = Path(worktree.git("rev-parse", "--absolute-git-dir"))
+    assert not [
+        path.name
+        for path in left.iterdir()
+        if path.name.startswith("llmc-") and "provisioned" not in path.name
+    ]
+
+
+def test_a_clean_worktree_is_pinned_as_it_is(project: Project, worktree: Worktree) -> None:
+    tip = worktree.commit("work.txt")
+    assert worktree.head(pin(project, worktree)) == tip
+
+
+def test_what_was_staged_and_then_changed_is_kept_too(project: Project, worktree: Worktree) -> None:
+    """Breaks when only files are kept: a version that exists in the index alone would be lost."""
+    worktree.write("staged.txt", "first version\n")
+    worktree.write("gone.txt", "staged, then removed\n")
+    worktree.git("add", "staged.txt", "gone.txt")
+    worktree.write("staged.txt", "second version\n")
+    (worktree.path / "gone.txt").unlink()
+    ref = pin(project, worktree)
+    assert tree(worktree.path, ref)["staged.txt"] == "second version"
+    staged = tree(worktree.path, f"{ref}^2")
+    assert (staged["staged.txt"], staged["gone.txt"]) == ("first version", "staged, then removed")
+
+
+def test_huge_files_and_nested_repositories_are_moved(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when only the top of an untracked directory is looked at, or git is given a nested repository."""
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
+    worktree.write("data/huge.bin", "x" * 1001)
+    worktree.write("data/small.bin", "x" * 1000)
+    worktree.write("data/\u00fc *.bin", "y" * 1001)
+    inner = Repo(worktree.path / "data/vendor/lib")
+    inner.commit("lib.c")
+    inner.write("uncommitted.c")
+    Repo(worktree.path / "unborn")
+    ref = pin(project, worktree)
+    assert tree(worktree.path, ref).keys() & {"data/small.bin", "data/huge.bin"} == {"data/small.bin"}
+    assert not any(name.startswith(("data/vendor", "unborn")) for name in tree(worktree.path, ref))
+    [folder] = list(project.root.trash.iterdir())
+    assert (folder / "data/huge.bin").read_text() == "x" * 1001
+    assert (folder / "data/\u00fc *.bin").exists()
+    assert (folder / "data/vendor/lib/uncommitted.c").exists()
+    assert run_git(folder / "data/vendor/lib", "log", "--format=%s") == "Add lib.c"
+    assert (folder / "unborn/.git").is_dir()
+    assert status(worktree) == "?? data/small.bin"
+    assert project.root.trash.stat().st_mode & 0o077 == 0
+
+
+def test_a_tracked_file_may_be_huge(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 10)
+    worktree.write("changed.txt", "x" * 100)
+    assert tree(worktree.path, pin(project, worktree))["changed.txt"] == "x" * 100
+
+
+def test_a_pin_in_the_middle_of_a_conflict(project: Project, worktree: Worktree) -> None:
+    base = worktree.head()
+    worktree.commit("changed.txt", "one\n")
+    worktree.git("branch", "other", base)
+    worktree.git("checkout", "-q", "other")
+    worktree.commit("changed.txt", "two\n")
+    worktree.git("merge", "llmc/w1", check=False)
+    assert "<<<<<<<" in tree(worktree.path, pin(project, worktree))["changed.txt"]
+
+
+def test_the_branch_is_kept_when_head_is_elsewhere(project: Project, worktree: Worktree) -> None:
+    """Breaks when only HEAD is pinned: the commits of the worker's own branch would be lost."""
+    base = worktree.head()
+    tip = worktree.commit("work.txt")
+    worktree.git("checkout", "-q", "--detach", base)
+    ref = pin(project, worktree, branch="llmc/w1")
+    assert worktree.git("merge-base", ref, tip) == tip
+    assert worktree.git("rev-parse", f"{ref}^1") == base
+
+
+@pytest.mark.parametrize("problem", ["ref", "object"])
+def test_a_pin_that_fails_stops_and_removes_nothing(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """Breaks when files are moved before the pin is sure, or a failing git is not noticed."""
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
+    make_mess(worktree)
+    worktree.write("huge.bin", "x" * 1001)
+    before = (snapshot(worktree.path), status(worktree))
+    if problem == "ref":
+        blocked = project.root.path / ".git/refs/llmc/trash"
+        blocked.parent.mkdir(parents=True)
+        blocked.write_text("in the way")
+    else:
+        worktree.git("config", "filter.broken.clean", "false")
+        worktree.git("config", "filter.broken.required", "true")
+        (project.root.path / ".git/info").mkdir(exist_ok=True)
+        (project.root.path / ".git/info/attributes").write_text("changed.txt filter=broken\n")
+    with pytest.raises((LlmcError, ToolFailed)):
+        pin(project, worktree)
+    if problem == "object":
+        (project.root.path / ".git/info/attributes").unlink()
+    assert (snapshot(worktree.path), status(worktree)) == before
+    assert not project.root.trash.exists() or not os.listdir(project.root.trash)

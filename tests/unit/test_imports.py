@@ -1,0 +1,92 @@
+"""What the hot commands load. They are called thousands of times; every module is paid for each time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmc.config.paths import Root
+from llmc.names import SessionName, WorkerName
+from llmc.state.store import Store
+from llmc.workers.model import WorkerRecord
+
+#: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
+MOST = 85
+
+HEAVY = {
+    *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),
+    *("pathlib", "dataclasses", "typing_extensions", "logging", "inspect", "difflib", "tempfile", "socket"),
+    *("llmc.services", "llmc.state", "llmc.tools", "llmc.agents", "llmc.daemon", "llmc.workers"),
+    *("llmc.cli.app", "llmc.config.model", "llmc.config.paths", "llmc.errors"),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    store = Store(Root(tmp_path))
+    store.create()
+    (tmp_path / "config.toml").write_text('[repo]\nsource = "/none"\n')
+    with store.transaction() as tx:
+        tx.put(
+            WorkerRecord(
+                name=WorkerName("adam"),
+                worktree_path=str(tmp_path),
+                branch="llmc/adam",
+                session_id=SessionName("llmc-adam"),
+                created_at_unix=1.0,
+            )
+        )
+        tx.emit("worker_added", worker="adam")
+    return tmp_path
+
+
+def imported(root: Path, *args: str) -> tuple[str, set[str]]:
+    """What a command line printed, and every module it loaded."""
+    argv = [sys.executable, "-X", "importtime", "-m", "llmc", "--root", str(root), *args]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert done.returncode == 0, done.stderr
+    return done.stdout, {line.rpartition("|")[2].strip() for line in lines[1:]}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["status", "--json"], ["wait", "adam", "--status", "offline"], ["events", "--json"]],
+    ids=["status", "wait", "events"],
+)
+def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
+    """Break: import click, msgspec or llmc.errors at the top of cli/fast.py."""
+    out, modules = imported(root, *args)
+    assert "adam" in out
+    assert "llmc.cli.fast" in modules
+    heavy = {m for m in modules if any(m == h or m.startswith(h + ".") for h in HEAVY)}
+    assert heavy == set()
+    assert len(modules) <= MOST, sorted(modules)
+
+
+def test_the_status_is_the_documented_object(root: Path) -> None:
+    out, _ = imported(root, "status", "--json")
+    view = json.loads(out)
+    assert view["root"] == str(root)
+    assert view["daemon"] == {"running": False, "pid": None, "auto": False, "instance_id": None}
+    (worker,) = view["workers"]
+    assert set(worker) == {
+        *("name", "status", "reason", "since_unix", "auto", "held", "attached", "task_id", "prompt"),
+        *("prompt_id", "delivery", "accept_step", "commit_sha", "session", "last_activity_unix"),
+        *("error_reason", "cause"),
+    }
+
+
+def test_each_command_loads_only_its_own_module(root: Path) -> None:
+    """Break: import the command modules at the top of cli/app.py."""
+    _, modules = imported(root, "config", "get", "defaults.model")
+    commands = {m for m in modules if m.startswith("llmc.cli.")}
+    assert commands <= {
+        "llmc.cli.app",
+        "llmc.cli.config",
+        "llmc.cli.fast",
+        "llmc.cli.output",
+        "llmc.cli.views",
+    }
