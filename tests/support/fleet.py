@@ -106,6 +106,17 @@ class Fleet:
         assert "Traceback" not in result.err, result.err
         return result
 
+    def spawn(self, *args: str) -> "subprocess.Popen[bytes]":
+        """Run a command in the background."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "llmc", *args],
+            cwd=self.source,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
     def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
         self.llmc("init", "--target", str(self.root))
         for key, value in (config or {}).items():

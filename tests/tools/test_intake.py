@@ -195,17 +195,17 @@ def test_with_a_daemon_and_after_its_death(scripted: Fleet) -> None:
         rows = [row for row in scripted.events() if row.get("hook") == "PostCompact"]
         return [row["event"] for row in rows if row["event"] not in known]
 
-    send(15)
+    send(8)
     wait_until(lambda: not os.listdir(inbox))
     with_daemon = ours()
-    assert len(with_daemon) == 15
+    assert len(with_daemon) == 8
     assert with_daemon == sorted(set(with_daemon))
     scripted.kill_daemon()
-    send(5)
-    assert len(os.listdir(inbox)) == 5
+    send(4)
+    assert len(os.listdir(inbox)) == 4
     scripted.status("adam")
     everything = ours()
-    assert everything[:15] == with_daemon
-    assert len(everything) == 20
+    assert everything[:8] == with_daemon
+    assert len(everything) == 12
     assert everything == sorted(set(everything))
     assert os.listdir(inbox) == []

@@ -10,10 +10,12 @@ from llmc.cli.workers import project_of
 from llmc.daemon.main import Daemon, Options
 from llmc.services.daemon_control import start_detached
 from llmc.services.project import Project
+from llmc.tools.files import DiskFull
 from llmc.workers.model import Status
 
 CLIENT_BYTES = 250 * 1024 * 1024
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
+DISK_NEEDED_BYTES = 4 * 1024 * 1024
 
 
 @click.command("up")
@@ -59,5 +61,10 @@ def _check_room(project: Project) -> None:
     if project.config.defaults.agent == "claude" and count * CLIENT_BYTES > available:
         note(f"warning: {count} clients need about {count * 250} MB, {available // 2**20} MB are free")
     free = shutil.disk_usage(project.root.path).free
+    if free < DISK_NEEDED_BYTES:
+        raise DiskFull(
+            f"cannot start on {project.root.path}: the disk is full ({free // 1024} KB are left)",
+            hint="Free some space, then run it again.",
+        )
     if free < DISK_FLOOR_BYTES:
         note(f"warning: only {free // 2**20} MB are free on the disk of {project.root.path}")

@@ -169,13 +169,10 @@ class _Pipeline:
             git.git(self.worktree, "rebase", "--abort")
         done = git.git(
             self.worktree,
-            "-c",
-            "rebase.autoStash=false",
-            "rebase",
-            "--quiet",
-            base,
+            *["-c", "rebase.autoStash=false", "rebase", "--quiet", base],
             check=False,
             timeout_s=300,
+            env=_committer(self.worktree, self.journal.tip),
         )
         if not done.ok:
             files = git.conflicted_files(self.worktree)
@@ -224,7 +221,7 @@ class _Pipeline:
                 hint="The same change may have landed already.",
             )
         texts = [git.git(self.worktree, "show", "-s", "--format=%B", commit).stdout for commit in commits]
-        env = _identity(self.worktree, commits[0])
+        env = _author(self.worktree, commits[0]) | _committer(self.worktree, commits[0])
         tree = git.tree_of(self.worktree, self.journal.rebased)
         done = git.git(
             self.worktree,
@@ -269,14 +266,22 @@ class _Pipeline:
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}
 
 
-def _identity(worktree: Path, commit: str) -> dict[str, str]:
-    """The worker's author stays; without a configured identity the author is the committer too."""
-    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n")
-    author, email, date = shown.split("\0")
-    env = {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
-    if not git.config_get(worktree, "user.email"):
-        env |= {"GIT_COMMITTER_NAME": author, "GIT_COMMITTER_EMAIL": email}
-    return env
+def _author(worktree: Path, commit: str) -> dict[str, str]:
+    """The worker's author stays the author of what lands."""
+    author, email, date = _people(worktree, commit)
+    return {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+
+
+def _committer(worktree: Path, commit: str) -> dict[str, str]:
+    """The configured identity; where there is none, the author is the committer too."""
+    if git.config_get(worktree, "user.email"):
+        return {}
+    author, email, _ = _people(worktree, commit)
+    return {"GIT_COMMITTER_NAME": author, "GIT_COMMITTER_EMAIL": email}
+
+
+def _people(worktree: Path, commit: str) -> list[str]:
+    return git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
 
 
 def _subject(worktree: Path, commit: str) -> str:

@@ -55,7 +55,7 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
     place = _checkout(project)
     source = place or Path(project.source)
     if place is None:
-        _move_ref(project, source, ref, branch)
+        _move_ref(project, source, ref, branch, base)
         return
     check_source(project)
     git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
@@ -72,7 +72,7 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
         )
 
 
-def _move_ref(project: Project, source: Path, ref: str, branch: str) -> None:
+def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) -> None:
     done = git.git(
         source,
         *["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path)],
@@ -80,7 +80,7 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str) -> None:
         check=False,
     )
     if not done.ok:
-        if "non-fast-forward" in done.stderr or "rejected" in done.stderr:
+        if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
         raise ToolFailed(done.argv, done.returncode, done.stderr)
 

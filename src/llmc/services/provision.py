@@ -57,7 +57,8 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     ):
         ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
     if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
-        git.git(worktree, "am", "--quit")
+        # It was an `am`, which asks for an identity even to stop.
+        git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
     # -B also takes the worktree back to its branch when the agent left it somewhere else.
     git.git(worktree, "checkout", "--quiet", "--force", "-B", record.branch, commit, timeout_s=300)
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)

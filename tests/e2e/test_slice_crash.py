@@ -1,0 +1,117 @@
+"""kill -9 at named steps from the first key to the landed commit: resumed, merged exactly once, nothing lost."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from llmc.services.accept import STEPS
+from tests.support.fleet import Fleet, wait_until
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+KILLED = -signal.SIGKILL
+
+
+def journal(fleet: Fleet, worker: str) -> object:
+    return json.loads((fleet.root / "state.json").read_text())["workers"][worker]["accept"]
+
+
+def test_killed_at_six_points_of_one_task(fleet: Fleet) -> None:
+    """With nobody but the commands themselves to go on: there is no daemon.
+
+    Break that fails it: forget the delivery's `typed` mark, or land without looking whether it landed already.
+    """
+    fleet.set_up("adam", config={"repo.validate": f"echo v >> {fleet.dir}/validated; test -f one.txt"})
+    fleet.up()
+    fleet.kill_daemon()
+    task = f"@sh echo x >> {fleet.dir}/runs; echo 1 > one.txt && git add one.txt && {COMMIT} 'Add one'\n@say done"
+    start = ("start", "--worker", "adam", "--prompt", task)
+    fleet.llmc(*start, code=KILLED, LLMC_FAULT="submit.paste:after:kill")
+    fleet.llmc(*start, code=KILLED, LLMC_FAULT="submit.record:before:kill")
+    wait_until(lambda: fleet.client_status("adam") == "idle")
+    fleet.llmc("status", "--json", code=KILLED, LLMC_FAULT="intake.apply:after:kill")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc(*start, code=3)
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.squash:after:kill")
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
+    assert fleet.status("adam")["accept_step"] == "land"
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.reset:before:kill")
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["Add one", "First commit"]
+    assert (fleet.dir / "runs").read_text() == "x\n", "the task ran more than once"
+    assert fleet.git("status", "--porcelain") == ""
+    assert fleet.status("adam")["status"] == "idle"
+    assert fleet.git("status", "--porcelain", cwd=fleet.worktree("adam")) == ""
+    accepted = fleet.events("accepted")
+    assert len(accepted) == 1
+
+
+@pytest.fixture(scope="module")
+def crashing() -> Iterator[Fleet]:
+    fleet = Fleet("scripted")
+    fleet.set_up("adam", config={"repo.validate": "test -f file.txt"})
+    fleet.up()
+    fleet.kill_daemon()
+    yield fleet
+    fleet.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> None:
+    """Break that fails it: write the journal after a step instead of before it."""
+    subject = f"Kill {when} {step}"
+    before = crashing.log()
+    crashing.llmc(
+        "start", "--prompt", f"@sh echo '{subject}' > file.txt; git add file.txt; {COMMIT} '{subject}'"
+    )
+    tip = crashing.wait("adam", "needs_review")["commit_sha"]
+    (crashing.source / "untracked.txt").write_text("a person's own")
+    crashing.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"accept.{step}:{when}:kill")
+    finished = (step, when) == ("finish", "after")
+    crashing.llmc("accept", "adam", code=3 if finished else 0)
+    assert crashing.log() == [subject, *before]
+    assert (crashing.source / "file.txt").read_text().strip() == subject
+    assert (crashing.source / "untracked.txt").read_text() == "a person's own"
+    assert crashing.git("status", "--porcelain") == "?? untracked.txt"
+    assert crashing.status("adam")["status"] == "idle"
+    assert journal(crashing, "adam") is None
+    assert crashing.git("cat-file", "-t", tip, cwd=crashing.root) == "commit"
+    reachable = crashing.git("for-each-ref", "--contains", tip, "refs/llmc/trash", cwd=crashing.root)
+    assert reachable, "the worker's own commit is pinned"
+
+
+def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
+    """Break that fails it: validate after landing."""
+    scripted.set_up("adam", config={"repo.validate": "echo it is wrong; false"})
+    scripted.up()
+    scripted.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'Bad'")
+    scripted.wait("adam", "needs_review")
+    refused = scripted.llmc("accept", "adam", code=1)
+    assert "validation failed" in refused.err
+    assert "it is wrong" in refused.err
+    assert scripted.log() == ["First commit"]
+    assert scripted.status("adam")["status"] == "needs_review"
+    assert journal(scripted, "adam") is None
+
+
+def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
+    """The loser of the race rebases and validates again on the new base: main is linear and never skips validation.
+
+    Break that fails it: land without comparing the base with the one validated.
+    """
+    scripted.set_up("adam", "baker", config={"repo.validate": f"ls >> {scripted.dir}/validated; sleep 0.3"})
+    scripted.up()
+    for worker in ("adam", "baker"):
+        prompt = f"@sh echo x > {worker}.txt; git add {worker}.txt; {COMMIT} 'By {worker}'"
+        scripted.llmc("start", "--worker", worker, "--prompt", prompt)
+    for worker in ("adam", "baker"):
+        scripted.wait(worker, "needs_review")
+    racers = [scripted.spawn("accept", worker) for worker in ("adam", "baker")]
+    assert [racer.wait(60) for racer in racers] == [0, 0], scripted.story()
+    assert sorted(scripted.log()) == ["By adam", "By baker", "First commit"]
+    assert scripted.git("rev-list", "--merges", "main") == ""
+    together = scripted.git("ls-tree", "--name-only", "main").splitlines()
+    last_validated = (scripted.dir / "validated").read_text().splitlines()[-len(together) :]
+    assert last_validated == together
