@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 import traceback
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--markdown", action="store_true", help="print the table for docs/benchmarks.md")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a fleet is taken down with us
     for name in options.names:
         if name not in BENCHES:
             parser.error(f"there is no benchmark {name!r}; there are {', '.join(BENCHES)}")

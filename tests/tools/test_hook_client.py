@@ -268,9 +268,12 @@ def test_the_daemon_is_woken_after_the_file_is_there(inbox: Path, daemon_socket:
         stdin=subprocess.PIPE,
         env={"LLMC_WORKER": "adam"},
     )
-    process.communicate(b"{}", timeout=30)
+    assert process.stdin
+    process.stdin.write(b"{}")
+    process.stdin.close()
     assert daemon_socket.recv(100) == b"adam"
     assert len(events(inbox)) == 1
+    assert process.wait(30) == 0
 
 
 def test_a_daemon_that_does_not_listen_blocks_nobody(inbox: Path, daemon_socket: socket.socket) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.scripted_agent_pane import Pane, wait_until
+from tests.support.agent_pane import Pane, wait_until
 
 
 @pytest.fixture

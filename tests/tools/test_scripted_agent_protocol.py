@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.scripted_agent_pane import Pane, wait_until
+from tests.support.agent_pane import Pane, wait_until
 
 COMMON = {"session_id", "transcript_path", "cwd", "hook_event_name"}
 TURN = COMMON | {"prompt_id"}

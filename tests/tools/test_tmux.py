@@ -229,7 +229,7 @@ def test_a_program_without_arguments_may_have_an_odd_path(tmux: Tmux, short_dir:
 def test_the_hook_runs_when_the_program_ends(
     tmux: Tmux, short_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: str
 ) -> None:
-    """Breaks when the hook is set after the program may have ended, or runs in the person's own shell."""
+    """Breaks when the hook is not set in the call that starts the program, or runs in the person's own shell."""
     monkeypatch.setenv("SHELL", shell)
     died = short_dir / "died"
     tmux.new_session(ONE, "/", ["true", "now"], ["touch", str(died)])

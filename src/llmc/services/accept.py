@@ -281,7 +281,9 @@ def _committer(worktree: Path, commit: str) -> dict[str, str]:
 
 
 def _people(worktree: Path, commit: str) -> list[str]:
-    return git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
+    return (
+        git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
+    )
 
 
 def _subject(worktree: Path, commit: str) -> str:

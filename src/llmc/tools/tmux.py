@@ -116,8 +116,6 @@ class Tmux:
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
         return self.run(
             *["start-server", ";"],
-            # A person's shell may quote in its own way; hooks are written for this one.
-            *["set-option", "-g", "default-shell", "/bin/sh", ";"],
             *["set-option", "-g", "remain-on-exit", "on", ";"],
             *["set-option", "-g", "history-limit", "20000", ";"],
             *["set-option", "-g", "status", "off", ";"],

@@ -52,6 +52,7 @@ class Session:
     def renew(self) -> None:
         """A new conversation, as after /clear."""
         self.id = new_uuid()
+        self.prompt_id = ""
         self.transcript_path = self._path(self.id)
 
     def _path(self, session_id: str) -> str:

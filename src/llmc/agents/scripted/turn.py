@@ -82,6 +82,8 @@ class Turn:
         if item.kind == "bash":
             self.toolbox.bang(item.text)
         elif item.kind == "notification":
+            conversation.transcript.queue("enqueue", content=item.text)
+            conversation.transcript.queue("dequeue")
             conversation.transcript.prompt(item.text, "system", "task-notification")
         else:
             conversation.transcript.prompt(item.text, "queued" if self._is_follow_up else "typed")
@@ -165,7 +167,11 @@ class Turn:
                 item.receipt.join()
             command = new_uuid()
             self.conversation.transcript.queue(
-                "remove", reason="absorbed_mid_turn", commandUuid=command, deliveryId=new_uuid()
+                "remove",
+                content=item.text,
+                reason="absorbed_mid_turn",
+                commandUuid=command,
+                deliveryId=new_uuid(),
             )
             self.conversation.transcript.attachment(
                 {

@@ -1,4 +1,4 @@
-"""A scripted agent in a pane of a private tmux server, and what it left behind: hooks, rows, status."""
+"""An agent, scripted or real, in a pane of a private tmux server, and what it left behind: hooks, rows, status."""
 
 import json
 import os
@@ -6,15 +6,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 WAIT_S = 15.0
+SCRIPTED = (sys.executable, "-P", "-m", "llmc.agents.scripted")
 EVENTS = (
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "Notification"),
     *("PermissionRequest", "TaskCreated", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
+    *("SubagentStop", "PostCompact"),
 )
 
 # One file an event, written whole then renamed: a reader never sees half of one.
@@ -35,8 +37,11 @@ def wait_until(probe: Callable[[], T], timeout_s: float = WAIT_S) -> T:
 class Pane:
     """The agent and its surroundings, all under one temporary directory."""
 
-    def __init__(self, root: Path, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, environ: dict[str, str] | None = None, program: Sequence[str] = SCRIPTED
+    ) -> None:
         self.root = root
+        self.program = program
         self.config = root / "config"
         self.cwd = root / "work.tree"
         self.hook_dir = root / "hooks"
@@ -57,8 +62,8 @@ class Pane:
 
     def start(self, *flags: str, ready: bool = True) -> None:
         env = [f"{key}={value}" for key, value in self.env.items()]
-        agent = [sys.executable, "-P", "-m", "llmc.agents.scripted", "--dangerously-skip-permissions"]
-        command = ["env", "-i", *env, *agent, "--settings", str(self.settings), *flags]
+        agent = [*self.program, "--dangerously-skip-permissions", "--settings", str(self.settings)]
+        command = ["env", "-i", *env, *agent, *flags]
         self.tmux("new-session", "-d", "-s", "a", "-x", "500", "-y", "100", "-c", str(self.cwd), *command, ";",
                   "set-option", "-g", "remain-on-exit", "on")  # fmt: skip
         if ready:

@@ -1,0 +1,66 @@
+"""The documents say what the code says: generated parts are fresh, no command is missing, no link is dead."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmc.cli.app import COMMANDS
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_FILE = re.compile(r"`([\w/.-]+\.py)`")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def links(path: Path) -> list[str]:
+    """The relative targets of a document's links."""
+    found = [match["target"] for match in _LINK.finditer(_FENCE.sub("", path.read_text()))]
+    return [target for target in found if "://" not in target and not target.startswith("mailto:")]
+
+
+def anchors(path: Path) -> set[str]:
+    """The fragments of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_generated_parts_are_fresh() -> None:
+    """Break: change a line of ACTIONS, COMMANDS, STEPS, ALLOWED or a configuration key, and do not run make-docs."""
+    argv = [sys.executable, str(REPOSITORY / "scripts" / "make-docs"), "--check"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nrun: .venv/bin/python scripts/make-docs"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_names_every_command(command: str) -> None:
+    """Break: take the list of commands out of the README."""
+    assert f"| `{command}` |" in (REPOSITORY / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_no_relative_link_is_dead(path: Path) -> None:
+    """Break: rename a document, or a heading that another document links to."""
+    for target in links(path):
+        file, _, fragment = target.partition("#")
+        place = path.parent / file if file else path
+        assert place.exists(), f"{name_of(path)} links to {target}, which is not there"
+        assert not fragment or fragment in anchors(place), f"{name_of(path)}: {target} has no such heading"
+
+
+@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_a_guide_names_is_there(document: str) -> None:
+    """Break: move a module and leave the map as it was."""
+    named = _FILE.findall((REPOSITORY / document).read_text())
+    assert named, "the map names files"
+    places = (REPOSITORY, REPOSITORY / "src" / "llmc")
+    gone = [file for file in named if not any((place / file).is_file() for place in places)]
+    assert gone == [], f"{document} names files that are gone"
