@@ -1,4 +1,4 @@
-.PHONY: help setup demo test check lint unit bench lock clean
+.PHONY: help setup demo test check lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -19,8 +19,8 @@ test:            ## the whole suite, the real Claude Code client included
 check: setup lint unit  ## the fast gates, before every commit
 
 lint:
-	@$(BIN)/ruff check -q src tests bench
-	@$(BIN)/ruff format -q --check src tests bench
+	@$(BIN)/ruff check -q src tests bench scripts/make-docs
+	@$(BIN)/ruff format -q --check src tests bench scripts/make-docs
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
@@ -30,6 +30,9 @@ unit:
 bench:           ## measure; JSON in bench/results/, a table on screen
 	@scripts/setup --client
 	@$(BIN)/python -m bench
+
+docs:            ## write the generated parts of the docs again
+	@$(BIN)/python scripts/make-docs
 
 lock:            ## resolve the pinned dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 pyproject.toml requirements/dev.in -o requirements/dev.lock

@@ -72,7 +72,7 @@ def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
 
 
 def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
-    """`is_landed` is asked first; a second landing finds that the base has moved and changes nothing."""
+    """Breaks when the base is not compared: what was validated on another base would land as if nothing were."""
     scene = scene_on(source, tmp_path)
     scene.land()
     before = scene.look()
@@ -210,7 +210,7 @@ def test_a_remote_that_refuses(remote: Scene) -> None:
 
 @pytest.mark.parametrize("kind", ["checked out", "not checked out"])
 def test_a_branch_that_moved(source: Repo, tmp_path: Path, kind: str) -> None:
-    """Breaks when the base is not compared: a commit that was validated on another base would be tried."""
+    """Stopped twice: by the comparison of the base, and by git, which only fast-forwards."""
     scene = scene_on(source, tmp_path)
     moved = source.commit("faster.txt")
     if kind == "not checked out":

@@ -105,7 +105,8 @@ def _backup_as_state(store: Store) -> Root:
 def test_two_hundred_kills_at_random_lose_nothing(store: Store) -> None:
     """Break: write state.json in place instead of temp and rename."""
     chance = random.Random(20240611)
-    count = 0
+    count_up(store, "adam")
+    count = 1
     for _ in range(200):
         reader, writer = FORK.Pipe(duplex=False)
 

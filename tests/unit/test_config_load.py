@@ -136,7 +136,7 @@ def test_a_key_near_nothing_is_told_what_there_is() -> None:
         ("ready_timeout_s = inf", "not a finite duration"),
         ("ready_timeout_s = nan", "not a finite duration"),
         ("ready_timeout_s = 1e300", "must be at most 31536000"),
-        ("background_grace_s = -1", "is negative"),
+        ("start_stagger_s = -1", "is negative"),
         ('env = "A=1"', "expected a table"),
         ('env.A = "\\u0000"', "NUL"),
         ('allowed_tools = "Bash"', "expected an array of strings"),

@@ -22,7 +22,6 @@ def busy_fields() -> dict[str, Any]:
     delivery = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
     return {
         "current_prompt": "do it",
-        "prompt_id": PromptId("task-1"),
         "delivery": delivery,
         "error_reason": "an old one",
         "cause": "limit",
@@ -48,8 +47,8 @@ def test_every_pair(before: Status, after: Status) -> None:
     assert moved.error_reason == ("it broke" if after is Status.ERROR else "")
     assert moved.cause == ("config" if after is Status.ERROR else "")
     assert moved.instance == ("" if after is Status.OFFLINE else "i1")
-    task = (moved.current_prompt, moved.prompt_id, moved.delivery, moved.accept)
-    assert (task == ("", None, None, None)) == (after is Status.IDLE)
+    task = (moved.current_prompt, moved.delivery, moved.accept)
+    assert (task == ("", None, None)) == (after is Status.IDLE)
     assert problems(moved) == []
 
 

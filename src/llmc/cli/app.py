@@ -116,6 +116,8 @@ def _for_people(error: Exception) -> LlmcError:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "llmc"
         return UsageError(error.format_message(), hint=f"`{path} --help` shows how it is used.")
+    if isinstance(error, click.ClickException):
+        return LlmcError(error.format_message())
     if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
         return explain(error, f"cannot use {error.filename}" if error.filename else "cannot write")
     return LlmcError(

@@ -9,7 +9,7 @@ import click
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.cli.output import json_option, note, print_json
 from llmc.services.project import Project, agent_for
-from llmc.services.setup import choose_target, create_root, find_source, new_project
+from llmc.services.setup import choose_target, create_root, existing_root, find_source, new_project
 
 
 @click.command("init")
@@ -24,9 +24,11 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     \b
     Example:
       cd ~/src/myproject && llmc init
+    With --trust on a repository that has a root already, only the trust entry is added.
     """
     where = find_source(source, Path.cwd())
-    root = create_root(where, choose_target(target, where), agent)
+    existing = existing_root(where, target) if trust else None
+    root = existing or create_root(where, choose_target(target, where), agent)
     project = new_project(root)
     trusted = _trust(project, trust)
     if as_json:

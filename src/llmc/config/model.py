@@ -142,9 +142,6 @@ class Defaults(Table, frozen=True, kw_only=True):
         dict[EnvName, EnvValue],
         Meta(description="Environment variables added for every agent", examples=[{"EDITOR": "true"}]),
     ] = {}
-    background_grace_s: Annotated[
-        float, duration("Time that background shells may outlive finished work before they are ended", ge=0)
-    ] = 60.0
     start_stagger_s: Annotated[float, duration("Pause between two agent launches", ge=0)] = 0.2
     ready_timeout_s: Annotated[float, duration("Longest time an agent may take to become ready", gt=0)] = 20.0
 

@@ -29,6 +29,7 @@ def open_log(path: Path) -> logging.Logger:
     logger = logging.getLogger("llmc.daemon")
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    path.touch(mode=0o600)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(JsonLines())
     logger.handlers = [handler]

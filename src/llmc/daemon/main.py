@@ -5,8 +5,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 import uuid
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,14 +21,16 @@ from llmc.services import sessions
 from llmc.services.project import Project, agent_for, open_project
 from llmc.services.provision import provision
 from llmc.services.recover import finish_interrupted
+from llmc.services.trash import prune
 from llmc.tools import locks
 from llmc.tools.clock import now_unix
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import Status
 
-#: threads beyond one per lane, for workers that are added while the daemon runs
-SPARE_THREADS = 64
+#: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
+MAX_THREADS = 128
+DAY_S = 24 * 3600.0
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Daemon:
         self.lanes: dict[str, Lane] = {}
         self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.seen: dict[str, Status] = {}
+        self.background: set[asyncio.Future[None]] = set()
+        self.pruned_unix = 0.0
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -53,7 +59,10 @@ class Daemon:
                 hint="`llmc status` shows its workers; `llmc down` stops it.",
             )
         agent = agent_for(self.project)
-        agent.program()
+        if agent.name == "claude":
+            # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
+            os.environ["LLMC_AGENT"] = agent.program()[0]
+        self.agent_version = agent.version()
         asyncio.run(self._main(agent))
         os.close(claim)
         return 0
@@ -65,7 +74,7 @@ class Daemon:
             loop.add_signal_handler(number, stopping.set)
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
-        self.pool = ThreadPoolExecutor(max_workers=SPARE_THREADS, thread_name_prefix="lane")
+        self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
         self._register(agent, ready=False)
         loop.add_reader(sock, self._drain, sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
@@ -95,6 +104,22 @@ class Daemon:
         self._find_new_workers()
         for lane in self.lanes.values():
             lane.poke()
+        if now_unix() - self.pruned_unix > DAY_S:
+            self._in_background(self._prune())
+
+    async def _prune(self) -> None:
+        """Old trash goes once a day."""
+        self.pruned_unix = now_unix()
+        loop = asyncio.get_running_loop()
+        keep_days = self.project.config.trash.keep_days
+        try:
+            gone = await loop.run_in_executor(self.pool, prune, self.project.root, keep_days, now_unix())
+        except (LlmcError, OSError) as error:
+            self.log.info(str(error), extra={"action": "prune_failed"})
+            return
+        if gone:
+            with self.project.store.transaction() as tx:
+                tx.emit("trash_pruned", refs=gone)
 
     async def _start_workers(self) -> None:
         names = list(self.project.store.read().workers)
@@ -145,9 +170,9 @@ class Daemon:
             bell = record.status is Status.NEEDS_REVIEW and self.project.config.defaults.sound_on_review
             say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))
 
-    def _drain(self, sock: object) -> None:
+    def _drain(self, sock: socket.socket) -> None:
         names = set()
-        while (name := receive(sock)) is not None:  # type: ignore[arg-type]
+        while (name := receive(sock)) is not None:
             names.add(name)
         if "" in names:
             self._find_new_workers()
@@ -165,12 +190,13 @@ class Daemon:
                 self.log.info(error.message, extra={"action": "config_not_reloaded"})
         for index, name in enumerate(new):
             self.seen[name] = Status.OFFLINE
-            self._background(self._start_worker(name, index))
+            self._in_background(self._start_worker(name, index))
 
-    def _background(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        _running.add(task)
-        task.add_done_callback(_running.discard)
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        """The loop keeps only a weak reference to a task, so we keep a strong one."""
+        task = asyncio.ensure_future(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
 
     async def _shut_down(self) -> None:
         say("stopping ...")
@@ -205,6 +231,7 @@ class Daemon:
             "auto": False,
             "agent": agent.name,
             "program": agent.program(),
+            "version": self.agent_version,
             "ready": ready,
         }
         write_atomic(self.project.root.daemon, json.dumps(body, indent=1).encode())
@@ -212,6 +239,3 @@ class Daemon:
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)
             self.log.info("started", extra={"action": "daemon_started", "pid": os.getpid()})
-
-
-_running: set[asyncio.Future[object]] = set()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.review import messages
-from llmc.services import intake, landing, provision, trash
+from llmc.services import intake, landing, provision
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
 from llmc.tools import git, locks, proc
@@ -189,7 +189,7 @@ class _Pipeline:
     def validate(self) -> AcceptJournal:
         command = self.project.config.repo.validate
         if command:
-            env = {**proc.clean_env(), **self.project.config.defaults.env, "LLMC_WORKER": self.name}
+            env = {**proc.command_env(), **self.project.config.defaults.env, "LLMC_WORKER": self.name}
             log = self.project.root.log(self.name)
             done = proc.run_logged(
                 command,
@@ -245,15 +245,20 @@ class _Pipeline:
                 f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",
                 hint="Somebody may have moved the branch back; accept again lands it again.",
             )
+        problem = landing.push_onward(self.project)
+        if problem:  # it has landed where it must; a remote that is away is no reason to fail
+            with self.project.store.transaction() as tx:
+                tx.emit("push_failed", worker=self.name, reason=problem)
+            self.progress(f"not pushed onward: {problem}")
         return self.journal
 
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
         if git.head(self.worktree) != git.resolve(self.worktree, self.project.base):
-            ref = trash.pin(self.project.root, self.worktree, self.name, "accepted")
-            provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
-            with self.project.store.transaction() as tx:
-                tx.emit("work_pinned", worker=self.name, reason="accepted", ref=ref)
+            ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
+            if ref:
+                with self.project.store.transaction() as tx:
+                    tx.emit("work_pinned", worker=self.name, reason="accepted", ref=ref)
         return self.journal
 
     def finish(self) -> AcceptJournal:

@@ -72,6 +72,16 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
         )
 
 
+def push_onward(project: Project) -> str | None:
+    """With [repo].push_after_accept, the source's branch goes to its own remote; the problem if it does not."""
+    if not project.config.repo.push_after_accept or not _is_local(project):
+        return None
+    branch = project.config.repo.default_branch
+    remote = git.config_get(Path(project.source), f"branch.{branch}.remote") or "origin"
+    done = git.git(Path(project.source), "push", "--quiet", remote, branch, check=False, timeout_s=300)
+    return None if done.ok else (done.stderr or done.stdout).strip()[-500:]
+
+
 def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) -> None:
     done = git.git(
         source,

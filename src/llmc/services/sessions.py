@@ -57,8 +57,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 instance=instance,
                 agent=agent.name,
                 config_dir=str(agent.config_dir(environment)),
-                error_reason="",
-                cause="",
+                **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
         write_atomic(spec, json.dumps(payload).encode())

@@ -67,6 +67,13 @@ def choose_target(given: str | None, source: Source) -> Path:
     return Path(os.path.realpath(first.with_name(f"llmc-{name}")))
 
 
+def existing_root(source: Source, target: str | None) -> Root | None:
+    """The root that was made for a source before: at the target, or where the source's git config says."""
+    place = target or (git.config_get(Path(source.location), "llmc.root") if source.local else None)
+    root = Root(Path(os.path.realpath(Path(place).expanduser()))) if place else None
+    return root if root is not None and root.config.exists() else None
+
+
 def create_root(source: Source, target: Path, agent: str) -> Root:
     """Clone, configure, and write the first files. Config and state come last, so a crash leaves no half root."""
     if _is_taken(target):

@@ -45,6 +45,19 @@ def pin(
     return ref
 
 
+def prune(root: Root, keep_days: int, now: float) -> list[str]:
+    """Remove what has been in the trash for longer than it is kept; the refs that are gone."""
+    oldest = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now - keep_days * 86400))
+    refs = git.out(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()
+    old = [ref for ref in refs if ref.rpartition("/")[2] < oldest]
+    for ref in old:
+        git.git(root.path, "update-ref", "-d", ref)
+    for folder in root.trash.glob("*-*T*-*"):
+        if "-".join(folder.name.rsplit("-", 2)[1:]) < oldest:
+            shutil.rmtree(folder)
+    return old
+
+
 def _snapshot(
     worktree: Path, head: str, others: list[str], unfit: list[str], ignored: Sequence[str], message: str
 ) -> str:

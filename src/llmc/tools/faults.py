@@ -1,6 +1,6 @@
 """Fault points: `LLMC_FAULT=<step>:<before|after>:<kill|hang|fail>[:n]` (several with commas).
 
-The crash tests and `llmc drill` use them to kill llmc at a named step. `n` counts from 1 and picks the n-th
+The crash tests use them to kill llmc at a named step. `n` counts from 1 and picks the n-th
 time this process passes the point; the default is the first.
 """
 

@@ -60,7 +60,7 @@ def explain(error: OSError, what: str) -> LlmcError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
             f"{what}: the disk is full",
-            hint="Free some space (`llmc trash prune` removes old trash), then run it again.",
+            hint="Free some space, then run it again.",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
