@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmc.agents.protocol import Agent
 from llmc.daemon.lanes import Lane
@@ -40,7 +40,7 @@ class Options:
 
 class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
-        self.project = project
+        self.project = replace(project, in_daemon=True)
         self.options = options
         self.instance_id = str(uuid.uuid4())
         self.started_unix = now_unix()
@@ -185,7 +185,7 @@ class Daemon:
         new = [name for name in known if name not in self.lanes and name not in self.seen]
         if new:
             try:
-                self.project = open_project(str(self.project.root.path))
+                self.project = replace(open_project(str(self.project.root.path)), in_daemon=True)
             except LlmcError as error:
                 self.log.info(error.message, extra={"action": "config_not_reloaded"})
         for index, name in enumerate(new):

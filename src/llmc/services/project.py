@@ -25,6 +25,8 @@ class Project:
     config: Config
     store: Store
     tmux: Tmux
+    #: this process is the daemon: it needs no wake-up from itself, or it would never sleep
+    in_daemon: bool = False
 
     @property
     def base(self) -> str:
@@ -49,7 +51,8 @@ class Project:
                 yield
         finally:
             # Events that came meanwhile could not be applied by the daemon: it looks again now.
-            self.wake(worker)
+            if not self.in_daemon:
+                self.wake(worker)
 
     @contextmanager
     def repo_lock(self) -> Iterator[None]:
