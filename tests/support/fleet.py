@@ -55,7 +55,6 @@ class Fleet:
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
-            "TMUX_TMPDIR": str(self.dir),
             "NO_COLOR": "1",
             "LLMC_AGENT": self.agent,
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -220,6 +219,7 @@ class Fleet:
                 timeout=60,
             )
         self.tmux("kill-server")
+        Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(self.root))).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

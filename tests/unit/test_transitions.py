@@ -47,8 +47,10 @@ def test_every_pair(before: Status, after: Status) -> None:
     assert moved.error_reason == ("it broke" if after is Status.ERROR else "")
     assert moved.cause == ("config" if after is Status.ERROR else "")
     assert moved.instance == ("" if after is Status.OFFLINE else "i1")
-    task = (moved.current_prompt, moved.delivery, moved.accept)
-    assert (task == ("", None, None)) == (after is Status.IDLE)
+    assert moved.delivery == record.delivery, "a prompt that arrives late must still be known"
+    assert (moved.current_prompt, moved.accept) == (
+        ("", None) if after is Status.IDLE else (record.current_prompt, record.accept)
+    )
     assert problems(moved) == []
 
 

@@ -168,15 +168,6 @@ def add_trust(root: Path, config: Path) -> None:
     _write(config, data)
 
 
-def remove_trust(root: Path, config: Path) -> None:
-    """Take our entry back."""
-    if not is_trusted(root, config):
-        return
-    data = json.loads(config.read_bytes())
-    data["projects"].pop(str(root))
-    _write(config, data)
-
-
 def _write(config: Path, data: dict[str, Any]) -> None:
     """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
     write_atomic(Path(os.path.realpath(config)), json.dumps(data, indent=2).encode())

@@ -29,7 +29,7 @@ def command(ctx: click.Context, worker: str, read_only: bool) -> None:
     if pane is None:
         raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
     note(f"attaching to {worker}; detach with C-b d")
-    environment = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TMUX")}
     flags = ["-r"] if read_only else []
     argv = project.tmux.argv("attach-session", *flags, "-t", exact(session))
     os.execvpe(argv[0], argv, environment)

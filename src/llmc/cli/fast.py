@@ -135,10 +135,10 @@ def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
     """Session -> (attached, alive); None when tmux gave no answer. Same question as tools/tmux.py asks."""
     argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
     argv.append("#{session_name}|#{session_attached}|#{pane_dead}")
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    env.pop("TMUX_TMPDIR", None)  # see tools/tmux.py
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C.UTF-8"}
-        )
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode:

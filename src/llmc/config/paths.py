@@ -107,11 +107,8 @@ def default_root() -> Path:
 
 def short_runtime_dir() -> Path:
     """A private directory with a short path, for sockets only."""
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    usable = len(os.fsencode(given)) <= layout.MAX_SOCKET_PATH - len(
-        "/llmc-4294967295/01234567.sock"
-    ) and os.path.isdir(given)
-    directory = Path(given if usable else SHORT_BASE) / f"llmc-{os.getuid()}"
+    # Not $XDG_RUNTIME_DIR: the daemon and a command from cron must mean the same place.
+    directory = Path(SHORT_BASE) / f"llmc-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     info = directory.lstat()
     if info.st_uid != os.getuid() or not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o077:

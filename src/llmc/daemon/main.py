@@ -25,6 +25,7 @@ from llmc.services.trash import prune
 from llmc.tools import locks
 from llmc.tools.clock import now_unix
 from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import Status
 
@@ -135,6 +136,24 @@ class Daemon:
         say(line)
         self.lanes[name] = Lane(name, self._look, self.pool, self.log)
         self.lanes[name].poke()
+        pane = await loop.run_in_executor(self.pool, self.project.tmux.pane, self.project.session(name))
+        if isinstance(pane, Pane) and not pane.dead:
+            self._watch_process(name, pane.pid)
+
+    def _watch_process(self, name: str, pid: int) -> None:
+        """The kernel tells when an agent ends; tmux 3.3a sometimes misses it, and its hook never runs."""
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(fd)
+            os.close(fd)
+            self.lanes[name].poke()
+
+        loop.add_reader(fd, ended)
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""

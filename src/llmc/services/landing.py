@@ -34,10 +34,13 @@ def check_source(project: Project) -> None:
 
 
 def is_landed(project: Project, commit: str) -> bool:
-    """Whether the commit is on the source's branch: the one test for "already merged"."""
+    """Whether the branch has the commit, or all of what it changes: the one test for "already merged"."""
+    root = project.root.path
     with project.repo_lock():
-        git.fetch(project.root.path, project.config.repo.default_branch)
-    return git.is_ancestor(project.root.path, commit, project.base)
+        git.fetch(root, project.config.repo.default_branch)
+    return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
+        root, commit, project.base
+    )
 
 
 def land(project: Project, worker: str, commit: str, base: str) -> None:

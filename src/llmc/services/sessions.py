@@ -99,15 +99,18 @@ def end(project: Project, name: str, reason: str) -> None:
     pane = project.tmux.pane(record.session_id)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
+    if isinstance(pane, Pane) and pane.dead and record.status not in (Status.OFFLINE, Status.ERROR):
+        record = intake.apply_exit(project, record)
+    if record.status not in (Status.OFFLINE, Status.ERROR):
+        # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
+        mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
         if status_of(record, pane) is ClientStatus.BUSY:
             project.tmux.send_keys(record.session_id, "Escape")
         processes.terminate(pane.pid, grace_s=5)
     processes.kill(processes.leftovers(record.instance))
     project.tmux.kill_session(record.session_id)
-    record = intake.apply_pending(project, name)
-    if record.status not in (Status.OFFLINE, Status.ERROR):
-        mark_offline(project, record, reason)
+    intake.apply_pending(project, name)
 
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:

@@ -5,9 +5,12 @@ afterwards; whoever opens the next transaction copies what a crash left out. So 
 """
 
 import contextlib
+import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -160,12 +163,22 @@ class Store:
         temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.tmp")
         try:
             temp.unlink(missing_ok=True)
-            os.link(self.root.state, temp)
+            _second_name(self.root.state, temp)
             os.replace(temp, self.root.state_backup)
             # After a crash both names can be one file already; then rename() does nothing, and leaves `temp`.
             temp.unlink(missing_ok=True)
         except OSError as error:
             raise explain(error, f"cannot keep {self.root.state_backup}") from error
+
+
+def _second_name(path: Path, other: Path) -> None:
+    try:
+        os.link(path, other)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
+            raise
+        shutil.copyfile(path, other)  # a file system without hard links
+        other.chmod(0o600)
 
 
 def encode(state: State, raw: dict[str, Any]) -> bytes:

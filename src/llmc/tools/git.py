@@ -73,6 +73,12 @@ def is_ancestor(repo: Path, older: str, newer: str) -> bool:
     raise ToolFailed(done.argv, done.returncode, done.stderr)
 
 
+def merging_changes_nothing(repo: Path, commit: str, branch: str) -> bool:
+    """Whether a merge of the commit into the branch would leave its tree as it is; a dry run, nothing is touched."""
+    done = git(repo, "merge-tree", "--write-tree", branch, commit, check=False)
+    return done.ok and done.stdout.split("\n")[0] == tree_of(repo, branch)
+
+
 def divergence(repo: Path, base: str, tip: str) -> Divergence:
     behind, ahead = out(repo, "rev-list", "--left-right", "--count", f"{base}...{tip}").split()
     return Divergence(int(ahead), int(behind))

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from llmc.errors import ToolFailed
 from llmc.names import SessionName
@@ -138,6 +139,8 @@ class Tmux:
 
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
+        if self.panes() == {}:
+            Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
     def send_keys(self, session: SessionName, *keys: str) -> None:
         self.run("send-keys", "-t", exact(session), *keys)
@@ -203,6 +206,8 @@ def _pane(line: str) -> Pane:
 
 def _minimal_env() -> dict[str, str]:
     """What the server needs: panes get their own complete environment from the launch spec."""
-    keep = ("PATH", "HOME", "TERM", "TMUX_TMPDIR", "USER", "LOGNAME", "SHELL")
+    # No TMUX_TMPDIR: a command from cron, without the variable of the shell that ran `llmc up`, would look for the
+    # server in another place, and take every session for gone.
+    keep = ("PATH", "HOME", "TERM", "USER", "LOGNAME", "SHELL")
     env = {key: os.environ[key] for key in keep if key in os.environ}
     return {"TERM": "screen-256color", **env, "LC_ALL": "C.UTF-8"}

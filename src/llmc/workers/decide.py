@@ -139,7 +139,15 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
     if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
-    return Verdict(_after_stop(record, git), action="agent_stopped", details=details)
+    change = _after_stop(record, git)
+    fields = {}
+    if change is None and record.status is Status.NEEDS_INPUT:
+        fields = {"reason": _stopped(git)}  # the question, if it was one, is answered
+    return Verdict(change, fields, "agent_stopped", details)
+
+
+def _stopped(git: GitFacts) -> str:
+    return "stopped_dirty" if git.dirty else "stopped_clean"
 
 
 def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
@@ -151,7 +159,7 @@ def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
         return None
     if not record.current_prompt and not git.dirty:
         return step(Status.IDLE, "a person's own turn ended")
-    return step(Status.NEEDS_INPUT, "stopped_dirty" if git.dirty else "stopped_clean")
+    return step(Status.NEEDS_INPUT, _stopped(git))
 
 
 def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
