@@ -102,6 +102,12 @@ def test_a_persons_draft_is_left_alone(shared: Fleet) -> None:
     assert sent["outcome"] == "refused"
     assert "draft" in sent["reason"]
     assert "half a thought" in shared.screen("adam")
+    if shared.status("adam")["status"] == "idle":
+        task = shared.llmc(
+            "start", "--worker", "adam", "--prompt", mark_prompt(shared, "draft"), "--json", code=3
+        ).json
+        assert task["outcome"] == "refused"
+        assert shared.status("adam")["prompt"] == "", "a task that was not typed is not its task"
     shared.tmux("send-keys", "-t", shared.session("adam"), "C-u")
     wait_until(lambda: "half a thought" not in shared.screen("adam").rstrip().splitlines()[-3])
     assert (

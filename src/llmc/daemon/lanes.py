@@ -11,6 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from llmc.errors import LlmcError, LockTimeout
 
+#: when to look again at a worker whose lock was taken
+RETRY_S = 1.0
+
 
 class Lane:
     """The queue of one worker; pokes that come while it works are answered by one more round."""
@@ -37,13 +40,18 @@ class Lane:
         while True:
             await self._poked.wait()
             self._poked.clear()
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, self._round))
+            loop = asyncio.get_running_loop()
+            done = await asyncio.shield(loop.run_in_executor(self._pool, self._round))
+            if not done:
+                loop.call_later(RETRY_S, self.poke)
 
-    def _round(self) -> None:
+    def _round(self) -> bool:
+        """Whether it could be done: False while a command holds the worker's lock."""
         try:
             self._work(self.name)
         except LockTimeout:
-            pass  # a command is at work on this worker; it wakes us when it is done
+            # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.
+            return False
         except LlmcError as error:
             self._log.info(
                 error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}
@@ -52,3 +60,4 @@ class Lane:
             self._log.exception(
                 "bug in a lane", extra={"action": "lane_failed", "worker": self.name, "cause": "bug"}
             )
+        return True

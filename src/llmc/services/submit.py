@@ -103,6 +103,8 @@ def _record(
             return
         done = replace(record.delivery, outcome=outcome, reason=reason, elapsed_ms=elapsed_ms, text="")
         tx.update(name, delivery=done)
+        if outcome is Outcome.REFUSED and record.status in (Status.IDLE, Status.NO_CHANGES):
+            tx.update(name, current_prompt="")  # nothing was typed, so the worker has no task
         tx.emit(
             "prompt_delivered",
             worker=name,

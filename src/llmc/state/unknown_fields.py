@@ -2,6 +2,7 @@
 
 import types
 import typing
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,19 +13,30 @@ def keep_unknown(kind: Any, old: Any, new: Any) -> Any:
 
     Where a struct names an `identity` field, `old` counts only while that field is the same.
     """
-    kind = _unless_none(kind)
-    if _is_struct(kind) and _is_other(kind, old, new):
+    if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    if _is_struct(kind) and isinstance(old, dict) and isinstance(new, dict):
-        hints = typing.get_type_hints(kind)
-        merged = {
-            key: keep_unknown(hints[key], old.get(key), value) for key, value in new.items() if key in hints
-        }
-        return merged | {key: value for key, value in old.items() if key not in hints}
-    value_kind = _dict_value(kind)
-    if value_kind is not None and isinstance(old, dict) and isinstance(new, dict):
+    if _is_struct(kind):
+        return new if _is_other(kind, old, new) else _merge_struct(kind, old, new)
+    if typing.get_origin(kind) is dict:
+        value_kind = typing.get_args(kind)[1]
         return {key: keep_unknown(value_kind, old.get(key), value) for key, value in new.items()}
     return new
+
+
+def _merge_struct(kind: Any, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    known, nested = _fields(kind)
+    merged = dict(new)
+    for key, value_kind in nested.items():
+        merged[key] = keep_unknown(value_kind, old.get(key), new[key])
+    return merged | {key: value for key, value in old.items() if key not in known}
+
+
+@cache
+def _fields(kind: Any) -> tuple[frozenset[str], dict[str, Any]]:
+    """All fields of a struct, and those that hold structs themselves."""
+    hints = {key: _unless_none(hint) for key, hint in typing.get_type_hints(kind).items()}
+    nested = {key: hint for key, hint in hints.items() if _is_struct(hint) or typing.get_origin(hint) is dict}
+    return frozenset(hints), nested
 
 
 def _is_struct(kind: Any) -> bool:
@@ -37,12 +49,6 @@ def _unless_none(kind: Any) -> Any:
     return some[0] if isinstance(kind, types.UnionType) and len(some) == 1 else kind
 
 
-def _is_other(kind: Any, old: Any, new: Any) -> bool:
-    key = getattr(kind, "identity", None)
-    return bool(key) and isinstance(old, dict) and isinstance(new, dict) and old.get(key) != new.get(key)
-
-
-def _dict_value(kind: Any) -> Any:
-    if typing.get_origin(kind) is dict:
-        return typing.get_args(kind)[1]
-    return None
+def _is_other(kind: Any, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    key: str = getattr(kind, "identity", "")
+    return bool(key) and old.get(key) != new.get(key)
