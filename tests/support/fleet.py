@@ -191,7 +191,7 @@ class Fleet:
     def prompts_in_transcripts(self) -> list[str]:
         """Every prompt the agent has taken: begun, or queued while it was busy."""
         queued = [
-            row["content"]
+            row.get("content", "")
             for row in self.transcript_rows()
             if row.get("type") == "queue-operation" and row.get("operation") == "enqueue"
         ]

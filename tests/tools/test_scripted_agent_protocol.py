@@ -45,7 +45,16 @@ ROWS = {
     "attachment": ROW | {"session_id", "attachment"},
     "turn_duration": ROW | {"session_id", "subtype", "durationMs", "messageCount", "isMeta"},
     "enqueue": {"type", "operation", "timestamp", "sessionId", "content"},
-    "remove": {"type", "operation", "timestamp", "sessionId", "reason", "commandUuid", "deliveryId"},
+    "remove": {
+        "type",
+        "operation",
+        "timestamp",
+        "sessionId",
+        "content",
+        "reason",
+        "commandUuid",
+        "deliveryId",
+    },
 }
 USAGE = {
     "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "server_tool_use", "service_tier",

@@ -3,9 +3,11 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from llmc.errors import LlmcError, ToolFailed
 
@@ -56,20 +58,23 @@ def run(
 ) -> Done:
     """Run a program to its end; on a timeout its whole process group is killed."""
     args = list(argv)
+    interrupt = _LateInterrupt()
     try:
-        process = subprocess.Popen(
-            args,
-            cwd=cwd,
-            env=dict(env) if env is not None else clean_env(),
-            stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env) if env is not None else clean_env(),
+                stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
     except OSError as error:
         raise _not_started(args, cwd, error) from error
     with process:
         try:
+            interrupt.raise_if_pressed()
             stdout, stderr = process.communicate(input, timeout=timeout_s)
         except BaseException as error:
             kill_group(process)
@@ -82,6 +87,29 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
+
+
+class _LateInterrupt:
+    """Ctrl-C while a program is being started is kept until we know its pid: else nobody would end it."""
+
+    def __init__(self) -> None:
+        self._pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, *_: object) -> None:
+        self._pressed = True
+
+    def raise_if_pressed(self) -> None:
+        if self._pressed:
+            raise KeyboardInterrupt
 
 
 def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, timeout_s: float) -> Done:

@@ -10,15 +10,23 @@ from llmc.names import PromptId, header_line
 MAX_TYPED_BYTES = 100_000
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+#: invisible characters, which the client drops (2.1.325): soft hyphens, zero-width and direction marks, fillers
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a]"
+)
+#: joiners, variation selectors and tags are part of emoji and of some scripts; after ASCII the client drops them too
+_JOINER_AFTER_ASCII = re.compile(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]+")
 
 
 def normalise(text: str) -> str:
-    """Tabs to four spaces, CR to LF, composed Unicode (NFC), no trailing blanks; control characters are refused.
+    """Tabs to four spaces, every line end to LF, composed Unicode (NFC), no invisible characters, no trailing blanks.
 
-    The client itself would turn tabs to spaces, compose short texts and drop the end; an escape sequence could
-    break out of the paste.
+    The client itself would do the same to some texts; so all texts are alike, and what is sent is what arrives.
+    Control characters are refused: an escape sequence could break out of the paste.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+    text = re.sub("\r\n|[\r\u2028\u2029]", "\n", text).replace("\t", "    ")
+    text = _JOINER_AFTER_ASCII.sub("", _INVISIBLE.sub("", text))
     bad = _CONTROL.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
