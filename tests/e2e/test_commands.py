@@ -191,7 +191,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     """No patrol runs: tmux's own pane-died hook tells. Break that fails it: leave out the pane-died hook."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
-    scripted.llmc("start", "--prompt", "@say last words\n@crash 7")
+    scripted.llmc("start", "--prompt", "@say last words\n@sleep 0.5\n@crash 7")
     view = wait_until(lambda: (row := scripted.status("adam"))["status"] == "offline" and row)
     assert view["cause"] == "crash"
     assert "code 7" in view["error_reason"]
