@@ -117,3 +117,19 @@ def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
     together = scripted.git("ls-tree", "--name-only", "main").splitlines()
     last_validated = (scripted.dir / "validated").read_text().splitlines()[-len(together) :]
     assert last_validated == together
+
+
+def test_what_the_agent_left_running_holds_accept_off(scripted: Fleet) -> None:
+    """Break that fails it: do not look for leftovers; the rebase would move files under a running program."""
+    scripted.set_up("adam")
+    scripted.up()
+    stop = scripted.dir / "stop"
+    loop = f"while [ ! -e {stop} ]; do sleep 0.1; done"
+    prompt = f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'X'; ({loop}) >/dev/null 2>&1 &"
+    scripted.llmc("start", "--prompt", prompt)
+    scripted.wait("adam", "needs_review")
+    refused = scripted.llmc("accept", "adam", code=3)
+    assert "still running (pid" in refused.err
+    stop.touch()
+    scripted.llmc("accept", "adam")
+    assert scripted.log() == ["X", "First commit"]

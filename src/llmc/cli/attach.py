@@ -5,9 +5,8 @@ import os
 import click
 
 from llmc.cli.output import note
-from llmc.cli.workers import project_of, worker_argument
-from llmc.errors import LlmcError, Refused
-from llmc.tools.tmux import Unknown, exact
+from llmc.cli.workers import pane_of, project_of, worker_argument
+from llmc.tools.tmux import exact
 
 
 @click.command("attach")
@@ -22,12 +21,7 @@ def command(ctx: click.Context, worker: str, read_only: bool) -> None:
       llmc attach adam        # leave it with C-b d; the agent goes on
     """
     project = project_of(ctx)
-    session = project.store.worker(worker).session_id
-    pane = project.tmux.pane(session)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"tmux gave no answer: {pane.reason}")
-    if pane is None:
-        raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
+    session = pane_of(project, worker).session
     note(f"attaching to {worker}; detach with C-b d")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TMUX")}
     flags = ["-r"] if read_only else []

@@ -3,9 +3,7 @@
 import click
 
 from llmc.cli.output import json_option, print_json
-from llmc.cli.workers import project_of, worker_argument
-from llmc.errors import LlmcError, Refused
-from llmc.tools.tmux import Unknown
+from llmc.cli.workers import pane_of, project_of, worker_argument
 
 
 @click.command("peek")
@@ -21,13 +19,8 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
       llmc peek adam -n 100
     """
     project = project_of(ctx)
-    session = project.store.worker(worker).session_id
-    pane = project.tmux.pane(session)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"tmux gave no answer: {pane.reason}")
-    if pane is None:
-        raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
-    screen = project.tmux.capture(session, history=lines).rstrip().split("\n")
+    pane = pane_of(project, worker)
+    screen = project.tmux.capture(pane.session, history=lines).rstrip().split("\n")
     shown = [line.rstrip() for line in screen][-lines:]
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})

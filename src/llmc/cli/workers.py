@@ -8,9 +8,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmc.cli.output import note, paint, print_json
-from llmc.errors import LlmcError, NotFound, UsageError
+from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.services.project import Project, locate_root, open_project
 from llmc.services.submit import Receipt
+from llmc.tools.tmux import Pane, Unknown
 from llmc.workers.model import Outcome
 
 
@@ -27,6 +28,16 @@ def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [
         CompletionItem(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)
     ]
+
+
+def pane_of(project: Project, worker: str) -> Pane:
+    """The pane of a worker's session; that there is none is an error with the fix."""
+    pane = project.tmux.pane(project.store.worker(worker).session_id)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"tmux gave no answer: {pane.reason}", hint="Try again.")
+    if pane is None:
+        raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
+    return pane
 
 
 worker_argument = click.argument("worker", shell_complete=complete_worker)

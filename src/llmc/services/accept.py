@@ -20,6 +20,7 @@ from llmc.services.sessions import is_taken, status_of
 from llmc.tools import git, locks, proc
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
+from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Pane, Unknown
 from llmc.workers.model import AcceptJournal, Status, WorkerRecord
 from llmc.workers.transitions import step
@@ -27,6 +28,7 @@ from llmc.workers.transitions import step
 #: the steps in their order; `finish` ends the journal
 STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "finish")
 MAX_ATTEMPTS = 20
+LEFTOVER_WAIT_S = 2.0
 
 Progress = Callable[[str], None]
 
@@ -83,6 +85,13 @@ def _refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         and status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING)
     ):
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+    # Hooks are children of the agent too, but only for a moment.
+    if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
+        pids = ", ".join(map(str, leftovers(record.instance)))
+        raise Refused(
+            f"something {record.name} started is still running (pid {pids}) and could change its files",
+            hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",
+        )
 
 
 class _Pipeline:
@@ -254,6 +263,7 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
+        _refuse_if_disturbed(self.project, self.record)
         if git.head(self.worktree) != git.resolve(self.worktree, self.project.base):
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
