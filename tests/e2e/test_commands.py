@@ -277,3 +277,16 @@ def test_demo_runs_and_cleans_up(scripted: Fleet) -> None:
     assert "Greet by name" in out
     assert "llmc init" in out
     assert not list(scripted.dir.glob("llmc-demo-*"))
+
+
+def test_logs_of_the_daemon_and_of_a_worker(running: Fleet) -> None:
+    assert "daemon_started" in running.llmc("logs").out
+    assert running.llmc("logs", "-n", "1").out.count("\n") == 1
+    assert "no worker" in running.llmc("logs", "nobody", code=4).err
+    (running.root / "logs/adam.log").write_text("one\ntwo\n")
+    assert running.llmc("logs", "adam", "-n", "1").out == "two\n"
+
+
+def test_console_is_a_shell_in_the_worktree(running: Fleet) -> None:
+    out = running.llmc("console", "adam", stdin="pwd; git branch --show-current; exit\n", SHELL="/bin/sh").out
+    assert out.splitlines() == [str(running.worktree("adam")), "llmc/adam"]

@@ -9,14 +9,18 @@ from llmc.agents.protocol import ClientStatus
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:
-    """`sessions/<pid>.json`, believed only if it is of this very process."""
+    return client_state(config_dir, pid)[0]
+
+
+def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
+    """`sessions/<pid>.json`, believed only if it is of this very process: the status, and since when."""
     record = _status_record(config_dir / "sessions" / f"{pid}.json")
     if record is None or str(record.get("procStart")) != process_start(pid):
-        return ClientStatus.UNKNOWN
+        return ClientStatus.UNKNOWN, 0.0
     try:
-        return ClientStatus(str(record.get("status")))
-    except ValueError:
-        return ClientStatus.UNKNOWN
+        return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
+    except (ValueError, TypeError):
+        return ClientStatus.UNKNOWN, 0.0
 
 
 def process_start(pid: int) -> str | None:

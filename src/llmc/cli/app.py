@@ -30,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "accept": "Land a worker's work on the default branch.",
     "wait": "Wait until a worker has a status.",
     "events": "Print what happened.",
+    "logs": "Print a worker's log, or the daemon's.",
+    "console": "Open a shell in a worker's worktree.",
     "config": "Read, change and check the configuration.",
     "demo": "See llmc at work on a sample repository.",
     "completion": "Print the completion script of a shell.",

@@ -23,15 +23,17 @@ from llmc.services.provision import provision
 from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
 from llmc.tools import locks
-from llmc.tools.clock import now_unix
+from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
-from llmc.workers.model import Status
+from llmc.workers.model import Status, WorkerRecord
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
 MAX_THREADS = 128
 DAY_S = 24 * 3600.0
+#: how often the clients' status files are looked at
+CLIENT_WATCH_S = 1.0
 
 
 @dataclass
@@ -50,6 +52,9 @@ class Daemon:
         self.seen: dict[str, Status] = {}
         self.background: set[asyncio.Future[None]] = set()
         self.pruned_unix = 0.0
+        self.pids: dict[str, int] = {}
+        self.workers: dict[WorkerName, WorkerRecord] = {}
+        self.state_changed = 0
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -92,13 +97,31 @@ class Daemon:
             self.project.root.daemon.unlink(missing_ok=True)
 
     async def _serve(self, stopping: asyncio.Event) -> None:
-        interval = self.project.config.defaults.patrol_interval_secs
+        patrolled = monotonic()
         while not stopping.is_set():
             try:
-                await asyncio.wait_for(stopping.wait(), interval)
+                await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
             except TimeoutError:
-                if self.options.patrol:
-                    self._patrol()
+                self._watch_clients()
+            if (
+                self.options.patrol
+                and monotonic() - patrolled >= self.project.config.defaults.patrol_interval_secs
+            ):
+                patrolled = monotonic()
+                self._patrol()
+
+    def _watch_clients(self) -> None:
+        """What only the clients' status files show. Read for workers whose status such a file could change."""
+        try:
+            changed = os.stat(self.project.root.state).st_mtime_ns
+            if changed != self.state_changed:
+                self.workers, self.state_changed = self.project.store.read().workers, changed
+        except (OSError, LlmcError):
+            return  # whoever writes or reads it next says what is wrong
+        for name, record in self.workers.items():
+            pid = self.pids.get(name)
+            if pid and name in self.lanes and sessions.client_contradicts(record, pid, now_unix()):
+                self.lanes[name].poke()
 
     def _patrol(self) -> None:
         """Look at everybody, in case a wake-up was missed."""
@@ -146,11 +169,13 @@ class Daemon:
             fd = os.pidfd_open(pid)
         except OSError:
             return
+        self.pids[name] = pid
         loop = asyncio.get_running_loop()
 
         def ended() -> None:
             loop.remove_reader(fd)
             os.close(fd)
+            self.pids.pop(name, None)
             self.lanes[name].poke()
 
         loop.add_reader(fd, ended)

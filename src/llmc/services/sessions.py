@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from llmc import hook_client, launch
-from llmc.agents.client_files import client_status
+from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.errors import LlmcError
 from llmc.names import ClaudeSessionId
@@ -14,13 +14,15 @@ from llmc.services import intake
 from llmc.services.project import Project, agent_for
 from llmc.state import inbox
 from llmc.tools import processes
+from llmc.tools.clock import age_s, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.tmux import Pane, Unknown, shell_join
+from llmc.workers import decide
 from llmc.workers.causes import Cause
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Status, WorkerRecord
-from llmc.workers.transitions import step
+from llmc.workers.transitions import Step, step
 
 #: git variables that would point an agent at somebody else's repository
 _MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
@@ -130,6 +132,18 @@ def reconcile(project: Project, name: str) -> None:
         )
     elif pane.dead:
         intake.apply_exit(project, record)
+    elif change := client_contradicts(record, pane.pid, now_unix()):
+        with project.store.transaction() as tx:
+            tx.move(name, change)
+
+
+def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | None:
+    """The step that the client's status file calls for, where its hooks cannot tell."""
+    if record.status not in decide.CLIENT_CAN_CONTRADICT:
+        return None
+    status, since_unix = client_state(Path(record.config_dir), pid)
+    for_s = age_s(max(since_unix, record.since_unix), now)
+    return decide.client_says(record, status is ClientStatus.BUSY, status is ClientStatus.IDLE, for_s)
 
 
 def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: str) -> None:

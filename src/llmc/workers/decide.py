@@ -17,6 +17,18 @@ NORMAL_EXITS = (0, 130)
 #: a day without a crash, and the counter starts again
 CRASH_MEMORY_S = 24 * 3600
 
+#: the statuses that the client's status file can put right
+CLIENT_CAN_CONTRADICT = (
+    Status.WORKING,
+    Status.REJECTED,
+    Status.REVIEWING,
+    Status.NEEDS_INPUT,
+    Status.NEEDS_REVIEW,
+)
+#: how long the client must have been at rest, or busy, before that counts against what its hooks said
+INTERRUPTED_AFTER_S = 5.0
+BUSY_AFTER_S = 1.0
+
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
 
@@ -74,6 +86,20 @@ def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
             return _exited(record, event, facts)
         case _:
             return Verdict(details={"hook": event.name})
+
+
+def client_says(record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float) -> Step | None:
+    """What the client's own status file adds to its hooks, once it has said so for a while.
+
+    Esc fires no hook: a worker whose agent rests without a Stop was interrupted. A question that was answered, or
+    a queued message that begins a turn of its own, fires none either: then it is at work again.
+    """
+    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S:
+        return step(Status.NEEDS_INPUT, "interrupted")
+    resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
+    if is_busy and resting and for_s >= BUSY_AFTER_S:
+        return step(Status.WORKING, "its turn goes on")
+    return None
 
 
 def rest(record: WorkerRecord, git: GitFacts) -> Step:
