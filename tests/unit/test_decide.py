@@ -8,7 +8,7 @@ import pytest
 from llmc.names import PromptId
 from llmc.workers import causes
 from llmc.workers.causes import Cause
-from llmc.workers.decide import Facts, GitFacts, arrived_step, judge, wants_git
+from llmc.workers.decide import Facts, GitFacts, arrived_step, client_says, judge, wants_git
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Delivery, Outcome, Status, WorkerRecord
 from tests.support.records import worker
@@ -274,3 +274,27 @@ def test_git_is_asked_only_where_it_matters(name: str) -> None:
 def test_arrival(record: WorkerRecord, to: Status | None) -> None:
     change = arrived_step(record, "arrived")
     assert (change.to if change else None) == to
+
+
+@pytest.mark.parametrize(
+    ("status", "busy", "idle", "for_s", "to"),
+    [
+        (Status.WORKING, False, True, 6, Status.NEEDS_INPUT),
+        (Status.WORKING, False, True, 4, None),
+        (Status.WORKING, True, False, 60, None),
+        (Status.REJECTED, False, True, 6, Status.NEEDS_INPUT),
+        (Status.NEEDS_INPUT, True, False, 2, Status.WORKING),
+        (Status.NEEDS_INPUT, True, False, 0.5, None),
+        (Status.NEEDS_INPUT, False, False, 60, None),
+        (Status.NEEDS_REVIEW, True, False, 2, Status.WORKING),
+        (Status.IDLE, True, False, 60, None),
+        (Status.ERROR, False, True, 60, None),
+        (Status.REBASING, False, True, 60, None),
+    ],
+)
+def test_what_only_the_status_file_shows(
+    status: Status, busy: bool, idle: bool, for_s: float, to: Status | None
+) -> None:
+    """Breaks when the debounce is dropped: a flicker of 20 ms between two turns would count."""
+    step = client_says(worker(status), busy, idle, for_s)
+    assert (step.to if step else None) is to

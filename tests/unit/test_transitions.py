@@ -89,6 +89,7 @@ HOOKS = [
     "Notification",
     "SubagentStop",
     "PaneDied",
+    "Report",
     "SomethingNew",
     "",
 ]
@@ -117,6 +118,9 @@ PAYLOADS = st.fixed_dictionaries(
         "last_assistant_message": st.sampled_from(["", "it said no"]),
         "prompt": st.sampled_from(PROMPTS),
         "tool_name": st.sampled_from(["AskUserQuestion", "Bash"]),
+        "kind": st.sampled_from(["done", "blocked", "progress", ""]),
+        "text": st.sampled_from(["because", ""]),
+        "no_changes": st.booleans(),
     },
 )
 GIT = st.none() | st.builds(

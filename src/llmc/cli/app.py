@@ -34,12 +34,13 @@ COMMANDS: dict[str, str] = {
     "console": "Open a shell in a worker's worktree.",
     "config": "Read, change and check the configuration.",
     "demo": "See llmc at work on a sample repository.",
+    "report": "Say how your own work stands (agents call this).",
     "completion": "Print the completion script of a shell.",
     "hook": "Take a hook event of an agent (agents call this).",
 }
 
 #: what an agent may call about itself; everything else is for people
-FOR_AGENTS = ("status", "hook")
+FOR_AGENTS = ("report", "status", "hook")
 
 #: errors of the machine llmc runs on, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)

@@ -23,6 +23,7 @@ ACTIONS: dict[str, str] = {
     "agent_exited": "the agent's process ended (`exit_code`)",
     "agent_stopped": "the agent's turn ended, and what git showed then (`ahead`, `dirty`)",
     "agent_failed": "the agent's turn ended with an API error (`error`, `cause`)",
+    "agent_reported": "the agent said how its work stands (`kind`, `text`)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`)",
     "hook_received": "another hook event of the agent (`hook`)",
     "hook_ignored": "a hook event that no longer counts: old instance, or unreadable",

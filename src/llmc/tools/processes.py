@@ -20,6 +20,19 @@ def leftovers(instance: str) -> list[int]:
     return found
 
 
+def ancestors(pid: int) -> list[int]:
+    """The parents of a process, nearest first."""
+    found: list[int] = []
+    while pid > 1:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except OSError:
+            break
+        found.append(pid)
+    return found
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:

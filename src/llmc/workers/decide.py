@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from llmc.names import header_id
 from llmc.workers import causes
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Outcome, Status, WorkerRecord
+from llmc.workers.model import Outcome, Report, Status, WorkerRecord
 from llmc.workers.transitions import Step, is_allowed, step
 
 #: exit codes of an agent that ended as it should; anything else is a crash
@@ -82,6 +82,8 @@ def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
             return _question(record, event)
         case "SessionEnd":
             return Verdict(action="session_ended", details={"end": event.text("reason")})
+        case "Report":
+            return _report(event)
         case "PaneDied":
             return _exited(record, event, facts)
         case _:
@@ -172,6 +174,17 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
     return Verdict(change, fields, "agent_stopped", details)
 
 
+def _report(event: HookEvent) -> Verdict:
+    """A report changes no status by itself: it says what the Stop that follows means."""
+    said = Report(
+        kind=event.text("kind"),
+        text=event.text("text"),
+        at_unix=event.at_unix,
+        no_changes=event.payload.get("no_changes") is True,
+    )
+    return Verdict(None, {"report": said}, "agent_reported", {"kind": said.kind, "text": said.text})
+
+
 def _stopped(git: GitFacts) -> str:
     return "stopped_dirty" if git.dirty else "stopped_clean"
 
@@ -181,8 +194,13 @@ def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
         return None
     if git.ahead:
         return step(Status.NEEDS_REVIEW, "stopped with commits", commit_sha=git.head)
+    said = record.report
+    if said is not None and said.no_changes and not git.dirty and is_allowed(record, Status.NO_CHANGES):
+        return step(Status.NO_CHANGES, said.text)
     if record.status in (Status.NEEDS_INPUT, Status.REBASING):
         return None
+    if said is not None and said.kind == "blocked":
+        return step(Status.NEEDS_INPUT, "blocked", error_reason=said.text)
     if not record.current_prompt and not git.dirty:
         return step(Status.IDLE, "a person's own turn ended")
     return step(Status.NEEDS_INPUT, _stopped(git))

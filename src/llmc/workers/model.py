@@ -93,6 +93,16 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent said about its work, with `llmc report`."""
+
+    #: done, blocked or progress
+    kind: str
+    text: str
+    at_unix: float
+    no_changes: bool = False
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One worker in state.json."""
 
@@ -108,6 +118,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: the task as the person wrote it, without our preamble
     current_prompt: str = ""
     delivery: Delivery | None = None
+    #: the agent's latest word on this task
+    report: Report | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
     held: bool = False

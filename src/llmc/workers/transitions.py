@@ -68,7 +68,9 @@ _LEFT: dict[str, Any] = {"commit_sha": None, "error_reason": "", "cause": ""}
 
 #: what else is cleared when a status is entered
 _FRESH: dict[Status, dict[str, Any]] = {
-    S.IDLE: {"current_prompt": "", "accept": None},
+    S.IDLE: {"current_prompt": "", "accept": None, "report": None},
+    S.WORKING: {"report": None},
+    S.REJECTED: {"report": None},
     S.OFFLINE: {"instance": ""},
 }
 

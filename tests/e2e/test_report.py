@@ -1,0 +1,44 @@
+"""The agent's side: `llmc report`, on both agents."""
+
+import json
+
+from tests.support.fleet import Fleet
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+
+
+def test_no_changes_needs_the_agents_own_word(fleet: Fleet) -> None:
+    """Break that fails it: take every clean Stop for no_changes; a clarifying question would end the task."""
+    fleet.set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--prompt", "@say I looked at it")
+    assert fleet.wait("adam", "needs_input")["reason"] == "stopped_clean"
+    fleet.llmc("message", "adam", "@sh llmc report done --no-changes 'It is right already'\n@say reported")
+    assert fleet.wait("adam", "no_changes")["reason"] == "It is right already"
+    fleet.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
+    fleet.wait("adam", "needs_review")
+
+
+def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fleet) -> None:
+    """Break that fails it: believe LLMC_WORKER without looking at the process's parents."""
+    scripted.set_up("adam", "baker")
+    scripted.up("--no-patrol")
+    assert "for agents" in scripted.llmc("report", "done", code=2).err
+    instance = json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["instance"]
+    forged = {"LLMC_WORKER": "adam", "LLMC_INSTANCE": instance}
+    assert "not the running agent" in scripted.llmc("report", "done", code=3, **forged).err
+    prompt = "@sh LLMC_WORKER=adam llmc report blocked 'by baker' || echo refused > refused.txt"
+    scripted.llmc("start", "--worker", "baker", "--prompt", prompt)
+    scripted.wait("baker", "needs_input")
+    assert (scripted.worktree("baker") / "refused.txt").exists()
+    assert not scripted.events("agent_reported")
+
+
+def test_blocked_says_what_it_needs(scripted: Fleet) -> None:
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    scripted.llmc("start", "--prompt", "@sh llmc report blocked 'a password for the database'\n@say stopped")
+    view = scripted.wait("adam", "needs_input")
+    assert view["reason"] == "blocked"
+    assert view["error_reason"] == "a password for the database"
+    assert "--no-changes" in scripted.llmc("report", "--help").out
