@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "hold": "Keep llmc's hands off a worker.",
     "release": "Give a held worker back to llmc.",
     "accept": "Land a worker's work on the default branch.",
+    "undo": "Take the newest accept back.",
     "wait": "Wait until a worker has a status.",
     "events": "Print what happened.",
     "logs": "Print a worker's log, or the daemon's.",

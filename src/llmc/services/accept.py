@@ -29,6 +29,8 @@ from llmc.workers.transitions import step
 STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "finish")
 MAX_ATTEMPTS = 20
 LEFTOVER_WAIT_S = 2.0
+#: so much of the task is kept in the event log, for `llmc undo`
+PROMPT_IN_EVENT = 4000
 
 Progress = Callable[[str], None]
 
@@ -273,7 +275,8 @@ class _Pipeline:
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:
-            tx.emit("accepted", worker=self.name, commit=self.journal.squash)
+            prompt = self.record.current_prompt[:PROMPT_IN_EVENT]
+            tx.emit("accepted", worker=self.name, commit=self.journal.squash, prompt=prompt)
             tx.move(self.name, step(Status.IDLE, "accepted"))
         return self.journal
 

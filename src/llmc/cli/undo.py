@@ -1,0 +1,40 @@
+"""llmc undo"""
+
+import sys
+
+import click
+
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import project_of
+from llmc.errors import UsageError
+from llmc.services.undo import last_accept, undo
+
+
+@click.command("undo")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
+    """Take the newest accept back: one revert commit, validated and landed like an accept.
+
+    \b
+    Example:
+      llmc undo
+    """
+    project = project_of(ctx)
+    worker, commit, _ = last_accept(project)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("undo asks first, and nobody is there to answer", hint="llmc undo --yes")
+        click.confirm(f"Revert {commit[:12]} of {worker}?", abort=True)
+    done = undo(project)
+    if as_json:
+        print_json(
+            {"worker": done.worker, "commit": done.commit, "revert": done.revert, "prompt": done.prompt}
+        )
+        return
+    click.echo(
+        paint(f"undone: {done.commit[:12]} ({done.subject}) is reverted by {done.revert[:12]}", "green")
+    )
+    if done.prompt:
+        note("its task, to start it again:\n" + done.prompt)
