@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.tools.processes import is_alive
 from tests.support.fleet import Fleet, wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -168,12 +169,12 @@ def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
     for line in daemon.stdout:
         if line.startswith("ready"):
             break
-    assert "already" in scripted.llmc("up", "--detach", code=3).err
+    assert "runs already" in scripted.llmc("up", "--detach").out
     agent = int(scripted.tmux("display-message", "-p", "-t", scripted.session("adam"), "#{pane_pid}"))
     daemon.send_signal(signal.SIGINT)
     assert daemon.wait(20) == 0
     daemon.stdout.close()
-    assert not Path(f"/proc/{agent}").exists()
+    assert not is_alive(agent)
     assert not (scripted.root / ".llmc/daemon.json").exists()
     assert scripted.status("adam")["status"] == "offline"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.names import header_id
+from llmc.tools.processes import is_alive
 from tests.support.fleet import Fleet, wait_until
 from tests.support.loopback_api import LoopbackApi
 
@@ -169,7 +170,7 @@ def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
     )
     daemon = fleet.daemon_pid()
     fleet.wake("adam")
-    wait_until(lambda: not os.path.exists(f"/proc/{daemon}"))
+    wait_until(lambda: not is_alive(daemon))
     assert fleet.status("adam")["delivery"] == "typed"
     assert marks(fleet, "twice") == 0
     fleet.up()

@@ -14,6 +14,7 @@ from typing import Any
 
 from llmc.agents.client_files import client_status
 from llmc.config.layout import tmux_server
+from llmc.tools.processes import is_alive
 from llmc.tools.wake import wake
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
@@ -176,7 +177,7 @@ class Fleet:
     def kill_daemon(self) -> None:
         pid = self.daemon_pid()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not _alive(pid))
+        wait_until(lambda: not is_alive(pid))
 
     def transcript_rows(self) -> list[dict[str, Any]]:
         """Every row of every transcript the agents wrote."""
@@ -239,10 +240,3 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 15) -> Any:
             return value
         assert time.monotonic() < deadline, f"not true after {timeout_s} s: {condition}"
         time.sleep(0.02)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

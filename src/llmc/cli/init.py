@@ -8,6 +8,7 @@ import click
 
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.cli.output import json_option, note, print_json
+from llmc.errors import Refused
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import choose_target, create_root, existing_root, find_source, new_project
 
@@ -27,8 +28,13 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     With --trust on a repository that has a root already, only the trust entry is added.
     """
     where = find_source(source, Path.cwd())
-    existing = existing_root(where, target) if trust else None
-    root = existing or create_root(where, choose_target(target, where), agent)
+    existing = existing_root(where, target)
+    if existing is not None and not trust and not target:
+        raise Refused(
+            f"this repository has a root already: {existing.path}",
+            hint="Use it, or make another one with --target PATH.",
+        )
+    root = (existing if trust else None) or create_root(where, choose_target(target, where), agent)
     project = new_project(root)
     trusted = _trust(project, trust)
     if as_json:

@@ -4,7 +4,7 @@ import click
 
 from llmc.cli.output import json_option
 from llmc.cli.workers import project_of, show_receipt, text_to_send, worker_argument
-from llmc.services.tasks import send_message
+from llmc.services.tasks import refuse_while_accepting, send_message
 from llmc.workers.prompt_text import normalise
 
 
@@ -25,6 +25,7 @@ def command(ctx: click.Context, worker: str, text: str | None, file: str | None,
     project.store.worker(worker)
     message = text_to_send(text, file, "message")
     normalise(message)  # bad input is bad in every state
+    refuse_while_accepting(project, worker)
     with project.worker_lock(worker):
         receipt = send_message(project, worker, message)
     return show_receipt(receipt, as_json)

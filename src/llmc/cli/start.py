@@ -7,9 +7,8 @@ from llmc.cli.workers import complete_worker, project_of, show_receipt, text_to_
 from llmc.config.model import Worker
 from llmc.errors import NotFound, UsageError
 from llmc.services.catch_up import catch_up
+from llmc.services.fleet import bring_up
 from llmc.services.project import Project
-from llmc.services.sessions import start as start_session
-from llmc.services.sessions import wait_ready
 from llmc.services.setup import add_worker, new_project
 from llmc.services.tasks import pick_idle, start_task
 from llmc.workers.prompt_text import normalise
@@ -66,9 +65,7 @@ def _pick(project: Project, new: bool) -> str:
     note(f"no worker is idle; adding {name}")
     add_worker(project, name, Worker())
     fresh = new_project(project.root)
-    with fresh.worker_lock(name):
-        start_session(fresh, name)
-        problem = wait_ready(fresh, name, fresh.config.defaults.ready_timeout_s)
+    problem = bring_up(fresh, name)
     if problem:
         raise NotFound(f"{name} was added, but its agent did not start: {problem}")
     return name

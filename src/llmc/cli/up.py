@@ -9,8 +9,10 @@ from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import project_of
 from llmc.daemon.main import Daemon, Options
 from llmc.services.daemon_control import start_detached
+from llmc.services.fleet import bring_up
 from llmc.services.project import Project
 from llmc.tools.files import DiskFull
+from llmc.tools.locks import holder
 from llmc.workers.model import Status
 
 CLIENT_BYTES = 250 * 1024 * 1024
@@ -34,6 +36,8 @@ def command(ctx: click.Context, detach: bool, no_patrol: bool, as_json: bool) ->
     """
     project = project_of(ctx)
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
+    if project.daemon_runs():
+        return _start_the_missing(project, as_json)
     _check_room(project)
     if not detach:
         return Daemon(project, Options(patrol=not no_patrol)).run()
@@ -51,6 +55,21 @@ def command(ctx: click.Context, detach: bool, no_patrol: bool, as_json: bool) ->
             click.echo(f"  {worker.name}: {worker.status}")
     if not workers:
         click.echo("no workers yet; next: llmc add adam")
+    return 0
+
+
+def _start_the_missing(project: Project, as_json: bool) -> int:
+    """A daemon runs already: only the agents that do not run are started."""
+    offline = [w.name for w in project.store.read().workers.values() if w.status is Status.OFFLINE]
+    problems = {name: bring_up(project, name) for name in offline}
+    if as_json:
+        rows = [{"name": name, "error_reason": problem or ""} for name, problem in problems.items()]
+        print_json({"already_running": True, "workers": rows})
+        return 0
+    click.echo(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
+    for name, problem in problems.items():
+        state = project.store.worker(name).status
+        click.echo(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
     return 0
 
 

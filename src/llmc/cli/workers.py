@@ -51,6 +51,10 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         return text
     if file is not None:
         return _read(file)
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"no {what} was given, and there is no terminal for an editor", hint="Give it as text or a file."
+        )
     written = click.edit(
         f"\n# Write the {what} above; lines that start with # are left out.\n", extension=".md"
     )

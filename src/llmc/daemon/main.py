@@ -18,8 +18,8 @@ from llmc.daemon.log import open_log, say
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
 from llmc.services import sessions
+from llmc.services.fleet import bring_up, end_every_session, take_down
 from llmc.services.project import Project, agent_for, open_project
-from llmc.services.provision import provision
 from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
 from llmc.tools import locks
@@ -55,6 +55,7 @@ class Daemon:
         self.pids: dict[str, int] = {}
         self.workers: dict[WorkerName, WorkerRecord] = {}
         self.state_changed = 0
+        self.config_changed = project.root.config.stat().st_mtime_ns
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -74,7 +75,7 @@ class Daemon:
         return 0
 
     async def _main(self, agent: Agent) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stopping.set)
@@ -169,30 +170,25 @@ class Daemon:
             fd = os.pidfd_open(pid)
         except OSError:
             return
+        if self.pids.get(name) == pid:
+            os.close(fd)
+            return
         self.pids[name] = pid
-        loop = asyncio.get_running_loop()
+        loop = self.loop
 
         def ended() -> None:
             loop.remove_reader(fd)
             os.close(fd)
-            self.pids.pop(name, None)
-            self.lanes[name].poke()
+            if self.pids.get(name) == pid:
+                del self.pids[name]
+            if name in self.lanes:
+                self.lanes[name].poke()
 
         loop.add_reader(fd, ended)
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""
-        try:
-            with self.project.worker_lock(name):
-                provision(self.project, self.project.store.worker(name))
-                sessions.start(self.project, name)
-                problem = sessions.wait_ready(
-                    self.project, name, self.project.config.defaults.ready_timeout_s
-                )
-        except LlmcError as error:
-            problem = f"{error.message} {error.hint}".strip()
-            with self.project.store.transaction() as tx:
-                tx.update(name, error_reason=problem)
+        problem = bring_up(self.project, name)
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
             return f"{name}: not started: {problem}"
@@ -200,11 +196,27 @@ class Daemon:
 
     def _look(self, name: str) -> None:
         """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session."""
-        with self.project.worker_lock(name, timeout_s=0.2):
-            record = finish_interrupted(self.project, name)
+        project = self._current_project()
+        with project.worker_lock(name, timeout_s=0.2):
+            record = finish_interrupted(project, name)
             if record.status is not Status.OFFLINE:
-                sessions.reconcile(self.project, name)
+                sessions.reconcile(project, name)
+        if name not in self.pids and record.status is not Status.OFFLINE:
+            pane = project.tmux.pane(record.session_id)
+            if isinstance(pane, Pane) and not pane.dead:  # launched by a command since
+                self.loop.call_soon_threadsafe(self._watch_process, name, pane.pid)
         self._announce(name)
+
+    def _current_project(self) -> Project:
+        """With the configuration as it is now: an accept must be validated by today's rules, not by those of our start.
+
+        One that is broken raises, so nothing is done by half-known rules; the person who broke it sees why.
+        """
+        changed = self.project.root.config.stat().st_mtime_ns
+        if changed != self.config_changed:
+            self.project = replace(open_project(str(self.project.root.path)), in_daemon=True)
+            self.config_changed = changed
+        return self.project
 
     def _announce(self, name: str) -> None:
         record = self.project.store.worker(name)
@@ -218,20 +230,19 @@ class Daemon:
         names = set()
         while (name := receive(sock)) is not None:
             names.add(name)
-        if "" in names:
-            self._find_new_workers()
         for name in names & self.lanes.keys():
             self.lanes[name].poke()
+        if names - self.lanes.keys():
+            self._find_new_workers()
 
     def _find_new_workers(self) -> None:
-        """Workers added or removed since; a configuration that is broken now leaves the old one in force."""
-        known = self.project.store.read().workers
+        """Workers added since."""
+        try:
+            known = self._current_project().store.read().workers
+        except (LlmcError, OSError) as error:
+            self.log.info(str(error), extra={"action": "workers_not_read"})
+            return
         new = [name for name in known if name not in self.lanes and name not in self.seen]
-        if new:
-            try:
-                self.project = replace(open_project(str(self.project.root.path)), in_daemon=True)
-            except LlmcError as error:
-                self.log.info(error.message, extra={"action": "config_not_reloaded"})
         for index, name in enumerate(new):
             self.seen[name] = Status.OFFLINE
             self._in_background(self._start_worker(name, index))
@@ -246,24 +257,25 @@ class Daemon:
         say("stopping ...")
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         loop = asyncio.get_running_loop()
-        names = list(self.project.store.read().workers)
-        lines = await asyncio.gather(*(loop.run_in_executor(self.pool, self._end, name) for name in names))
-        for line in lines:
-            say(line)
-        with self.project.store.transaction() as tx:
-            tx.emit("daemon_stopped")
-        self.project.tmux.kill_server()
+        try:
+            names = list(self.project.store.read().workers)
+            ends = [loop.run_in_executor(self.pool, self._end, name) for name in names]
+            for line in await asyncio.gather(*ends):
+                say(line)
+            with self.project.store.transaction() as tx:
+                tx.emit("daemon_stopped")
+            self.project.tmux.kill_server()
+        except LlmcError as error:
+            say(f"{error.message}; ending every session")
+            end_every_session(self.project)
         self.pool.shutdown()
         self.log.info("stopped", extra={"action": "daemon_stopped"})
 
     def _end(self, name: str) -> str:
-        try:
-            with self.project.worker_lock(name, timeout_s=20):
-                sessions.end(self.project, name, "down")
-        except LlmcError as error:
-            self.log.info(error.message, extra={"action": "end_failed", "worker": name})
-            return f"{name}: {error.message}"
-        return f"{name}: stopped"
+        problem = take_down(self.project, name)
+        if problem:
+            self.log.info(problem, extra={"action": "end_failed", "worker": name})
+        return problem or f"{name}: stopped"
 
     def _register(self, agent: Agent, *, ready: bool) -> None:
         body = {

@@ -61,6 +61,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
             hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
         )
     _refuse_if_disturbed(project, record)
+    _refuse_if_commits_are_elsewhere(record)
     changes = git.tree_state(Path(record.worktree_path))
     if not changes.clean:
         names = ", ".join([*changes.tracked, *changes.untracked][:5])
@@ -71,6 +72,17 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=git.head(Path(record.worktree_path)))
     with project.store.transaction() as tx:
         return tx.update(record.name, accept=journal)
+
+
+def _refuse_if_commits_are_elsewhere(record: WorkerRecord) -> None:
+    """What lands is what HEAD has; an agent that changed branches may have left commits behind."""
+    worktree = Path(record.worktree_path)
+    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
+    if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
+        raise Refused(
+            f"{record.name} left its branch {record.branch}, which has commits that are not in what would land",
+            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
+        )
 
 
 def _refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
@@ -127,6 +139,10 @@ class _Pipeline:
             return
         except LlmcError as error:
             self._give_up(current, error)
+            raise
+        except KeyboardInterrupt:
+            # Who presses Ctrl-C means stop. Without this the daemon would finish it as it finishes a crash.
+            self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
             self._write(replace(after, step=STEPS[STEPS.index(current) + 1]))

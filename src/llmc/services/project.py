@@ -9,7 +9,7 @@ from pathlib import Path
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
 from llmc.config.load import load_config
-from llmc.config.model import Config
+from llmc.config.model import Config, Repo
 from llmc.config.paths import Root, find_root
 from llmc.errors import NotFound, UsageError
 from llmc.names import SessionName
@@ -69,6 +69,11 @@ class Project:
 def open_project(explicit_root: str | None) -> Project:
     root = locate_root(explicit_root)
     return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+
+
+def bare_project(root: Root) -> Project:
+    """A root whose configuration may be broken: enough to stop what runs there."""
+    return Project(root, Config(repo=Repo(source=str(root.path))), Store(root), Tmux(root.tmux_server))
 
 
 def locate_root(explicit: str | None) -> Root:

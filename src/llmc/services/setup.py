@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,20 +76,32 @@ def existing_root(source: Source, target: str | None) -> Root | None:
 
 
 def create_root(source: Source, target: Path, agent: str) -> Root:
-    """Clone, configure, and write the first files. Config and state come last, so a crash leaves no half root."""
+    """Clone, configure, write the first files; made aside and renamed at the end, so nothing leaves half a root."""
     if _is_taken(target):
         if (target / "config.toml").exists():
             raise Refused(
                 f"{target} is an llmc root already", hint="Choose another place with --target PATH."
             )
         raise Refused(f"{target} exists and is not empty", hint="Choose another place with --target PATH.")
-    root = Root(target)
     _refuse_undecodable(source, target)
     _refuse_nesting(source, target)
+    _refuse_a_clone_of_ours(source)
+    aside = target.with_name(f".{target.name}.init-{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _fill(source, aside, agent)
+        os.rename(aside, target)
     except OSError as error:
         raise explain(error, f"cannot create {target}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    if source.local:
+        git.git(Path(source.location), "config", "llmc.root", str(target))
+    return Root(target)
+
+
+def _fill(source: Source, target: Path, agent: str) -> None:
+    root = Root(target)
     _clone(source, target)
     _copy_identity(source, target)
     branch = _default_branch(source, target)
@@ -97,9 +110,6 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     _write_launcher(root)
     write_atomic(root.config, initial_text(source.location, branch, agent).encode(), mode=0o600)
     Store(root).create()
-    if source.local:
-        git.git(Path(source.location), "config", "llmc.root", str(target))
-    return root
 
 
 def add_worker(project: Project, name: str, worker: Worker) -> WorkerRecord:
@@ -198,6 +208,17 @@ def _refuse_undecodable(source: Source, target: Path) -> None:
             raise UsageError(
                 f"{text!a} is not UTF-8 text", hint=f"Choose another place with {option} PATH."
             ) from error
+
+
+def _refuse_a_clone_of_ours(source: Source) -> None:
+    """The private clone of another root is no place for work to land."""
+    place = Path(source.location)
+    for directory in (place, place.parent):
+        if source.local and (directory / ".llmc").is_dir() and (directory / "config.toml").exists():
+            raise Refused(
+                f"{directory} is an llmc root, not a source repository",
+                hint="Run `llmc init` in your own repository.",
+            )
 
 
 def _refuse_nesting(source: Source, target: Path) -> None:

@@ -40,6 +40,7 @@ def start_task(project: Project, name: str, prompt: str) -> submit.Receipt:
         )
     full_prompt = task_prompt(project, record, prompt)
     with fault_step("start.persist"):
+        provision.provision(project, record)
         base = provision.refresh_base(project)
         pinned = provision.reset_in_place(project, record, base, "start")
     if pinned:
@@ -48,6 +49,16 @@ def start_task(project: Project, name: str, prompt: str) -> submit.Receipt:
     return submit.submit(
         project, name, "task", full_prompt, clear=True, then=Status.WORKING, current_prompt=prompt
     )
+
+
+def refuse_while_accepting(project: Project, name: str) -> None:
+    """Asked before the lock is waited for: after the accept the worker is a fresh one, and would misread it."""
+    journal = project.store.worker(name).accept
+    if journal is not None:
+        raise Refused(
+            f"{name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or run `llmc accept {name}` to finish one that was interrupted.",
+        )
 
 
 def send_message(project: Project, name: str, text: str) -> submit.Receipt:

@@ -128,9 +128,12 @@ class Store:
         try:
             return self.root.state.read_bytes()
         except FileNotFoundError as error:
+            backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint="Run `llmc init`, or copy state.json.bak back to state.json.",
+                hint=f"Copy the version before it back: cp {backup} {self.root.state}"
+                if backup.exists()
+                else "`llmc down` stops what runs; the work itself is in the worktrees.",
             ) from error
         except OSError as error:
             raise explain(error, f"cannot read {self.root.state}") from error
@@ -144,6 +147,8 @@ class Store:
                     f"{self.root.state} has version {version}, this llmc knows {VERSION}: nothing was changed",
                     hint="Use the newer llmc that wrote it.",
                 )
+            if "workers" not in raw:
+                raise msgspec.ValidationError("it has no workers table")
             return msgspec.convert(raw, State), raw
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(

@@ -1,0 +1,43 @@
+"""Bringing workers up and down: what `up`, `start --new`, `down` and the daemon share."""
+
+from llmc.errors import LlmcError
+from llmc.services import sessions
+from llmc.services.project import Project
+from llmc.services.provision import provision
+from llmc.tools import processes
+from llmc.tools.tmux import Unknown
+
+
+def bring_up(project: Project, name: str) -> str | None:
+    """Worktree and agent of one worker; one that runs is left alone. The problem if it does not come up."""
+    try:
+        with project.worker_lock(name):
+            provision(project, project.store.worker(name))
+            sessions.start(project, name)
+            return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
+    except LlmcError as error:
+        problem = f"{error.message}. {error.hint}".rstrip(". ") + "."
+        with project.store.transaction() as tx:
+            tx.update(name, error_reason=problem)
+        return problem
+
+
+def take_down(project: Project, name: str) -> str | None:
+    """End one worker's agent; the problem if that failed."""
+    try:
+        with project.worker_lock(name, timeout_s=20):
+            sessions.end(project, name, "down")
+    except LlmcError as error:
+        return f"{name}: {error.message}"
+    return None
+
+
+def end_every_session(project: Project) -> None:
+    """Without a state that can be read, everything on the root's own tmux server is ended: it is all llmc's."""
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    for pane in panes.values():
+        if not pane.dead:
+            processes.terminate(pane.pid, grace_s=5)
+    project.tmux.kill_server()
