@@ -37,7 +37,9 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     project.store.worker(name)
 
     def progress(step: str) -> None:
-        if not as_json and step in _DOING:
+        if not as_json and step == "validate" and not project.config.repo.validate:
+            note("  no repo.validate is set: nothing is checked")
+        elif not as_json and step in _DOING:
             note(f"  {_DOING[step]} ...")
 
     with project.worker_lock(name):

@@ -49,6 +49,8 @@ class Conflict(Refused):
 def accept(project: Project, name: str, progress: Progress = lambda _: None) -> Accepted:
     """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock."""
     record = intake.apply_pending(project, name)
+    if not Path(record.worktree_path, ".git").exists():
+        raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
     if record.accept is None:
         record = _begin(project, record)
     return _Pipeline(project, record, progress).run()
