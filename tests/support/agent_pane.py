@@ -71,7 +71,7 @@ class Pane:
             self.wait_status("idle")
 
     def stop(self) -> None:
-        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False)
+        self.tmux("kill-server")
         Path(f"/tmp/tmux-{os.getuid()}/{self.socket}").unlink(missing_ok=True)
 
     def tmux(self, *words: str, data: bytes | None = None) -> str:
