@@ -1,4 +1,4 @@
-.PHONY: help setup demo test check lint unit bench docs lock clean
+.PHONY: help setup demo test check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -18,9 +18,13 @@ test:            ## the whole suite, the real Claude Code client included
 
 check: setup lint unit  ## the fast gates, before every commit
 
+checklist:       ## every promise with the tests that prove it, run now
+	@scripts/setup --client
+	@$(BIN)/python scripts/checklist --allow-missing -- -n 3 --dist worksteal
+
 lint:
-	@$(BIN)/ruff check -q src tests bench scripts/make-docs
-	@$(BIN)/ruff format -q --check src tests bench scripts/make-docs
+	@$(BIN)/ruff check -q src tests bench scripts/make-docs scripts/checklist
+	@$(BIN)/ruff format -q --check src tests bench scripts/make-docs scripts/checklist
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 

@@ -8,6 +8,8 @@ import pytest
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 
+pytest_plugins = ["tests.support.requirements"]
+
 
 @pytest.fixture(autouse=True)
 def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:

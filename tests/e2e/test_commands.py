@@ -39,6 +39,7 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     wait_until(lambda: running.client_status("adam") == "idle")
 
 
+@pytest.mark.req("1-105", "2-006")
 def test_attach_takes_the_worker_and_detach_gives_it_back(running: Fleet) -> None:
     pid, fd = pty.fork()
     if pid == 0:
@@ -66,6 +67,7 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
     assert len(running.llmc("peek", "adam", "-n", "3", "--json").json["lines"]) == 3
 
 
+@pytest.mark.req("1-011", "1-098", "1-099", "1-100")
 def test_start_picks_an_idle_worker_and_never_a_busy_one(running: Fleet) -> None:
     running.llmc("start", "--worker", "adam", "--prompt", "@sleep 2\n@say slept")
     assert running.status("adam")["status"] == "working"
@@ -125,6 +127,7 @@ def test_events_since_and_by_worker(running: Fleet) -> None:
     assert [row["seq"] for row in running.events()] == list(range(1, newest["seq"] + 1))
 
 
+@pytest.mark.req("1-095")
 def test_a_worker_added_while_the_daemon_runs_is_started(running: Fleet) -> None:
     running.llmc("add", "charlie")
     wait_until(lambda: running.status("charlie")["status"] == "idle")
@@ -156,6 +159,7 @@ def _is_ours(path: Path) -> bool:
     return "scripted" not in path.parts
 
 
+@pytest.mark.req("1-092")
 def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
     scripted.set_up("adam")
     daemon = subprocess.Popen(
@@ -179,6 +183,7 @@ def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "offline"
 
 
+@pytest.mark.req("1-053")
 def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -> None:
     scripted.set_up("adam", config={"defaults.ready_timeout_s": "1"})
     scripted.env["LLMC_SCRIPTED_START_DELAY"] = "30"
@@ -188,6 +193,7 @@ def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -
     assert "llmc peek adam" in scripted.status("adam")["error_reason"]
 
 
+@pytest.mark.req("1-004", "1-061", "1-140", "2-030")
 def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None:
     """No patrol runs: tmux's own pane-died hook tells. Break that fails it: leave out the pane-died hook."""
     scripted.set_up("adam")
@@ -197,6 +203,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     assert view["cause"] == "crash"
     assert "code 7" in view["error_reason"]
     assert "last words" in (scripted.root / "logs/adam.log").read_text()
+    assert json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["crash_count"] == 1
     result = scripted.llmc("wait", "adam", "--status", "needs_review", code=1)
     assert "code 7" in result.err
 

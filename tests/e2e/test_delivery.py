@@ -37,6 +37,7 @@ def send(project: Project, text: str) -> Receipt:
 
 
 @pytest.mark.timeout(600)  # 200 real turns take two minutes on a quiet machine
+@pytest.mark.req("1-055", "1-058")
 def test_200_awkward_prompts_arrive_exactly_and_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break that fails it: paste without -p (bracketed), or leave out the final newline of `typed`."""
     fleet.set_up("adam")

@@ -50,6 +50,7 @@ def at_rest(fleet: Fleet) -> None:
     wait_until(lambda: fleet.client_status("adam") == "idle", 30)
 
 
+@pytest.mark.req("1-056", "1-057")
 def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
     """Break that fails it: return after the first Enter without looking for proof."""
     at_rest(shared)
@@ -63,6 +64,7 @@ def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
     assert turns_with(shared, sent["prompt_id"]) == 1
 
 
+@pytest.mark.req("1-056", "1-057", "2-026")
 @pytest.mark.parametrize("lines", [1, 40])
 def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int) -> None:
     """Break that fails it: skip _take_back; the text stays in the box and the next prompt is refused."""
@@ -79,6 +81,7 @@ def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, 
     assert marks(shared, name + "-next") == 1
 
 
+@pytest.mark.req("1-057", "1-060")
 def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
     """Break that fails it: do not look at `waiting` before pasting."""
     at_rest(shared)
@@ -119,6 +122,7 @@ def test_a_persons_draft_is_left_alone(shared: Fleet) -> None:
     assert marks(shared, "draft") == 1
 
 
+@pytest.mark.req("1-057")
 def test_a_running_turn_queues_it(shared: Fleet) -> None:
     at_rest(shared)
     shared.llmc("message", "adam", "@sleep 3\n@say slept")
@@ -131,6 +135,7 @@ def test_a_running_turn_queues_it(shared: Fleet) -> None:
     assert turns_with(shared, sent["prompt_id"]) == 1
 
 
+@pytest.mark.req("2-026")
 @pytest.mark.parametrize(
     "point", ["submit.paste:after", "submit.enter:before", "submit.enter:after", "submit.receipt:after"]
 )
@@ -181,6 +186,7 @@ def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
     assert turns_with(fleet, fleet.status("adam")["prompt_id"]) == 1
 
 
+@pytest.mark.req("2-028")
 def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
     """Break that fails it: drop the if-shell guard of paste; tmux 3.3a dies with every session."""
     fleet.set_up("adam", "baker")

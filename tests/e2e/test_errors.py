@@ -142,6 +142,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
 ]
 
 
+@pytest.mark.req("1-143")
 @pytest.mark.parametrize(
     ("argv", "code", "words"), CASES, ids=[" ".join(case[0])[:40] or "-" for case in CASES]
 )
@@ -156,6 +157,7 @@ def test_one_clear_line_and_the_right_code(
     assert set(os.listdir(shared.root / ".llmc/locks")) <= LOCK_FILES
 
 
+@pytest.mark.req("1-143")
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
@@ -293,6 +295,7 @@ def bin_without(tmp_path: Path) -> Any:
     return make
 
 
+@pytest.mark.req("2-001")
 @pytest.mark.parametrize("argv", [["peek", "adam"], ["up"], ["up", "--detach"]])
 def test_tmux_is_missing(shared: Fleet, bin_without: Any, argv: list[str]) -> None:
     """Break: no ToolMissing in proc.run."""
@@ -308,6 +311,7 @@ def test_status_needs_no_tmux(shared: Fleet, bin_without: Any) -> None:
     assert worker["attached"] is None
 
 
+@pytest.mark.req("2-001")
 @pytest.mark.parametrize("argv", [["add", "eve"], ["init"], ["status"]])
 def test_git_is_missing(shared: Fleet, tmp_path: Path, bin_without: Any, argv: list[str]) -> None:
     result = llmc(shared, *argv, PATH=bin_without("git"))
@@ -488,6 +492,7 @@ def test_a_root_with_a_path_too_long_for_a_socket_works(scripted: Fleet) -> None
     assert not wake_socket.exists()
 
 
+@pytest.mark.req("1-110")
 def test_a_worker_that_is_idle_has_nothing_to_accept(scripted: Fleet) -> None:
     scripted.set_up("adam")
     scripted.up()

@@ -1,10 +1,13 @@
 """The main job, on both agents: a task in, one clean commit out."""
 
+import pytest
+
 from tests.support.fleet import Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
+@pytest.mark.req("1-007", "1-013")
 def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
     fleet.set_up("adam", config={"repo.validate": "test -f new.txt"})
     fleet.up()
@@ -26,6 +29,7 @@ def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
     assert fleet.status("adam")["status"] == "idle"
 
 
+@pytest.mark.req("1-114")
 def test_the_next_task_arrives_after_an_accept(fleet: Fleet) -> None:
     """The worktree is reset in place, so the agent that lives in it still takes the next prompt."""
     fleet.set_up("adam")

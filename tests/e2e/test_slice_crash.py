@@ -84,6 +84,7 @@ def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> N
     )
 
 
+@pytest.mark.req("1-137", "1-144")
 def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
     """Break that fails it: validate after landing."""
     scripted.set_up("adam", config={"repo.validate": "echo it is wrong; false"})
@@ -91,13 +92,16 @@ def test_a_validation_that_fails_lands_nothing(scripted: Fleet) -> None:
     scripted.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'Bad'")
     scripted.wait("adam", "needs_review")
     refused = scripted.llmc("accept", "adam", code=1)
-    assert "validation failed" in refused.err
+    assert "adam: validation failed" in refused.err
+    (failed,) = scripted.events("accept_failed")
+    assert (failed["worker"], failed["step"]) == ("adam", "validate")
     assert "it is wrong" in refused.err
     assert scripted.log() == ["First commit"]
     assert scripted.status("adam")["status"] == "needs_review"
     assert journal(scripted, "adam") is None
 
 
+@pytest.mark.req("1-111")
 def test_two_accepts_race_and_both_land(scripted: Fleet) -> None:
     """The loser of the race rebases and validates again on the new base: main is linear and never skips validation.
 

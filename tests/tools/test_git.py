@@ -38,6 +38,7 @@ def other_side(repo: Repo) -> None:
     repo.git("checkout", "-q", "main")
 
 
+@pytest.mark.req("1-072")
 def test_divergence_tells_ahead_behind_and_both_apart(repo: Repo) -> None:
     """Breaks when ahead and behind are swapped."""
     base = repo.head()
@@ -113,6 +114,7 @@ def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
     assert sorted(git.untracked_files(repo.path)) == ["deep/file.txt", "deep/nested/"]
 
 
+@pytest.mark.req("1-073", "1-131")
 @pytest.mark.parametrize("how", ["--merge", "--apply"])
 def test_rebase_in_a_linked_worktree(repo: Repo, linked: Worktree, how: str) -> None:
     """Breaks when `.git/rebase-merge` is looked for: in a linked worktree `.git` is a file."""

@@ -56,6 +56,7 @@ def scene_on(source: Repo, tmp_path: Path, **options: tuple[str, str]) -> Scene:
     return Scene(source, make_project(str(source.path), tmp_path / "root"), **options)
 
 
+@pytest.mark.req("1-113")
 def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
     """The branch, the index and the files move together; what a person keeps beside them stays."""
     scene = scene_on(source, tmp_path)
@@ -83,6 +84,7 @@ def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
     assert landing.is_landed(scene.project, scene.commit)
 
 
+@pytest.mark.req("1-113")
 @pytest.mark.parametrize("staged", [False, True])
 @pytest.mark.parametrize("file", ["a.txt", "other.txt"])
 def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file: str, staged: bool) -> None:
@@ -145,6 +147,7 @@ def test_checked_out_in_another_worktree_of_the_source(source: Repo, tmp_path: P
     assert (source.path / "a.txt").read_text() == "half done on a feature\n"
 
 
+@pytest.mark.req("1-113")
 def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
     """Breaks when the branch is checked out to land: the person's branch and files must stay."""
     scene = scene_on(source, tmp_path)
@@ -175,6 +178,7 @@ def remote(source: Repo, tmp_path: Path) -> Scene:
     return Scene(bare, make_project(f"file://{bare.path}", tmp_path / "root"))
 
 
+@pytest.mark.req("1-035")
 def test_a_remote(remote: Scene) -> None:
     landing.check_source(remote.project)
     remote.land()
@@ -208,6 +212,7 @@ def test_a_remote_that_refuses(remote: Scene) -> None:
     assert remote.tip() == remote.base
 
 
+@pytest.mark.req("1-113")
 @pytest.mark.parametrize("kind", ["checked out", "not checked out"])
 def test_a_branch_that_moved(source: Repo, tmp_path: Path, kind: str) -> None:
     """Stopped twice: by the comparison of the base, and by git, which only fast-forwards."""

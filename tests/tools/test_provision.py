@@ -45,6 +45,7 @@ def reset(project: Project, record: WorkerRecord, commit: str = "") -> str | Non
 # Setting up.
 
 
+@pytest.mark.req("1-145")
 def test_a_root_has_no_checkout_and_cannot_push(project: Project, source: Repo) -> None:
     assert not (project.root.path / "a.txt").exists()
     assert run_git(project.root.path, "rev-parse", "--is-bare-repository") == "true"
@@ -110,6 +111,7 @@ def test_names_that_are_refused(project: Project, name: str) -> None:
     assert project.store.read().workers == {}
 
 
+@pytest.mark.req("2-007")
 @pytest.mark.parametrize("name", ["a", "w-1", "a" * 31])
 def test_names(project: Project, name: str) -> None:
     record, worktree = add_worker(project, name)
@@ -160,6 +162,7 @@ def test_a_worktree_that_vanished_comes_back_with_its_commits(
     assert worktree.git("symbolic-ref", "HEAD") == "refs/heads/llmc/w1"
 
 
+@pytest.mark.req("1-095", "2-004")
 def test_ignored_files_are_copied(project: Project, source: Repo) -> None:
     source.write(".env", "KEY=1\n").chmod(0o600)
     source.write("sub/dir/asset.cache", "asset\n")
@@ -204,6 +207,7 @@ def test_a_reset_with_nothing_to_lose_pins_nothing(
     assert (worktree.path / "later.txt").exists()
 
 
+@pytest.mark.req("1-114")
 def test_a_reset_keeps_the_directory_and_ignored_files(
     project: Project, worker: tuple[WorkerRecord, Worktree]
 ) -> None:

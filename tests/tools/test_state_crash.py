@@ -102,6 +102,7 @@ def _backup_as_state(store: Store) -> Root:
     return Root(copy)
 
 
+@pytest.mark.req("1-044")
 def test_two_hundred_kills_at_random_lose_nothing(store: Store) -> None:
     """Break: write state.json in place instead of temp and rename."""
     chance = random.Random(20240611)
@@ -131,6 +132,7 @@ def test_two_hundred_kills_at_random_lose_nothing(store: Store) -> None:
     assert litter == []
 
 
+@pytest.mark.req("1-044")
 @pytest.mark.parametrize(
     ("point", "saved"),
     [

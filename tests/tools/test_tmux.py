@@ -85,6 +85,7 @@ def test_a_server_that_was_killed_is_empty(tmux: Tmux) -> None:
     wait_until(lambda: tmux.panes() == {})
 
 
+@pytest.mark.req("1-070")
 @pytest.mark.parametrize(
     "script",
     [
@@ -104,6 +105,7 @@ def test_a_tmux_that_fails_is_unknown(tmux: Tmux, fake: Callable[[str], None], s
     assert tmux.exit_code(ONE) is None
 
 
+@pytest.mark.req("1-070")
 def test_a_tmux_that_hangs_is_unknown(tmux: Tmux, fake: Callable[[str], None]) -> None:
     """Breaks when a timeout is not caught."""
     fake("exec sleep 300")
@@ -158,6 +160,7 @@ def test_a_session_is_not_started_twice(tmux: Tmux) -> None:
 # The pane is the program.
 
 
+@pytest.mark.req("2-027", "2-028")
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exit 130", 130)]
 )
@@ -169,6 +172,7 @@ def test_exit_codes(tmux: Tmux, script: str, code: int) -> None:
     assert tmux.exit_code(ONE) == code
 
 
+@pytest.mark.req("1-070")
 def test_a_living_pane_has_no_exit_code(tmux: Tmux) -> None:
     tmux.new_session(ONE, "/", SLEEP, NOTHING)
     assert pane_of(tmux, ONE) == Pane(
@@ -177,6 +181,7 @@ def test_a_living_pane_has_no_exit_code(tmux: Tmux) -> None:
     assert tmux.exit_code(ONE) is None
 
 
+@pytest.mark.req("1-059", "2-027")
 def test_the_pane_s_process_is_the_program(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the command goes through a shell: the client's status file is found by the pane's pid."""
     monkeypatch.setenv("SHELL", "/bin/false")
@@ -270,6 +275,7 @@ def test_the_hook_belongs_to_its_session(tmux: Tmux, short_dir: Path) -> None:
 # Keys and text.
 
 
+@pytest.mark.req("1-058")
 def test_paste_is_bracketed_and_exact(tmux: Tmux, short_dir: Path) -> None:
     """Breaks without -p: a program could not tell our text from keys."""
     got = short_dir / "got"
@@ -357,6 +363,7 @@ def _drained(leader: int) -> bool:
     return True
 
 
+@pytest.mark.req("2-006")
 def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
     """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal."""
     tmux.new_session(ONE, "/", SLEEP, NOTHING)

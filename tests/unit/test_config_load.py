@@ -27,11 +27,7 @@ def loaded(text: str) -> Config:
     return config
 
 
-@pytest.mark.req("1-030")
-@pytest.mark.req("1-031")
-@pytest.mark.req("1-032")
-@pytest.mark.req("1-033")
-@pytest.mark.req("1-034")
+@pytest.mark.req("1-030", "1-031", "1-032", "1-033", "1-034")
 def test_defaults_are_those_of_the_documents() -> None:
     """Fails when any default changes."""
     config = loaded(REPO)
@@ -44,14 +40,12 @@ def test_defaults_are_those_of_the_documents() -> None:
     assert config.trash.keep_days == 30
 
 
-@pytest.mark.req("1-036")
-@pytest.mark.req("1-037")
-@pytest.mark.req("1-038")
+@pytest.mark.req("1-036", "1-037", "1-038")
 def test_a_worker_overrides_the_model() -> None:
     """Fails when model_of ignores the worker's own model."""
     config = loaded(REPO + '[workers.adam]\nmodel = "sonnet"\nexcluded_from_pool = true\n[workers.baker]\n')
     assert config.workers["adam"] == Worker(model="sonnet", excluded_from_pool=True)
-    assert config.workers["baker"] == Worker()
+    assert config.workers["baker"] == Worker(model=None, role_prompt="", excluded_from_pool=False)
     assert [config.model_of(name) for name in ("adam", "baker", "auto-1")] == ["sonnet", "opus", "opus"]
 
 

@@ -151,6 +151,7 @@ ROWS = {
 }
 
 
+@pytest.mark.req("1-012", "1-015", "1-017", "1-071", "1-074")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_every_row(row: Row) -> None:
     """Breaks when one line of `judge` or of the functions below it changes its meaning."""
@@ -164,6 +165,7 @@ def test_every_row(row: Row) -> None:
         assert verdict.change.fields == {"commit_sha": "c0ffee"}
 
 
+@pytest.mark.req("1-059")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 @pytest.mark.parametrize("instance", ["", "i0"])
 def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
@@ -174,6 +176,7 @@ def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
         assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_ignored")
 
 
+@pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
     """Breaks when somebody gives `judge` something to guess from."""
     assert {f.name for f in fields(Facts)} == {"git", "exit_code"}
@@ -233,6 +236,7 @@ def test_a_session_start_keeps_what_it_does_not_say() -> None:
     assert judge(worker(S.WORKING), event({"hook_event_name": "SessionStart"}), Facts()).fields == {}
 
 
+@pytest.mark.req("1-043")
 @pytest.mark.parametrize("was", [S.WORKING, S.ERROR])
 def test_crashes_are_counted_and_forgotten_after_a_day(was: Status) -> None:
     """Breaks when the age of the last crash is not looked at, or an error's crash is not counted."""

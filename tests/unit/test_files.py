@@ -34,6 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.req("1-044")
 def test_a_write_replaces_the_whole_file(tmp_path: Path) -> None:
     """Break: open the file itself for writing: the reader's old file changes under it."""
     path = tmp_path / "a"

@@ -66,6 +66,7 @@ def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
     assert len(modules) <= MOST, sorted(modules)
 
 
+@pytest.mark.req("1-097")
 def test_the_status_is_the_documented_object(root: Path) -> None:
     out, _ = imported(root, "status", "--json")
     view = json.loads(out)

@@ -63,6 +63,7 @@ def both(explicit: str | None, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return found
 
 
+@pytest.mark.req("1-001")
 def test_the_order(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: look at LLMC_ROOT before --root, or at the git config before the enclosing root."""
     places = Places(tmp_path)

@@ -101,6 +101,7 @@ def test_a_transaction_that_changes_nothing_writes_nothing(store: Store) -> None
     assert store.root.state.stat().st_ino == before
 
 
+@pytest.mark.req("1-045")
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -125,6 +126,7 @@ def test_an_invalid_state_is_refused_and_says_why(store: Store, bad: WorkerRecor
     assert not store.root.events.exists()
 
 
+@pytest.mark.req("1-045")
 def test_a_relative_worktree_and_a_misfiled_worker_are_refused(store: Store) -> None:
     from msgspec.structs import replace
 
@@ -239,6 +241,7 @@ def test_a_missing_state_is_not_an_empty_one(store: Store) -> None:
     assert not store.root.state.exists()
 
 
+@pytest.mark.req("1-046")
 def test_the_backup_is_the_content_before(store: Store) -> None:
     """Break: keep the backup after write_atomic in Store._write."""
     put(store, record())

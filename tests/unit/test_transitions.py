@@ -30,6 +30,7 @@ def busy_fields() -> dict[str, Any]:
     }
 
 
+@pytest.mark.req("1-010", "1-041", "1-042")
 @pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
 def test_every_pair(before: Status, after: Status) -> None:
     """Breaks when `apply` does not look into the table, or does not clear what the status that is left carried."""
@@ -54,14 +55,18 @@ def test_every_pair(before: Status, after: Status) -> None:
     assert problems(moved) == []
 
 
+@pytest.mark.req("1-010", "1-017")
 def test_the_table_itself() -> None:
     """No step to where a worker is already, every status can be reached and left, and error only by a reset."""
+    names = "offline idle working needs_input needs_review reviewing rejected rebasing no_changes error"
+    assert [status.value for status in Status] == names.split()
     assert all(before is not after for before, after in ALLOWED)
     assert {after for _, after in ALLOWED} == set(Status)
     assert {before for before, _ in ALLOWED} == set(Status)
     assert [after for before, after in ALLOWED if before is Status.ERROR] == [Status.IDLE]
 
 
+@pytest.mark.req("1-042")
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
