@@ -91,5 +91,5 @@ def next_command(worker: Raw) -> str:
         "offline": "llmc up",
         "needs_review": f"llmc accept {name}",
         "needs_input": f"llmc attach {name}   or: llmc message {name} ...",
-        "error": f"llmc peek {name}",
+        "error": f"llmc peek {name}   or: llmc reset {name}",
     }.get(worker["status"], "")

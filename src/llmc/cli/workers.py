@@ -43,6 +43,16 @@ def pane_of(project: Project, worker: str) -> Pane:
 worker_argument = click.argument("worker", shell_complete=complete_worker)
 
 
+def chosen_workers(project: Project, worker: str | None, every: bool) -> list[str]:
+    """The one that was named, or all of them with --all."""
+    if bool(worker) == every:
+        problem = "a worker and --all were given" if every else "no worker was named"
+        raise UsageError(problem, hint="Name one worker, or give --all.")
+    if worker:
+        return [project.store.worker(worker).name]
+    return list(project.store.read().workers)
+
+
 def text_to_send(text: str | None, file: str | None, what: str) -> str:
     """The text given, or a file's, or what a person writes in an editor now."""
     if text is not None and file is not None:

@@ -8,14 +8,14 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from llmc.agents.protocol import Agent
 from llmc.daemon.lanes import Lane
 from llmc.daemon.log import open_log, say
-from llmc.errors import LlmcError, Refused
+from llmc.errors import LlmcError, NotFound, Refused
 from llmc.names import WorkerName
 from llmc.services import sessions
 from llmc.services.fleet import bring_up, end_every_session, take_down
@@ -50,6 +50,8 @@ class Daemon:
         self.lanes: dict[str, Lane] = {}
         self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.seen: dict[str, Status] = {}
+        #: when the worker of a lane was added: a worker of the same name may have taken its place
+        self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
         self.pruned_unix = 0.0
         self.pids: dict[str, int] = {}
@@ -158,6 +160,11 @@ class Daemon:
         loop = asyncio.get_running_loop()
         line = await loop.run_in_executor(self.pool, self._bring_up, name)
         say(line)
+        record = self.project.store.read().workers.get(name)
+        if record is None:  # removed meanwhile
+            self.seen.pop(name, None)
+            return
+        self.born[name] = record.created_at_unix
         self.lanes[name] = Lane(name, self._look, self.pool, self.log)
         self.lanes[name].poke()
         pane = await loop.run_in_executor(self.pool, self.project.tmux.pane, self.project.session(name))
@@ -181,8 +188,8 @@ class Daemon:
             os.close(fd)
             if self.pids.get(name) == pid:
                 del self.pids[name]
-            if name in self.lanes:
-                self.lanes[name].poke()
+            if lane := self.lanes.get(name):
+                lane.poke()
 
         loop.add_reader(fd, ended)
 
@@ -192,20 +199,26 @@ class Daemon:
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
             return f"{name}: not started: {problem}"
-        return f"{name}: {self.project.store.worker(name).status}"
+        record = self.project.store.read().workers.get(WorkerName(name))
+        return f"{name}: {record.status if record else 'removed'}"
 
     def _look(self, name: str) -> None:
         """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session."""
-        project = self._current_project()
-        with project.worker_lock(name, timeout_s=0.2):
-            record = finish_interrupted(project, name)
-            if record.status is not Status.OFFLINE:
-                sessions.reconcile(project, name)
-        if name not in self.pids and record.status is not Status.OFFLINE:
-            pane = project.tmux.pane(record.session_id)
-            if isinstance(pane, Pane) and not pane.dead:  # launched by a command since
-                self.loop.call_soon_threadsafe(self._watch_process, name, pane.pid)
-        self._announce(name)
+        try:
+            project = self._current_project()
+            with project.worker_lock(name, timeout_s=0.2):
+                record = finish_interrupted(project, name)
+                if record.status is not Status.OFFLINE:
+                    sessions.reconcile(project, name)
+            if name not in self.pids and record.status is not Status.OFFLINE:
+                pane = project.tmux.pane(record.session_id)
+                if isinstance(pane, Pane) and not pane.dead:  # launched by a command since
+                    self.loop.call_soon_threadsafe(self._watch_process, name, pane.pid)
+            self._announce(name)
+        except NotFound:
+            if name in self.project.store.read().workers:
+                raise
+            # Removed: its lane goes with the wake-up that follows.
 
     def _current_project(self) -> Project:
         """With the configuration as it is now: an accept must be validated by today's rules, not by those of our start.
@@ -236,16 +249,22 @@ class Daemon:
             self._find_new_workers()
 
     def _find_new_workers(self) -> None:
-        """Workers added since."""
+        """Workers added or removed since."""
         try:
             known = self._current_project().store.read().workers
         except (LlmcError, OSError) as error:
             self.log.info(str(error), extra={"action": "workers_not_read"})
             return
+        self._drop_removed({name: record.created_at_unix for name, record in known.items()})
         new = [name for name in known if name not in self.lanes and name not in self.seen]
         for index, name in enumerate(new):
             self.seen[name] = Status.OFFLINE
             self._in_background(self._start_worker(name, index))
+
+    def _drop_removed(self, born: Mapping[WorkerName, float]) -> None:
+        for name in [name for name in self.lanes if born.get(WorkerName(name)) != self.born[name]]:
+            self._in_background(self.lanes.pop(name).stop())
+            self.seen.pop(name, None)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         """The loop keeps only a weak reference to a task, so we keep a strong one."""

@@ -1,6 +1,8 @@
 """Bringing workers up and down: what `up`, `start --new`, `down` and the daemon share."""
 
-from llmc.errors import LlmcError
+import contextlib
+
+from llmc.errors import LlmcError, NotFound
 from llmc.services import sessions
 from llmc.services.project import Project
 from llmc.services.provision import provision
@@ -17,7 +19,7 @@ def bring_up(project: Project, name: str) -> str | None:
             return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
     except LlmcError as error:
         problem = f"{error.message}. {error.hint}".rstrip(". ") + "."
-        with project.store.transaction() as tx:
+        with contextlib.suppress(NotFound), project.store.transaction() as tx:
             tx.update(name, error_reason=problem)
         return problem
 

@@ -77,7 +77,8 @@ def _is_in(worktree: Path, ref: str, commit: str) -> bool:
 
 def _in_the_way(worktree: Path, commit: str) -> list[str]:
     """Files that are here and that the commit adds: checking it out overwrites them, ignored ones too."""
-    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", "HEAD", commit)
+    head = git.resolve(worktree, "HEAD") or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", head, commit)
     return [name for name in done.stdout.split("\0") if name and os.path.lexists(worktree / name)]
 
 

@@ -126,8 +126,9 @@ def add_worker(project: Project, name: str, worker: Worker) -> WorkerRecord:
             )
         record = _new_record(project, name)
         provision.provision(project, record)
-        if name not in load_config(project.root.config).workers:
-            add_to_config(project.root.config, name, worker)
+        with project.repo_lock():  # commands for other workers write the same file
+            if name not in load_config(project.root.config).workers:
+                add_to_config(project.root.config, name, worker)
         with project.store.transaction() as tx:
             tx.put(record)
             tx.emit("worker_added", worker=name)

@@ -95,6 +95,6 @@ def _hint(record: WorkerRecord) -> str:
         case Status.NEEDS_REVIEW:
             return f"Its work waits: `llmc accept {name}`."
         case Status.ERROR:
-            return f"{record.error_reason or 'See its log.'}"
+            return f"{record.error_reason or 'See its log.'} `llmc reset {name}` makes it idle again."
         case _:
             return f"llmc wait {name} --status needs_review"

@@ -14,6 +14,8 @@ from llmc.tools.files import explain, private_dir
 #: larger untracked files, and nested repositories, are moved into the trash directory instead of into git
 MAX_PINNED_BYTES = 20 * 1024 * 1024
 
+PREFIX = "refs/llmc/trash/"
+
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "llmc",
     "GIT_AUTHOR_EMAIL": "llmc@localhost",
@@ -23,26 +25,62 @@ _IDENTITY = {
 
 
 def pin(
-    root: Root, worktree: Path, worker: str, why: str, *, branch: str = "", ignored: Sequence[str] = ()
+    root: Root,
+    worktree: Path,
+    worker: str,
+    why: str,
+    *,
+    branch: str = "",
+    ignored: Sequence[str] = (),
+    tips: Sequence[str] = (),
+    move_out: bool = True,
 ) -> str:
     """Keep HEAD, changed and untracked files of a worktree as a commit; the ref that names it.
 
-    With `branch`, its tip is kept too, when HEAD is somewhere else; `ignored` names ignored files to keep. A pin
-    that fails raises, and so stops the step that wanted to remove something; the worktree is then as it was.
+    With `branch`, its tip is kept too, when HEAD is somewhere else; so are further `tips`; `ignored` names ignored
+    files to keep. Without `move_out`, what does not fit into git stays where it is. A pin that fails raises, and so stops the step that wanted to remove something; the worktree is then as it was.
     """
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
-    ref = f"refs/llmc/trash/{worker}/{stamp}-{why}"
-    head = git.head(worktree)
+    ref = _new_ref(worker, why)
+    head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
     unfit = [name for name in git.untracked_files(worktree) if not _fits_into_git(worktree / name)]
     others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if branch and tip]
+    others += [tip for tip in tips if tip not in others]
     commit = head
-    if others or ignored or not git.tree_state(worktree).clean:
+    if commit is None or others or ignored or not git.tree_state(worktree).clean:
         commit = _snapshot(worktree, head, others, unfit, ignored, f"llmc: pinned before {why}")
-    git.git(worktree, "update-ref", "-m", f"llmc: {why}", ref, commit)
-    if git.resolve(worktree, ref) != commit:
-        raise LlmcError(f"{worker}: its work could not be pinned under {ref}; nothing was removed")
-    _move_out(worktree, unfit, root.trash / f"{worker}-{stamp}")
+    _keep(worktree, ref, commit, worker)
+    if move_out:
+        _move_out(worktree, unfit, folder_of(root, ref))
     return ref
+
+
+def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
+    """Keep a commit that no worktree has checked out; the ref that names it."""
+    ref = _new_ref(worker, why)
+    _keep(root.path, ref, commit, worker)
+    return ref
+
+
+def folder_of(root: Root, ref: str) -> Path:
+    """The directory for what belongs to a ref but is not in git."""
+    worker, _, rest = short(ref).partition("/")
+    return root.trash / f"{worker}-{'-'.join(rest.split('-')[:2])}"
+
+
+def _new_ref(worker: str, why: str) -> str:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
+    return f"{PREFIX}{worker}/{stamp}-{why}"
+
+
+def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
+    git.git(repo, "update-ref", "-m", "llmc: pinned", ref, commit)
+    if git.resolve(repo, ref) != commit:
+        raise LlmcError(f"{worker}: its work could not be pinned under {ref}; nothing was removed")
+
+
+def short(ref: str) -> str:
+    """A trash ref as people write it: `adam/20261115T101612-1a2a-reset`."""
+    return ref.removeprefix(PREFIX)
 
 
 def prune(root: Root, keep_days: int, now: float) -> list[str]:
@@ -54,20 +92,28 @@ def prune(root: Root, keep_days: int, now: float) -> list[str]:
         git.git(root.path, "update-ref", "-d", ref)
     for folder in root.trash.glob("*-*T*-*"):
         if "-".join(folder.name.rsplit("-", 2)[1:]) < oldest:
+            for place, _, _ in os.walk(folder):
+                os.chmod(place, 0o700)  # tools' caches have read-only directories
             shutil.rmtree(folder)
     return old
 
 
 def _snapshot(
-    worktree: Path, head: str, others: list[str], unfit: list[str], ignored: Sequence[str], message: str
+    worktree: Path,
+    head: str | None,
+    others: list[str],
+    unfit: list[str],
+    ignored: Sequence[str],
+    message: str,
 ) -> str:
     """A commit of the worktree as it is; its further parents keep what is in neither HEAD nor the files."""
     tree = _tree_of_files(worktree, head, unfit, ignored)
     staged = _tree_of_index(worktree)
-    parents = [head] + [tip for tip in others if not git.is_ancestor(worktree, tip, head)]
-    if staged not in (None, tree, git.tree_of(worktree, head)):
-        parents.append(_commit(worktree, str(staged), [head], f"{message} (what was staged)"))
-    if parents == [head] and tree == git.tree_of(worktree, head):
+    born = [head] if head else []
+    parents = born + [tip for tip in others if head is None or not git.is_ancestor(worktree, tip, head)]
+    if staged not in (None, tree, *(git.tree_of(worktree, commit) for commit in born)):
+        parents.append(_commit(worktree, str(staged), born, f"{message} (what was staged)"))
+    if head and parents == [head] and tree == git.tree_of(worktree, head):
         return head
     return _commit(worktree, tree, parents, message)
 
@@ -77,14 +123,14 @@ def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
     return git.git(worktree, "commit-tree", tree, *flags, "-m", message, env=_IDENTITY).stdout.strip()
 
 
-def _tree_of_files(worktree: Path, head: str, unfit: list[str], ignored: Sequence[str]) -> str:
+def _tree_of_files(worktree: Path, head: str | None, unfit: list[str], ignored: Sequence[str]) -> str:
     """The files as a tree, made with an index of its own: the worktree and its index do not change."""
     index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
     env = {"GIT_INDEX_FILE": str(index)}
     add = ["-c", "core.safecrlf=false", "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
     fit = [".", *(f":(exclude,literal){name.rstrip('/')}" for name in unfit)]
     try:
-        git.git(worktree, "read-tree", head, env=env)
+        git.git(worktree, "read-tree", head or "--empty", env=env)
         git.git(worktree, *add, "--all", env=env, input=_nul_separated(fit), timeout_s=300)
         if ignored:
             exactly = [f":(literal){name}" for name in ignored]

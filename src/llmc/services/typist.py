@@ -55,6 +55,15 @@ class Refusal(Exception):
     """Typing now would do harm; the text says why and what a person can do."""
 
 
+def has_empty_box(project: Project, record: WorkerRecord) -> bool:
+    """Whether a resting agent's input box can be seen and holds nothing, once the screen has settled."""
+
+    def is_empty() -> bool:
+        return composer(project.tmux.capture(record.session_id, styled=True)).box is Box.EMPTY
+
+    return wait_until(is_empty, REDRAW_S, interval_s=0.02)
+
+
 class Typist:
     """One delivery in progress."""
 

@@ -10,7 +10,7 @@ from llmc.tools.files import append_line, private_dir
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
     "worker_added": "a worker was added",
-    "worker_removed": "a worker was removed",
+    "worker_removed": "a worker was removed (`ref`: its trash ref, `directory`: where its worktree is now)",
     "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
     "held": "a person took the worker: llmc types, accepts and resets nothing there",
     "released": "a person gave the worker back",
@@ -34,6 +34,7 @@ ACTIONS: dict[str, str] = {
     "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
     "accept_failed": "an accept ended without landing (`step`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
+    "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",
     "daemon_stopped": "the daemon ended in order",
 }

@@ -1,0 +1,77 @@
+"""llmc nuke"""
+
+import sys
+from typing import Any
+
+import click
+
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import chosen_workers, complete_worker, project_of
+from llmc.errors import Exit, LlmcError, UsageError
+from llmc.services.nuke import nuke_worker
+from llmc.services.project import Project
+from llmc.services.trash import short
+
+
+@click.command("nuke")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option("--all", "every", is_flag=True, help="Every worker.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
+    """Remove a worker: its agent, worktree, branch and configuration. All it had goes into the trash.
+
+    \b
+    Example:
+      llmc nuke adam --yes
+    """
+    project = project_of(ctx)
+    names = chosen_workers(project, worker, every)
+    _confirm(names, yes)
+    if worker:
+        rows = [_nuke(project, worker)]
+    else:
+        rows = [_nuke_or_tell(project, name) for name in names]
+    project.wake()
+    if as_json:
+        print_json({"workers": rows} if every else rows[0])
+    else:
+        for row in rows:
+            _show(row)
+    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
+
+
+def _confirm(names: list[str], yes: bool) -> None:
+    if yes or not names:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"this removes {', '.join(names)}, and nobody can be asked", hint="Say so with --yes."
+        )
+    click.confirm(f"Remove {', '.join(names)}?", abort=True, err=True)
+
+
+def _nuke(project: Project, name: str) -> dict[str, Any]:
+    with project.worker_lock(name):
+        done = nuke_worker(project, name)
+    directory = str(done.directory) if done.directory else None
+    return {"worker": name, "ref": done.ref, "directory": directory, "error": ""}
+
+
+def _nuke_or_tell(project: Project, name: str) -> dict[str, Any]:
+    try:
+        return _nuke(project, name)
+    except LlmcError as error:
+        return {"worker": name, "ref": None, "directory": None, "error": error.message, "hint": error.hint}
+
+
+def _show(row: dict[str, Any]) -> None:
+    if row["error"]:
+        note(paint(f"{row['worker']}: {row['error']}. {row['hint']}".rstrip(), "red", err=True))
+        return
+    click.echo(f"removed {row['worker']}")
+    if row["directory"]:
+        click.echo(f"  its files are in {row['directory']}")
+    if row["ref"]:
+        click.echo(f"  its commits and changes: llmc trash restore {short(row['ref'])}")

@@ -1,0 +1,160 @@
+"""Nuke: a worker is removed, and everything it had goes into the trash. Safe to repeat after a crash anywhere.
+
+The worker's record goes last: as long as it is there, the next nuke finds what is left and goes on.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.config.load import load_config
+from llmc.errors import Refused
+from llmc.services import intake, reset, sessions, trash
+from llmc.services.project import Project
+from llmc.tools import git
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import explain, private_dir
+from llmc.workers.model import WorkerRecord
+
+
+@dataclass(frozen=True)
+class Removed:
+    worker: str
+    #: the trash ref of its commits and changes, and where its whole worktree is now
+    ref: str | None
+    directory: Path | None
+
+
+def nuke_worker(project: Project, name: str) -> Removed:
+    """Remove a worker; the caller holds its lock."""
+    record = intake.apply_pending(project, name)
+    reset.free_pane(project, record)
+    with fault_step("nuke.end"):
+        reset.cancel(project, record)
+        sessions.end(project, name, "nuke")
+    with fault_step("nuke.pin"):
+        ref = _pin(project, record)
+    folder = trash.folder_of(project.root, ref) if ref else None
+    with fault_step("nuke.move"):
+        _move(Path(record.worktree_path), folder)
+    with fault_step("nuke.prune"):
+        _prune(project, record, ref, folder)
+    with fault_step("nuke.forget"):
+        _forget(project, name)
+    directory = folder if folder and folder.exists() else None
+    with fault_step("nuke.finish"), project.store.transaction() as tx:
+        tx.remove(name)
+        tx.emit("worker_removed", worker=name, ref=ref, directory=str(directory) if directory else None)
+    return Removed(name, ref, directory)
+
+
+def _pin(project: Project, record: WorkerRecord) -> str | None:
+    """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
+    root, worktree = project.root, Path(record.worktree_path)
+    if _is_worktree(project, worktree):
+        tips = _loose_tips(project, record, worktree)
+        ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
+        _tell(project, record.name, ref)
+        return ref
+    tip = git.resolve(root.path, f"refs/heads/{record.branch}")
+    if not os.path.lexists(worktree):
+        earlier = _ref_of_an_earlier_try(project, record)
+        if tip is None or (earlier and git.is_ancestor(root.path, tip, earlier)):
+            return earlier
+    # A directory that git cannot read is filed under the branch, or at least under the base.
+    ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
+    _tell(project, record.name, ref)
+    return ref
+
+
+def _is_worktree(project: Project, path: Path) -> bool:
+    """Whether it is a worktree of the root's clone; inside the root git finds a repository for any directory."""
+    done = git.git(path, "rev-parse", "--git-common-dir", check=False) if (path / ".git").exists() else None
+    return (
+        done is not None
+        and done.ok
+        and os.path.realpath(path / done.stdout.strip()) == os.path.realpath(project.root.path / ".git")
+    )
+
+
+def _tell(project: Project, name: str, ref: str) -> None:
+    with project.store.transaction() as tx:
+        tx.emit("work_pinned", worker=name, reason="nuke", ref=ref)
+
+
+def _ref_of_an_earlier_try(project: Project, record: WorkerRecord) -> str | None:
+    """Only a nuke of this very worker: one of the same name may have been there before."""
+    pattern = f"{trash.PREFIX}{record.name}/*-nuke"
+    shape = "--format=%(refname)"
+    refs = git.out(project.root.path, "for-each-ref", shape, pattern).splitlines()
+    added = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.created_at_unix))
+    own = [ref for ref in refs if ref.rpartition("/")[2] >= added]
+    return max(own, key=lambda ref: (trash.folder_of(project.root, ref).exists(), ref), default=None)
+
+
+def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:
+    """Commits that only the reflogs of the worktree, or worktrees inside of it, still name: they go with it."""
+    commits = []
+    for name in ("HEAD", f"refs/heads/{record.branch}"):
+        log = git.git(worktree, "log", "--walk-reflogs", "--format=%H", name, "--", check=False)
+        commits += log.stdout.split()
+    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
+    for lines in (entry.split("\0") for entry in listed):
+        if lines[0].startswith(f"worktree {worktree}/"):
+            commits += [line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")]
+    kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
+    wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
+    done = git.git(
+        worktree,
+        *["rev-list", "--parents", "--ignore-missing", "--stdin"],
+        input="".join(f"{line}\n" for line in wanted).encode(),
+    )
+    return tips_of([line.split() for line in done.stdout.splitlines()])
+
+
+def tips_of(commits: list[list[str]]) -> list[str]:
+    """Of commits with their parents, those that are nobody's parent."""
+    parents = {parent for _, *of in commits for parent in of}
+    return [commit for commit, *_ in commits if commit not in parents]
+
+
+def _move(worktree: Path, folder: Path | None) -> None:
+    """The whole directory, with ignored files and whatever else is in it."""
+    if folder is None or not os.path.lexists(worktree):
+        return
+    try:
+        private_dir(folder.parent)
+        os.rename(worktree, folder)
+    except OSError as error:
+        raise explain(error, f"cannot move {worktree} to {folder}") from error
+
+
+def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:
+    root = project.root.path
+    with project.repo_lock():
+        git.git(root, "worktree", "unlock", record.worktree_path, check=False)
+        git.git(root, "worktree", "prune")
+        tip = git.resolve(root, f"refs/heads/{record.branch}")
+        if tip and not (ref and git.is_ancestor(root, tip, ref)):
+            raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")
+        if tip:
+            git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
+    pointer = folder / ".git" if folder else None
+    if pointer and pointer.is_file():
+        pointer.unlink()  # it would lead to the worktree of a new worker of this name
+
+
+def _forget(project: Project, name: str) -> None:
+    """Settings, inbox and configuration; the lock file stays, somebody may wait for it."""
+    from llmc.config.edit import remove_worker
+
+    for path in project.root.agents.glob(f"{name}.*"):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+    shutil.rmtree(project.root.inbox / name, ignore_errors=True)
+    with project.repo_lock():  # commands for other workers write the same file
+        if name in load_config(project.root.config).workers:
+            remove_worker(project.root.config, name)

@@ -1,0 +1,119 @@
+"""llmc trash: what was put away is found, looked at, and brought back without touching a checkout."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.mess import lost, make_mess, trash_refs
+from tests.support.repos import snapshot
+
+
+@pytest.fixture(scope="module")
+def fleet_with_trash() -> Iterator[Fleet]:
+    """No agent runs; one reset with every kind of work, a huge file and a nested repository."""
+    fleet = Fleet("scripted")
+    fleet.set_up("adam")
+    make_mess(fleet, "adam", "1")
+    tree = fleet.worktree("adam")
+    (tree / "nested").mkdir()
+    fleet.git("init", "-q", cwd=tree / "nested")
+    (tree / "nested/inner.txt").write_text("inner\n")
+    fleet.llmc("reset", "adam")
+    yield fleet
+    fleet.close()
+
+
+def only(fleet: Fleet) -> dict[str, object]:
+    [entry] = [e for e in fleet.llmc("trash", "list", "--json").json if e["why"] == "reset"]
+    return dict(entry)
+
+
+def test_list_and_show(fleet_with_trash: Fleet) -> None:
+    """Break that fails it: show a ref and the directory of the same moment as two things."""
+    fleet = fleet_with_trash
+    entry = only(fleet)
+    assert (entry["worker"], entry["why"], entry["ref"]) == ("adam", "reset", trash_refs(fleet)[0])
+    assert entry["subject"] == "llmc: pinned before reset"
+    assert isinstance(entry["size_bytes"], int)
+    assert entry["size_bytes"] > 0
+    assert str(entry["name"]) in fleet.llmc("trash", "list").out
+    shown = fleet.llmc("trash", "show", str(entry["name"])).out
+    for text in ("Work 1", "new.txt", "README.md", "nested/"):
+        assert text in shown
+    assert fleet.llmc("trash", "list", "--worker", "baker").out.strip() == "the trash is empty"
+
+
+def test_restore_makes_a_branch_and_touches_no_checkout(fleet_with_trash: Fleet) -> None:
+    """Break that fails it: restore with a checkout, or in the root's clone only."""
+    fleet = fleet_with_trash
+    (fleet.source / "README.md").write_text("a person is at work here\n")
+    before = (snapshot(fleet.source), fleet.git("rev-parse", "HEAD"), fleet.git("status", "--porcelain"))
+    entry = only(fleet)
+    out = fleet.llmc("trash", "restore", str(entry["name"])).out
+    branch = f"llmc/restored/{str(entry['name']).replace('/', '-')}"
+    assert branch in out
+    assert "log -p" in out
+    for repo in (fleet.root, fleet.source):
+        assert fleet.git("rev-parse", f"refs/heads/{branch}", cwd=repo) == entry["commit"]
+    assert (
+        snapshot(fleet.source),
+        fleet.git("rev-parse", "HEAD"),
+        fleet.git("status", "--porcelain"),
+    ) == before
+    assert fleet.git("show", f"{branch}:new.txt") == "untracked 1"
+    assert not (fleet.source / ".git/FETCH_HEAD").exists()
+    fleet.llmc("trash", "restore", str(entry["ref"]))  # safe to repeat
+    fleet.git("checkout", "-q", "--", "README.md")
+
+
+def test_restore_never_moves_a_branch_that_is_there(fleet_with_trash: Fleet) -> None:
+    """Break that fails it: a `+` in the refspec, or no look at the branch first."""
+    fleet = fleet_with_trash
+    fleet.git("branch", "mine")
+    entry = only(fleet)
+    tip = fleet.git("rev-parse", "mine")
+    assert "--branch" in fleet.llmc("trash", "restore", str(entry["name"]), "--branch", "mine", code=3).err
+    assert fleet.llmc("trash", "restore", str(entry["name"]), "--branch", "main", code=3).err
+    assert fleet.git("rev-parse", "mine") == tip
+    fleet.llmc("trash", "restore", str(entry["name"]), "--branch", "a..b", code=2)
+    body = fleet.llmc("trash", "restore", str(entry["name"]), "--branch", "fresh", "--json").json
+    assert body["branch"] == "fresh"
+    assert fleet.git("rev-parse", "fresh") == entry["commit"]
+
+
+def test_a_directory_is_copied_to_a_new_place(fleet_with_trash: Fleet) -> None:
+    fleet = fleet_with_trash
+    entry = only(fleet)
+    place = fleet.dir / "deep/copy"
+    fleet.llmc("trash", "restore", str(entry["name"]), "--to", str(place))
+    assert (place / "nested/inner.txt").read_text() == "inner\n"
+    assert (place / "nested/.git").is_dir()
+    assert "already" in fleet.llmc("trash", "restore", str(entry["name"]), "--to", str(place), code=3).err
+    assert [path.name for path in place.parent.iterdir()] == ["copy"]
+
+
+def test_a_wrong_name_names_the_nearest(fleet_with_trash: Fleet) -> None:
+    fleet = fleet_with_trash
+    name = str(only(fleet)["name"])
+    for command in ("show", "restore"):
+        wrong = fleet.llmc("trash", command, name.replace("reset", "rest"), "--json", code=4)
+        assert name in wrong.json["hint"]
+    assert fleet.llmc("trash", "show", name[:-3]).out == fleet.llmc("trash", "show", name).out
+
+
+def test_prune_removes_what_is_old_and_keeps_the_rest(fleet_with_trash: Fleet) -> None:
+    fleet = fleet_with_trash
+    name = str(only(fleet)["name"])
+    old = "refs/llmc/trash/adam/20200101T000000-abcd-old"
+    fleet.git("update-ref", old, "refs/remotes/origin/main", cwd=fleet.root)
+    folder = fleet.root / ".llmc/trash/adam-20200101T000000-abcd"
+    (folder / "cache").mkdir(parents=True)
+    (folder / "cache/file").touch()
+    (folder / "cache").chmod(0o500)
+    assert fleet.llmc("trash", "prune", "--json").json["removed"] == ["adam/20200101T000000-abcd-old"]
+    assert fleet.events("trash_pruned")[-1]["refs"] == [old]
+    assert not folder.exists()
+    assert lost(fleet, {"kept": str(only(fleet)["commit"])}) == []
+    assert "nothing" in fleet.llmc("trash", "prune").out
+    assert name in fleet.llmc("trash", "list").out
