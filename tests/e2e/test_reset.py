@@ -87,8 +87,11 @@ def test_a_worker_with_every_kind_of_work_becomes_idle_and_nothing_is_lost(runni
 def test_a_busy_agent_is_interrupted_first(running: Fleet) -> None:
     """Break that fails it: leave out the Escape; the agent is then started anew, and its conversation is gone."""
     running.llmc("reset", "adam")
-    running.llmc("start", "--prompt", f"@sleep 30\n@sh echo late > late.txt; git add -A; {COMMIT} 'Late'")
-    wait_until(lambda: running.client_status("adam") == "busy")
+    running.llmc(
+        "start", "--prompt", f"@say begun\n@sleep 30\n@sh echo late > late.txt; git add -A; {COMMIT} 'Late'"
+    )
+    # Before its first word, Escape would put the prompt back into the box.
+    wait_until(lambda: "● begun" in running.screen("adam") and running.client_status("adam") == "busy")
     done = running.llmc("reset", "adam", "--json").json
     assert (done["status"], done["restarted"]) == ("idle", False)
     assert running.client_status("adam") == "idle"

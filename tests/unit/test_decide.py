@@ -257,6 +257,14 @@ def test_a_crash_says_how(code: int | None, text: str) -> None:
     assert verdict.change.fields["cause"] == "crash"
 
 
+def test_a_turn_while_work_waits_for_review_names_the_new_commit() -> None:
+    """Break: ignore a Stop in needs_review. `status` would call the new commit reviewed."""
+    waits = worker(S.NEEDS_REVIEW, commit_sha="seen", reviewed_sha="seen")
+    assert judge(waits, event(STOP), Facts(git=AHEAD)).fields == {"commit_sha": "c0ffee"}
+    for facts in (CLEAN, REBASING):
+        assert judge(waits, event(STOP), Facts(git=facts)).fields == {}
+
+
 @pytest.mark.parametrize("name", ["Stop", "StopFailure", "SessionStart"])
 def test_git_is_asked_only_where_it_matters(name: str) -> None:
     assert wants_git(event(hook(name)))

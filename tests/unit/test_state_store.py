@@ -405,3 +405,19 @@ def test_a_status_changes_by_move_only(store: Store) -> None:
     put(store, record())
     with pytest.raises(AssertionError, match="move"), store.transaction() as tx:
         tx.update("adam", status=Status.IDLE)
+
+
+def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store) -> None:
+    """Break: leave last_reviewed_worker when the work is gone. A bare `accept` would land its next work unseen."""
+    seen = {"reviewed_patch": "p", "reviewed_sha": "c0ffee", "reviewed_unix": 5.0}
+    put(store, record("adam", status=Status.NEEDS_REVIEW, commit_sha="c0ffee", **seen))
+    with store.transaction() as tx:
+        tx.remember_review("adam")
+        tx.move("adam", step(Status.REJECTED, "reject"))
+    assert store.read().last_reviewed_worker == "adam"
+    assert store.worker("adam").reviewed_patch == "p", "accept still compares with it"
+    with store.transaction() as tx:
+        tx.move("adam", step(Status.IDLE, "reset"))
+    assert store.read().last_reviewed_worker is None
+    after = store.worker("adam")
+    assert (after.reviewed_patch, after.reviewed_sha, after.reviewed_unix) == (None, None, 0.0)

@@ -6,8 +6,10 @@ from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Refused, UsageError
 from llmc.services.accept import accept
+from llmc.services.catch_up import catch_up
 from llmc.services.project import Project
-from llmc.workers.model import Status
+from llmc.services.tasks import reviewed_last
+from llmc.workers.model import Reviewed, Status
 
 _DOING = {
     "check": "checking the source",
@@ -30,10 +32,10 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     \b
     Example:
       llmc accept adam
-    An accept that was interrupted goes on where it stopped: run it again.
+    Without a name: the worker reviewed last, else the only one that waits. An accept that was interrupted goes on where it stopped: run it again.
     """
     project = project_of(ctx)
-    name = worker or _only_candidate(project)
+    name = worker or _candidate(project)
     project.store.worker(name)
 
     def progress(step: str) -> None:
@@ -45,18 +47,37 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     with project.worker_lock(name):
         done = accept(project, name, progress)
     if as_json:
-        print_json({"worker": name, "commit": done.commit, "subject": done.subject})
+        print_json(
+            {"worker": name, "commit": done.commit, "subject": done.subject, "reviewed": done.reviewed}
+        )
+    if done.reviewed is Reviewed.CHANGED:
+        note(
+            paint(
+                f"{name}: this is not the change you reviewed; see `git show {done.commit[:12]}`",
+                "yellow",
+                err=True,
+            )
+        )
+    if as_json:
         return
     branch = project.config.repo.default_branch
     click.echo(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
 
 
-def _only_candidate(project: Project) -> str:
-    waiting = [r.name for r in project.store.read().workers.values() if r.status is Status.NEEDS_REVIEW]
+def _candidate(project: Project) -> str:
+    """The worker reviewed last, if it still waits; else the only one that does."""
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    state = project.store.read()
+    last = reviewed_last(state)
+    if last is not None and last.status is Status.NEEDS_REVIEW:
+        return last.name
+    waiting = [r.name for r in state.workers.values() if r.status is Status.NEEDS_REVIEW]
     if len(waiting) == 1:
         return waiting[0]
     if not waiting:
         raise Refused("no worker waits for review", hint="`llmc status` shows them.")
     raise UsageError(
-        f"several workers wait for review: {', '.join(waiting)}", hint=f"Name one: llmc accept {waiting[0]}"
+        f"several workers wait for review: {', '.join(waiting)}",
+        hint=f"Name one: llmc accept {waiting[0]}; or look first: llmc review",
     )

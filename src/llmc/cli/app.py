@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "peek": "Print the last lines of a worker's screen.",
     "hold": "Keep llmc's hands off a worker.",
     "release": "Give a held worker back to llmc.",
+    "review": "Show what a worker's accept would land.",
+    "reject": "Send a worker's work back with a word about it.",
     "accept": "Land a worker's work on the default branch.",
     "undo": "Take the newest accept back.",
     "reset": "Make a worker idle again, on the newest base; its work is kept.",

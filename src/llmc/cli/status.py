@@ -70,7 +70,7 @@ def render(view: Raw, now: float) -> str:
 def _worker_lines(worker: Raw, width: int, now: float) -> list[str]:
     status = worker["status"]
     age = format_duration(max(0.0, now - worker["since_unix"]))
-    marks = "".join(f" ({word})" for word in ("held", "attached") if worker[word])
+    marks = "".join(f" ({word})" for word in ("held", "attached", "reviewed") if worker[word])
     why = f" {worker['reason']}" if worker["reason"] and status in ("needs_input", "offline", "error") else ""
     step = f" accepting: {worker['accept_step']}" if worker["accept_step"] else ""
     prompt = " ".join(worker["prompt"].split())
@@ -87,9 +87,10 @@ def next_command(worker: Raw) -> str:
     name = worker["name"]
     if worker["delivery"] in ("pending", "typed") and worker["status"] in ("idle", "no_changes"):
         return f"llmc up  (finishes the delivery of {worker['prompt_id']})"
+    accept_or_reject = f"llmc accept {name}   or: llmc reject {name} ..."
     return {
         "offline": "llmc up",
-        "needs_review": f"llmc accept {name}",
+        "needs_review": accept_or_reject if worker["reviewed"] else f"llmc review {name}",
         "needs_input": f"llmc attach {name}   or: llmc message {name} ...",
         "error": f"llmc peek {name}   or: llmc reset {name}",
     }.get(worker["status"], "")

@@ -32,6 +32,8 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "delivery": delivery.get("outcome"),
         "accept_step": (record.get("accept") or {}).get("step"),
         "commit_sha": record.get("commit_sha"),
+        "reviewed": record.get("commit_sha") is not None
+        and record.get("commit_sha") == record.get("reviewed_sha"),
         "session": record.get("session_id"),
         "last_activity_unix": record.get("last_activity_unix", 0),
         "error_reason": record.get("error_reason", ""),

@@ -1,6 +1,7 @@
 """What the commands about a worker share: its argument, with completion, and the text to send."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         return text
     if file is not None:
         return _read(file)
-    if not sys.stdin.isatty():
+    if not sys.stdin.isatty() and not (os.environ.get("VISUAL") or os.environ.get("EDITOR")):
         raise UsageError(
             f"no {what} was given, and there is no terminal for an editor", hint="Give it as text or a file."
         )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.review import messages
-from llmc.services import intake, landing, provision
+from llmc.services import intake, landing, provision, review
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
 from llmc.tools import git, locks, proc
@@ -22,7 +22,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Pane, Unknown
-from llmc.workers.model import AcceptJournal, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
 #: the steps in their order; `finish` ends the journal
@@ -40,6 +40,7 @@ class Accepted:
     worker: str
     commit: str
     subject: str
+    reviewed: Reviewed
 
 
 class Conflict(Refused):
@@ -128,7 +129,8 @@ class _Pipeline:
                 if self.journal.attempt > 1:
                     self._take_ticket()
                 self._one_step()
-        return Accepted(self.name, self.journal.squash, _subject(self.worktree, self.journal.squash))
+        subject = _subject(self.worktree, self.journal.squash)
+        return Accepted(self.name, self.journal.squash, subject, self.journal.reviewed)
 
     def _one_step(self) -> None:
         current = self.journal.step
@@ -258,7 +260,9 @@ class _Pipeline:
             input=messages.squashed(texts).encode("utf-8", "surrogateescape"),
             env=env,
         )
-        return replace(self.journal, squash=done.stdout.strip())
+        squash = done.stdout.strip()
+        reviewed = review.compare(self.record, self.journal.base, squash)
+        return replace(self.journal, squash=squash, reviewed=reviewed)
 
     def land(self) -> AcceptJournal:
         if landing.is_landed(self.project, self.journal.squash):
@@ -293,8 +297,13 @@ class _Pipeline:
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:
-            prompt = self.record.current_prompt[:PROMPT_IN_EVENT]
-            tx.emit("accepted", worker=self.name, commit=self.journal.squash, prompt=prompt)
+            tx.emit(
+                "accepted",
+                worker=self.name,
+                commit=self.journal.squash,
+                prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                reviewed=self.journal.reviewed,
+            )
             tx.move(self.name, step(Status.IDLE, "accepted"))
         return self.journal
 

@@ -1,9 +1,9 @@
 """Giving a worker something to do: a new task, or a message about the one it has."""
 
 from llmc.errors import NotFound, Refused
-from llmc.services import intake, provision, submit
+from llmc.services import intake, provision, review, submit
 from llmc.services.project import Project
-from llmc.services.prompts import task_prompt
+from llmc.services.prompts import reject_prompt, task_prompt
 from llmc.services.recover import finish_interrupted
 from llmc.state.model import State
 from llmc.tools.faults import step as fault_step
@@ -70,6 +70,21 @@ def send_message(project: Project, name: str, text: str) -> submit.Receipt:
     return submit.submit(project, name, "message", text, then=then)
 
 
+def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
+    """Send work back, in the conversation it was made in; the caller holds the worker's lock."""
+    # Looked at before what was interrupted is finished: a rejection must not be what lands the work.
+    review.refuse_unless_waiting(intake.apply_pending(project, name), "rejected")
+    record = finish_interrupted(project, name)
+    review.refuse_unless_waiting(record, "rejected")
+    prompt = reject_prompt(project, review.look(project, record), feedback)
+    return submit.submit(project, name, "reject", prompt, then=Status.REJECTED)
+
+
+def reviewed_last(state: State) -> WorkerRecord | None:
+    """The worker whose work a person looked at last; None when there was none, or it is gone."""
+    return state.workers.get(state.last_reviewed_worker) if state.last_reviewed_worker else None
+
+
 def pick_idle(project: Project, state: State) -> WorkerRecord:
     """The first idle worker of the pool; workers that are excluded or taken by a person are not in it."""
     for record in state.workers.values():
@@ -93,7 +108,7 @@ def _hint(record: WorkerRecord) -> str:
         case Status.NEEDS_INPUT:
             return f"It waits for you ({record.reason}): `llmc message {name} ...` or `llmc attach {name}`."
         case Status.NEEDS_REVIEW:
-            return f"Its work waits: `llmc accept {name}`."
+            return f"Its work waits: `llmc review {name}`, then `llmc accept {name}` or `llmc reject {name}`."
         case Status.ERROR:
             return f"{record.error_reason or 'See its log.'} `llmc reset {name}` makes it idle again."
         case _:

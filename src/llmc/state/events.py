@@ -27,8 +27,12 @@ ACTIONS: dict[str, str] = {
     "agent_asked": "the agent opened a question or a permission dialog (`tool`)",
     "hook_received": "another hook event of the agent (`hook`)",
     "hook_ignored": "a hook event that no longer counts: old instance, or unreadable",
+    "reviewed": "a person looked at a worker's work (`commit`, `behind`)",
     "accept_step": "an accept reached a step (`step`, `commit`)",
-    "accepted": "a worker's commit landed on the default branch (`commit`, `prompt`)",
+    "accepted": (
+        "a worker's commit landed on the default branch (`commit`, `prompt`, "
+        "`reviewed`: `same`, `changed` or `not_reviewed`)"
+    ),
     "undone": "an accept was taken back by a revert commit (`commit`, `revert`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
     "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",

@@ -27,7 +27,7 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, write_atomic
 from llmc.tools.locks import Rank, lock
 from llmc.workers import transitions
-from llmc.workers.model import WorkerRecord
+from llmc.workers.model import Status, WorkerRecord
 
 
 class Transaction:
@@ -57,6 +57,9 @@ class Transaction:
         """Take a step of the state machine and record it as an event."""
         before = self.worker(name)
         after = self.put(transitions.apply(before, change, self.now))
+        if after.status in (Status.IDLE, Status.NO_CHANGES) and self.state.last_reviewed_worker == name:
+            # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
+            self.state = replace(self.state, last_reviewed_worker=None)
         self.emit(
             "status_changed",
             worker=name,
@@ -65,6 +68,10 @@ class Transaction:
             **event,
         )
         return after
+
+    def remember_review(self, name: str) -> None:
+        """The worker that `reject` and `accept` mean when none is named."""
+        self.state = replace(self.state, last_reviewed_worker=self.worker(name).name)
 
     def remove(self, name: str) -> None:
         workers = {key: value for key, value in self.state.workers.items() if key != name}

@@ -128,6 +128,22 @@ def git_paths(worktree: Path, *names: str) -> list[Path]:
     return [worktree / path for path in out(worktree, "rev-parse", *args).split("\n")]
 
 
+def merge_base(repo: Path, one: str, other: str) -> str | None:
+    """Where two commits parted; None when they have no common history."""
+    done = git(repo, "merge-base", one, other, check=False)
+    if done.ok:
+        return done.stdout.split()[0]
+    if done.returncode == 1:
+        return None
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def diff(repo: Path, base: str, tip: str) -> str:
+    """What a commit changes, as a patch that does not depend on a person's settings."""
+    plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
+    return git(repo, "diff-tree", "-r", *plain, base, tip, "--", timeout_s=300).stdout
+
+
 def conflicted_files(worktree: Path) -> tuple[str, ...]:
     done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
     return tuple(path for path in done.stdout.split("\0") if path)

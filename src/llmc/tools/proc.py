@@ -141,6 +141,21 @@ def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, ti
     return Done([command], code, tail(log, start), "")
 
 
+def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:
+    """Run a program that talks to the person at this terminal (a pager, an editor); its exit code."""
+    args = list(argv)
+    try:
+        process = subprocess.Popen(args, env=dict(env), stdin=subprocess.PIPE if input is not None else None)
+    except OSError as error:
+        raise _not_started(args, None, error) from error
+    while True:
+        try:
+            process.communicate(input)
+            return process.returncode
+        except KeyboardInterrupt:
+            input = None  # the program got the Ctrl-C too, and decides itself: a pager goes on
+
+
 def spawn_detached(argv: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
     """A program that outlives us, its output appended to a file."""
     with open(output, "ab", opener=_private) as sink:

@@ -165,6 +165,9 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
         return Verdict(details={"hook": "Stop", "why": "git could not be read"})
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
+    if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
+        # A turn that a person began by hand: what waits for review is what is there now.
+        return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
     if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
     change = _after_stop(record, git)

@@ -58,6 +58,14 @@ class Outcome(StrEnum):
         return self in (Outcome.PENDING, Outcome.TYPED)
 
 
+class Reviewed(StrEnum):
+    """Whether what lands is what a person saw in `llmc review`."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_REVIEWED = "not_reviewed"
+
+
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The latest prompt on its way to the agent. Its text is kept until the outcome is known."""
 
@@ -91,6 +99,8 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     #: the one commit that lands; stored before it lands
     squash: str = ""
     attempt: int = 1
+    #: how `squash` compares with what was reviewed
+    reviewed: Reviewed = Reviewed.NOT_REVIEWED
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +132,10 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     report: Report | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
+    #: what a person saw in the latest review: the change (review/patch.py), the commit, and when
+    reviewed_patch: str | None = None
+    reviewed_sha: str | None = None
+    reviewed_unix: float = 0.0
     held: bool = False
     error_reason: str = ""
     cause: str = ""

@@ -66,9 +66,13 @@ ALLOWED: dict[tuple[Status, Status], str] = {
 #: fields that belong to the status that is left: cleared, unless the step brings new ones
 _LEFT: dict[str, Any] = {"commit_sha": None, "error_reason": "", "cause": ""}
 
+#: what belongs to one task, and must not be taken for the next one's
+_NOT_REVIEWED: dict[str, Any] = {"reviewed_patch": None, "reviewed_sha": None, "reviewed_unix": 0.0}
+
 #: what else is cleared when a status is entered
 _FRESH: dict[Status, dict[str, Any]] = {
-    S.IDLE: {"current_prompt": "", "accept": None, "report": None},
+    S.IDLE: {"current_prompt": "", "accept": None, "report": None, **_NOT_REVIEWED},
+    S.NO_CHANGES: _NOT_REVIEWED,
     S.WORKING: {"report": None},
     S.REJECTED: {"report": None},
     S.OFFLINE: {"instance": ""},

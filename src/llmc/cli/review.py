@@ -1,0 +1,184 @@
+"""llmc review"""
+
+import os
+import re
+import shutil
+import sys
+import time
+from dataclasses import asdict
+
+import click
+
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import complete_worker, project_of
+from llmc.config.durations import format_duration
+from llmc.errors import ToolFailed
+from llmc.services.catch_up import catch_up
+from llmc.services.review import FileChange, Review, begin, longest_waiting, remember
+from llmc.tools import git, proc
+
+INTERFACES = ("diff", "difftastic", "vscode")
+
+
+@click.command("review")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option(
+    "--interface",
+    "-i",
+    type=click.Choice(INTERFACES),
+    help="How the diff is shown (default: difftastic if it is installed, else diff).",
+)
+@click.option(
+    "--name-only", is_flag=True, help="Only the names of the changed files; does not count as seen."
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
+) -> None:
+    """Show what a worker's accept would land: its commits, and the diff from where they left the default branch.
+
+    \b
+    Examples:
+      llmc review                    # the worker that has waited longest
+      llmc review adam --interface vscode
+    llmc remembers what you saw: accept tells you if something else lands.
+    """
+    project = project_of(ctx)
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    name = worker or longest_waiting(project.store.read()).name
+    show = interface or ("difftastic" if shutil.which("difft") else "diff")
+    if not (as_json or name_only):
+        _check_installed(show)
+    review = begin(project, name)
+    if as_json:
+        print_json(_view(review, with_diff=not name_only))
+    elif name_only:
+        note(_head(review, time.time(), project.config.repo.default_branch))
+        click.echo("".join(f"{_line(file.path)}\n" for file in review.files), nl=False)
+    else:
+        _show(review, _head(review, time.time(), project.config.repo.default_branch), show)
+    remember(project, review, seen=not name_only)
+    if not as_json:
+        note(f"next: llmc accept {review.worker}   or: llmc reject {review.worker} ...")
+
+
+def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
+    return {
+        "worker": review.worker,
+        "base": review.base,
+        "head": review.head,
+        "ahead": review.ahead,
+        "behind": review.behind,
+        "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
+        "files": [_file_view(file) for file in review.files],
+        "dirty": [_text(name) for name in review.dirty],
+        "prompt": review.prompt,
+        "diff": _text(review.diff) if with_diff else "",
+    }
+
+
+def _file_view(file: FileChange) -> dict[str, object]:
+    old = None if file.renamed_from is None else _text(file.renamed_from)
+    return {**asdict(file), "path": _text(file.path), "renamed_from": old}
+
+
+def _head(review: Review, now: float, branch: str) -> str:
+    """Whose work, since when, which commits and files, and what else a reviewer has to know."""
+    age = format_duration(max(0.0, now - review.since_unix))
+    lines = [paint(f"{review.worker}  waits since {age}", "yellow", bold=True)]
+    lines += [f"  {_line(line)}" for line in review.prompt.strip().splitlines()[:10]]
+    lines += [f"{commit.sha[:12]} {_line(commit.subject)}" for commit in review.commits]
+    lines += [f"  {_stat(file)}" for file in review.files]
+    if not review.diff:
+        lines.append(paint("  the commits change nothing", "red"))
+    if review.behind:
+        moved = f"{branch} is {review.behind} ahead of it; accept rebases first"
+        lines.append(paint(f"note: {moved}", "yellow"))
+    if review.stale:
+        lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
+    if review.dirty:
+        names = ", ".join(_line(name) for name in review.dirty[:5]) + (
+            " ..." if len(review.dirty) > 5 else ""
+        )
+        lines.append(paint(f"note: not committed, and not part of this: {names}", "red"))
+    return "\n".join(lines)
+
+
+def _stat(file: FileChange) -> str:
+    counts = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
+    old = "" if file.renamed_from is None else f"{_line(file.renamed_from)} => "
+    return f"{counts:<12} {old}{_line(file.path)}"
+
+
+def _show(review: Review, head: str, interface: str) -> None:
+    if interface == "vscode":
+        click.echo(head)
+        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.head]
+        argv = ["git", "-C", str(review.worktree), *args]
+        code = proc.run_attached(argv, env=proc.command_env())
+        if code:
+            raise ToolFailed(argv, code, "")
+        return
+    body = _difftastic(review) if interface == "difftastic" else _diff(review)
+    _page(review, f"{head}\n\n{body}" if body else f"{head}\n")
+
+
+def _diff(review: Review) -> str:
+    """As the person's git shows it: their colours and settings, but no program of theirs in between."""
+    colour = "--color=always" if _colours() else "--color=never"
+    args = ["diff", "--no-ext-diff", colour, "--find-renames", review.base, review.head, "--"]
+    return git.git(review.worktree, *args, timeout_s=300).stdout
+
+
+def _difftastic(review: Review) -> str:
+    env = {
+        "GIT_EXTERNAL_DIFF": "difft",
+        "DFT_COLOR": "always" if _colours() else "never",
+        "DFT_WIDTH": str(shutil.get_terminal_size().columns),
+        "LC_ALL": "C.UTF-8",
+    }
+    args = ["diff", "--ext-diff", review.base, review.head, "--"]
+    return git.git(review.worktree, *args, timeout_s=300, env=env).stdout
+
+
+def _page(review: Review, text: str) -> None:
+    """Through the pager that git would use, on a terminal."""
+    data = text.encode("utf-8", "surrogateescape")
+    if not sys.stdout.isatty():
+        click.echo(data, nl=False)
+        return
+    # clean_env drops GIT_PAGER, which is the person's own choice here. As git does: less keeps colours, ends if short.
+    chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
+    pager = git.git(review.worktree, "var", "GIT_PAGER", env=chosen).stdout.strip()
+    if pager in ("", "cat"):
+        click.echo(data, nl=False)
+        return
+    proc.run_attached(
+        ["/bin/sh", "-c", pager], env={"LESS": "FRX", "LV": "-c", **proc.command_env()}, input=data
+    )
+
+
+def _colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _check_installed(interface: str) -> None:
+    program = {"difftastic": "difft", "vscode": "code"}.get(interface)
+    if program and shutil.which(program) is None:
+        fix = "https://difftastic.wilfred.me.uk" if program == "difft" else "https://code.visualstudio.com"
+        raise proc.ToolMissing(
+            f"{program} is not installed or not on PATH",
+            hint=f"Install it ({fix}), or use: llmc review --interface diff",
+        )
+
+
+def _text(text: str) -> str:
+    """Names and diffs can hold bytes that are no UTF-8; what is printed cannot."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _line(text: str) -> str:
+    """The same for one line of ours: what an agent named a file must not steer the terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", _text(text))

@@ -1,0 +1,178 @@
+"""Review: what a worker's accept would land, as data; and the memory of what a person has seen of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.errors import LlmcError, Refused
+from llmc.names import WorkerName
+from llmc.review.patch import patch_id
+from llmc.services import intake, provision
+from llmc.services.project import Project
+from llmc.state.model import State
+from llmc.tools import git
+from llmc.tools.clock import now_unix
+from llmc.workers.model import Reviewed, Status, WorkerRecord
+
+
+@dataclass(frozen=True)
+class Commit:
+    sha: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file; the counts are None for a binary one."""
+
+    path: str
+    added: int | None
+    deleted: int | None
+    renamed_from: str | None = None
+
+
+@dataclass(frozen=True)
+class Review:
+    """A worker's work against the default branch; `base` is where they parted."""
+
+    worker: WorkerName
+    worktree: Path
+    prompt: str
+    since_unix: float
+    base: str
+    head: str
+    ahead: int
+    behind: int
+    commits: tuple[Commit, ...]
+    files: tuple[FileChange, ...]
+    dirty: tuple[str, ...]
+    diff: str
+    #: why the default branch could not be looked at freshly; empty when it was
+    stale: str = ""
+
+
+def longest_waiting(state: State) -> WorkerRecord:
+    waiting = [r for r in state.workers.values() if r.status is Status.NEEDS_REVIEW and r.accept is None]
+    if not waiting:
+        raise Refused("no worker waits for review", hint="`llmc status` shows them.")
+    return min(waiting, key=lambda record: record.since_unix)
+
+
+def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
+    """Only work that waits, and that nobody is landing, can be reviewed or sent back."""
+    name = record.name
+    if record.accept is not None:
+        raise Refused(
+            f"{name} is being accepted (at: {record.accept.step}), it cannot be {verb} now",
+            hint=f"If that accept was interrupted, `llmc accept {name}` goes on with it.",
+        )
+    if record.status is not Status.NEEDS_REVIEW:
+        raise Refused(
+            f"{name} is {record.status}, only a worker in needs_review can be {verb}",
+            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+        )
+
+
+def begin(project: Project, name: str) -> Review:
+    """A worker's work, for a person to look at."""
+    # Said at once: an accept may hold the lock for as long as its validation takes.
+    refuse_unless_waiting(project.store.worker(name), "reviewed")
+    with project.worker_lock(name):
+        record = intake.apply_pending(project, name)
+        refuse_unless_waiting(record, "reviewed")
+        return look(project, record)
+
+
+def look(project: Project, record: WorkerRecord) -> Review:
+    """What an accept would land, read from git; nothing in the worktree is touched. The caller holds the lock."""
+    worktree = Path(record.worktree_path)
+    stale = ""
+    try:
+        provision.refresh_base(project)
+    except LlmcError as error:
+        if git.resolve(worktree, project.base) is None:
+            raise
+        stale = error.message  # a source that is away now is no reason to show nothing
+    head = git.head(worktree)
+    base = parting_point(project, record, head)
+    divergence = git.divergence(worktree, project.base, head)
+    changes = git.tree_state(worktree)
+    return Review(
+        worker=record.name,
+        worktree=worktree,
+        prompt=record.current_prompt,
+        since_unix=record.since_unix,
+        base=base,
+        head=head,
+        ahead=divergence.ahead,
+        behind=divergence.behind,
+        commits=_commits(worktree, base, head),
+        files=_files(worktree, base, head),
+        dirty=(*changes.tracked, *changes.untracked),
+        diff=git.diff(worktree, base, head),
+        stale=stale,
+    )
+
+
+def parting_point(project: Project, record: WorkerRecord, head: str) -> str:
+    base = git.merge_base(Path(record.worktree_path), project.base, head)
+    if base is None:
+        branch = project.config.repo.default_branch
+        raise Refused(
+            f"{record.name}'s commits have no common history with {branch}",
+            hint=f"llmc message {record.name} 'Put your work on top of origin/{branch}.'",
+        )
+    return base
+
+
+def remember(project: Project, review: Review, *, seen: bool = True) -> None:
+    """This is the worker reviewed last; and, if its diff was `seen`, what accept compares with."""
+    head = git.head(review.worktree)  # a person can look for long; what waits is what is there now
+    with project.store.transaction() as tx:
+        tx.remember_review(review.worker)
+        record = tx.worker(review.worker)
+        still_waits = record.status is Status.NEEDS_REVIEW and record.since_unix == review.since_unix
+        if seen and still_waits and record.accept is None:
+            tx.update(
+                review.worker,
+                commit_sha=head,
+                reviewed_patch=patch_id(review.diff),
+                reviewed_sha=review.head,
+                reviewed_unix=now_unix(),
+            )
+        tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
+
+
+def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
+    """Whether base..tip, which is about to land, is the change that was reviewed. Never a reason to stop."""
+    if record.reviewed_patch is None:
+        return Reviewed.NOT_REVIEWED
+    try:
+        same = patch_id(git.diff(Path(record.worktree_path), base, tip)) == record.reviewed_patch
+    except LlmcError:
+        same = False  # what cannot be compared is not said to be the same
+    return Reviewed.SAME if same else Reviewed.CHANGED
+
+
+def _commits(worktree: Path, base: str, head: str) -> tuple[Commit, ...]:
+    done = git.git(
+        worktree, "log", "--reverse", "-z", "--no-show-signature", "--format=%H %s", f"{base}..{head}"
+    )
+    rows = (row.partition(" ") for row in done.stdout.split("\0") if row)
+    return tuple(Commit(sha, subject) for sha, _, subject in rows)
+
+
+def _files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+    done = git.git(worktree, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
+    fields = iter(done.stdout.split("\0"))
+    found = []
+    for field in fields:
+        if not field:
+            continue
+        added, deleted, path = field.split("\t", 2)
+        old = next(fields) if not path else None  # of a rename, both names follow
+        found.append(FileChange(path or next(fields), _count(added), _count(deleted), old))
+    return tuple(found)
+
+
+def _count(text: str) -> int | None:
+    return None if text == "-" else int(text)

@@ -1,0 +1,353 @@
+"""Review, reject, accept: what a person sees is what lands, or they are told."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleet import Fleet, wait_until
+
+IDENTITY = "git -c user.name=Worker -c user.email=worker@example.com"
+COMMIT = f"{IDENTITY} commit -q -m"
+AMEND = f"{IDENTITY} commit -q --amend -m"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    """A running fleet, shared by tests that each leave their worker idle."""
+    fleet = Fleet("scripted")
+    fleet.set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    yield shared
+    for row in shared.llmc("status", "--json").json["workers"]:
+        shared.llmc("release", row["name"])
+        if row["status"] == "needs_review":
+            shared.git("checkout", "-q", "--", ".", cwd=shared.worktree(row["name"]))
+            shared.git("clean", "-fdq", cwd=shared.worktree(row["name"]))
+            if not shared.git("diff", "--stat", "origin/main...HEAD", cwd=shared.worktree(row["name"])):
+                work(shared, "filler", row["name"])
+            shared.llmc("accept", row["name"])
+
+
+def work(fleet: Fleet, text: str, worker: str = "adam", path: str = "f.txt", subject: str = "Work") -> None:
+    """A commit of a worker that waits for review; a worker that waits already amends."""
+    line = f"@sh printf '%b\\n' '{text}' > {path} && git add -A && "
+    if fleet.status(worker)["status"] == "needs_review":
+        fleet.llmc("message", worker, f"{line}{AMEND} '{subject}'")
+    else:
+        fleet.llmc("start", "--worker", worker, "--prompt", f"Do it\n{line}{COMMIT} '{subject}'")
+    fleet.wait(worker, "needs_review")
+
+
+def sent(fleet: Fleet, prompt_id: str) -> str:
+    """A prompt as the agent's transcript has it, which may lag behind its hooks."""
+    mark = f"[llmc {prompt_id}]"
+    return str(wait_until(lambda: next((text for text in fleet.user_turns() if mark in text), None)))
+
+
+def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
+    """Break that fails it: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
+    fleet.set_up("adam")
+    fleet.up()
+    redo = f"@on-reject echo again >> f.txt && git add f.txt && {AMEND} 'Better work'"
+    first = f"@sh echo one > f.txt && git add f.txt && {COMMIT} 'Work'"
+    fleet.llmc("start", "--prompt", f"Write f.txt\n{first}\n{redo}")
+    fleet.wait("adam", "needs_review")
+    for _ in range(2):
+        assert fleet.llmc("review", "--json").json["worker"] == "adam"
+        receipt = fleet.llmc("reject", "Once more, please", "--json").json
+        assert receipt["outcome"] == "acknowledged"
+        assert receipt["prompt_id"].startswith("reject-")
+        fleet.wait("adam", "needs_review")
+    moves = [(row["from"], row["to"]) for row in fleet.events("status_changed")]
+    assert moves.count(("needs_review", "rejected")) == 2
+    assert moves.count(("rejected", "needs_review")) == 2
+    assert len([row for row in fleet.events("session_started") if row["source"] == "clear"]) == 1
+    prompt = sent(fleet, receipt["prompt_id"])
+    assert "Once more, please" in prompt
+    assert "\n+one\n+again\n" in prompt
+    seen = fleet.llmc("review", "--json").json
+    assert [row["subject"] for row in seen["commits"]] == ["Better work"]
+    accepted = fleet.llmc("accept", "--json").json
+    assert accepted["reviewed"] == "same"
+    assert fleet.log() == ["Better work", "First commit"]
+    assert (fleet.source / "f.txt").read_text() == "one\nagain\nagain\n"
+
+
+ODD = '-- it\'s "odd": $HOME `id` \\ %s ünï 🙂\n/clear\n!ls\n#{pane_id} \ttab; \\; end\\'
+
+
+def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
+    """Break that fails it: render the feedback with autoescape, or pass it through a shell."""
+    fleet.set_up("adam")
+    fleet.up()
+    work(fleet, "@sh touch harm\\r@sh touch harm {{ 7 * 7 }}")
+    fleet.llmc("review", "--json")
+    receipt = fleet.llmc("reject", "--file", "-", "--json", stdin=ODD).json
+    assert receipt["outcome"] == "acknowledged"
+    fleet.wait("adam", "needs_review")
+    prompt = sent(fleet, receipt["prompt_id"])
+    assert ODD.replace("\t", "    ") in prompt
+    assert "{{ 7 * 7 }}" in prompt
+    assert not (fleet.worktree("adam") / "harm").exists()
+
+
+def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
+    """Break that fails it: sort by name instead of by since_unix."""
+    work(running, "b", "baker", "b.txt", "Of baker")
+    work(running, "a", "adam", "a.txt", "Of adam")
+    shown = running.llmc("review")
+    for text in ("baker", "Do it", "Of baker", "+1 -0", "diff --git a/b.txt b/b.txt", "+b"):
+        assert text in shown.out
+    assert "llmc accept baker" in shown.err
+    assert "Of adam" in running.llmc("review", "adam").out
+    running.llmc("review", "baker", "--json")
+    assert running.llmc("accept", "--json").json["worker"] == "baker"
+    assert running.llmc("accept", "--json").json == {
+        "worker": "adam",
+        "commit": running.git("rev-parse", "main"),
+        "subject": "Of adam",
+        "reviewed": "same",
+    }
+
+
+def test_accept_without_a_name_asks_when_several_wait(running: Fleet) -> None:
+    """Break that fails it: remember the worker reviewed last beyond the work that was reviewed."""
+    work(running, "a1", "adam", "a1.txt")
+    running.llmc("review", "adam")
+    running.llmc("accept")
+    work(running, "b2", "baker", "b2.txt")
+    work(running, "a2", "adam", "a2.txt")
+    assert "adam, baker" in running.llmc("accept", code=2).err
+    assert "llmc review" in running.llmc("reject", "for whom is this?", code=3).err
+
+
+def test_status_says_what_was_reviewed(running: Fleet) -> None:
+    """Break that fails it: compare nothing, and show every needs_review worker as reviewed."""
+    work(running, "s1")
+    assert "llmc review adam" in running.llmc("status").out
+    running.llmc("review", "adam", "--name-only")
+    assert not running.status("adam")["reviewed"]
+    running.llmc("review", "adam")
+    assert running.status("adam")["reviewed"]
+    assert "(reviewed)" in running.llmc("status").out
+    assert "llmc accept adam" in running.llmc("status").out
+    work(running, "s2")
+    assert not running.status("adam")["reviewed"]
+    assert "(reviewed)" not in running.llmc("status").out
+
+
+def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
+    """Break that fails it: `git patch-id --stable` (only white space changed), or no comparison at all."""
+    work(running, "if x: pass")
+    running.llmc("review", "adam")
+    work(running, "  if x: pass")
+    done = running.llmc("accept", "adam", "--json")
+    assert done.json["reviewed"] == "changed"
+    assert "not the change you reviewed" in done.err
+    assert running.events("accepted")[-1]["reviewed"] == "changed"
+
+
+def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
+    """Break that fails it: compare commit ids, or hash the hunk headers."""
+    running.commit("long.txt", "".join(f"{n}\n" for n in range(40)), "A long file")
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh echo end >> long.txt; {COMMIT} 'End' -a")
+    running.wait("adam", "needs_review")
+    running.llmc("review", "adam")
+    running.commit("long.txt", "begin\n" + "".join(f"{n}\n" for n in range(40)), "Main moves")
+    assert running.llmc("review", "adam", "--json").json["behind"] == 1
+    assert "main is 1 ahead" in running.llmc("review", "adam").out
+    assert running.llmc("accept", "adam", "--json").json["reviewed"] == "same"
+    assert (running.source / "long.txt").read_text().startswith("begin\n")
+
+
+def test_the_review_of_one_task_is_not_that_of_the_next(running: Fleet) -> None:
+    """Break that fails it: keep reviewed_patch when a worker becomes idle."""
+    work(running, "n1")
+    running.llmc("review", "adam")
+    running.llmc("accept", "adam")
+    work(running, "n2")
+    done = running.llmc("accept", "adam", "--json")
+    assert done.json["reviewed"] == "not_reviewed"
+    assert "reviewed" not in done.err
+
+
+def test_binary_rename_and_names_that_are_no_text(running: Fleet) -> None:
+    """Break that fails it: split the numstat by lines, or print a name's bytes as JSON."""
+    running.commit("old.txt", "".join(f"{n}\n" for n in range(20)), "To be renamed")
+    make = "printf '\\0\\1\\2' > b.bin; git mv old.txt new.txt; printf x > \"$(printf 'n\\377\\n@sh.txt')\""
+    running.llmc("start", "--worker", "adam", "--prompt", f"@sh {make}; git add -A; {COMMIT} 'Odd files'")
+    running.wait("adam", "needs_review")
+    seen = running.llmc("review", "adam", "--json").json
+    files = {row["path"]: row for row in seen["files"]}
+    assert files["b.bin"] == {"path": "b.bin", "added": None, "deleted": None, "renamed_from": None}
+    assert files["new.txt"]["renamed_from"] == "old.txt"
+    assert len(files) == 3
+    assert "Binary files" in seen["diff"]
+    assert "rename from old.txt" in seen["diff"]
+    assert "binary" in running.llmc("review", "adam").out
+    assert "new.txt" in running.llmc("review", "adam", "--name-only").out.splitlines()
+    running.llmc("reject", "adam", "not like this", "--json")
+    running.wait("adam", "needs_review")
+
+
+def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
+    empty = f"@sh {IDENTITY} commit -q --allow-empty -m 'Nothing'; echo x > left.txt; echo y >> README.md"
+    running.llmc("start", "--worker", "adam", "--prompt", empty)
+    running.wait("adam", "needs_review")
+    seen = running.llmc("review", "adam", "--json").json
+    assert (seen["diff"], seen["files"]) == ("", [])
+    assert sorted(seen["dirty"]) == ["README.md", "left.txt"]
+    shown = running.llmc("review", "adam").out
+    assert "change nothing" in shown
+    assert "left.txt" in shown
+
+
+def test_refusals(running: Fleet) -> None:
+    """Break that fails it: leave the status check out of the service."""
+    for args in (
+        ["review", "adam"],
+        ["reject", "adam", "no"],
+        ["review"],
+        ["reject", "--worker", "adam", "no"],
+    ):
+        assert running.llmc(*args, "--json", code=3).json["hint"]
+    assert "adma" in running.llmc("review", "adma", code=4).err
+    assert "adma" in running.llmc("reject", "adma", "no good", code=4).err
+    running.llmc("reject", "adma", "--file", "x", code=4)
+    slip = running.llmc("reject", "adma", code=4)
+    assert "If that is the message" in slip.err
+    running.llmc("reject", "adam", "text", "--worker", "baker", code=2)
+    running.llmc("reject", "adam", "a\x1b", code=2)
+
+
+def test_a_held_worker_is_not_rejected(running: Fleet) -> None:
+    """Break that fails it: record `rejected` before the prompt has arrived."""
+    work(running, "h1")
+    running.llmc("hold", "adam")
+    refused = running.llmc("reject", "adam", "no good", "--json", code=3).json
+    assert refused["outcome"] == "refused"
+    assert "held" in refused["reason"]
+    assert running.status("adam")["status"] == "needs_review"
+    running.llmc("release", "adam")
+
+
+def test_a_rejection_does_not_finish_an_interrupted_accept(scripted: Fleet) -> None:
+    """Break that fails it: call finish_interrupted before the journal is looked at."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    work(scripted, "i1")
+    scripted.kill_daemon()
+    scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.squash:before:kill")
+    for args in (["reject", "adam", "no good"], ["review", "adam"]):
+        assert "is being accepted (at: squash)" in scripted.llmc(*args, code=3).err
+    assert scripted.log() == ["First commit"]
+    assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
+    assert scripted.log() == ["Work", "First commit"]
+
+
+def test_a_long_diff_is_cut_in_the_prompt(fleet: Fleet) -> None:
+    """Break that fails it: quote the whole diff."""
+    fleet.set_up("adam")
+    fleet.up()
+    long = "@sh seq 1 20000 > long.txt; git add long.txt"
+    fleet.llmc("start", "--prompt", f"{long}; {COMMIT} 'Long'")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("review", "--json")
+    receipt = fleet.llmc("reject", "too long", "--json").json
+    assert receipt["outcome"] == "acknowledged"
+    fleet.wait("adam", "needs_review")
+    prompt = sent(fleet, receipt["prompt_id"])
+    assert len(prompt.encode()) < 33_000
+    assert "more lines are left out" in prompt
+
+
+def test_a_source_that_is_away_is_said_and_the_work_is_shown(scripted: Fleet) -> None:
+    """No daemon runs either. Break that fails it: let a fetch that fails end the review."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    work(scripted, "away")
+    scripted.kill_daemon()
+    scripted.source.rename(scripted.dir / "away")
+    scripted.source.mkdir()
+    shown = scripted.llmc("--root", str(scripted.root), "review", "adam", cwd=scripted.dir).out
+    assert "could not be fetched" in shown
+    assert "+away" in shown
+    assert scripted.llmc("--root", str(scripted.root), "status", "--json").json["workers"][0]["reviewed"]
+
+
+def test_the_message_from_an_editor(running: Fleet) -> None:
+    work(running, "e1")
+    editor = (
+        f"{sys.executable} -c \"import sys; open(sys.argv[1], 'w').write('from the editor\\n# not this')\""
+    )
+    receipt = running.llmc("reject", "adam", "--json", EDITOR=editor).json
+    running.wait("adam", "needs_review")
+    prompt = sent(running, receipt["prompt_id"])
+    assert "from the editor" in prompt
+    assert "not this" not in prompt
+
+
+def fake(fleet: Fleet, name: str, script: str) -> dict[str, str]:
+    """An environment in which a program of that name is installed."""
+    folder = fleet.dir / f"bin-{name}"
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:{fleet.env['PATH']}"}
+
+
+def test_the_interfaces(running: Fleet) -> None:
+    """Break that fails it: choose difftastic only when it is asked for."""
+    work(running, "interface text")
+    assert "difft is not installed" in running.llmc("review", "adam", "-i", "difftastic", code=1).err
+    assert "--interface diff" in running.llmc("review", "adam", "-i", "vscode", code=1).err
+    difft = fake(running, "difft", 'echo "difftastic sees $1"')
+    assert "difftastic sees f.txt" in running.llmc("review", "adam", **difft).out
+    assert "+interface text" in running.llmc("review", "adam", "-i", "diff", **difft).out
+    code = fake(running, "code", f'echo "$1 $2"; cat "$4" > {running.dir}/seen')
+    assert "--wait --diff" in running.llmc("review", "adam", "-i", "vscode", **code).out
+    assert (running.dir / "seen").read_text() == "interface text\n"
+
+
+def test_on_a_terminal_it_goes_through_the_persons_pager_in_colour(running: Fleet) -> None:
+    """Break that fails it: page only what git prints itself, or lose GIT_PAGER with the other GIT_ variables."""
+    work(running, "paged text")
+    paged = running.dir / "paged"
+    env = {k: v for k, v in running.env.items() if k != "NO_COLOR"} | {"GIT_PAGER": f"cat > {paged}"}
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(running.source)
+        os.execve(sys.executable, [sys.executable, "-m", "llmc", "review", "adam"], env)
+    try:
+        wait_until(lambda: os.waitpid(pid, os.WNOHANG)[0])
+    finally:
+        os.close(fd)
+    text = paged.read_text()
+    assert "\x1b[32m" in text
+    assert "paged text" in text
+    assert "waits since" in text
+
+
+def test_completion_and_help(running: Fleet) -> None:
+    def complete(words: str) -> str:
+        env = {"_LLMC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        argv = [str(Path(sys.executable).with_name("llmc"))]
+        return subprocess.run(
+            argv, cwd=running.source, env={**running.env, **env}, capture_output=True, text=True
+        ).stdout
+
+    assert "review" in complete("llmc rev")
+    assert "adam" in complete("llmc review ad")
+    assert "baker" in complete("llmc reject --worker ba")
