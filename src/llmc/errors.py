@@ -1,6 +1,7 @@
 """Errors meant for people: what failed, why, and the command that helps."""
 
 from enum import IntEnum
+from typing import Any
 
 
 class Exit(IntEnum):
@@ -28,6 +29,8 @@ class LlmcError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        #: what `--json` says besides
+        self.details: dict[str, Any] = {}
 
 
 class UsageError(LlmcError):

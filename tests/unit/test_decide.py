@@ -1,6 +1,6 @@
 """What each event of an agent means, row by row. There is no input for screen text, so it cannot matter."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pytest
@@ -35,6 +35,14 @@ class Row:
     exit_code: int | None = None
     prompt: str = "do it"
     record: dict[str, Any] = field(default_factory=dict)
+
+
+#: the record of a worker that resolves the conflicts of a rebase
+OURS_OPEN: dict[str, Any] = {
+    "pre_rebase_sha": "0ff1ce",
+    "rebase_base": "ba5e",
+    "conflicted_files": ("a.txt",),
+}
 
 
 def hook(name: str, **payload: Any) -> dict[str, Any]:
@@ -94,6 +102,35 @@ ROWS = {
     "rebase resolved": Row(S.REBASING, STOP, S.NEEDS_REVIEW, git=AHEAD),
     "rebase goes on": Row(S.REBASING, STOP, None, git=REBASING),
     "rebase left nothing": Row(S.REBASING, STOP, None),
+    # A rebase that llmc began.
+    "conflicts resolved": Row(
+        S.REBASING, STOP, S.NEEDS_REVIEW, "conflicts resolved", AHEAD, record=OURS_OPEN
+    ),
+    "all its commits dropped": Row(
+        S.REBASING, STOP, S.NEEDS_REVIEW, "conflicts resolved", CLEAN, record=OURS_OPEN
+    ),
+    "aborted": Row(
+        S.REBASING,
+        STOP,
+        S.NEEDS_REVIEW,
+        "rebase aborted by the worker",
+        GitFacts(head="0ff1ce", ahead=1, dirty=False, rebasing=False, on_base=False),
+        record=OURS_OPEN,
+    ),
+    "first round": Row(S.REBASING, STOP, None, git=REBASING, record=OURS_OPEN),
+    "second round": Row(S.REBASING, STOP, None, git=REBASING, record=OURS_OPEN | {"resolution_attempts": 1}),
+    "third round": Row(
+        S.REBASING, STOP, S.ERROR, git=REBASING, record=OURS_OPEN | {"resolution_attempts": 2}
+    ),
+    "resolved in the third": Row(
+        S.REBASING, STOP, S.NEEDS_REVIEW, git=AHEAD, record=OURS_OPEN | {"resolution_attempts": 2}
+    ),
+    "markers left": Row(S.REBASING, STOP, None, git=replace(AHEAD, marked=("a.txt",)), record=OURS_OPEN),
+    "uncommitted": Row(S.REBASING, STOP, None, git=replace(AHEAD, dirty=True), record=OURS_OPEN),
+    "not on the base": Row(S.REBASING, STOP, None, git=replace(AHEAD, on_base=False), record=OURS_OPEN),
+    "resolved, background": Row(
+        S.REBASING, hook("Stop", background_tasks=RUNNING), None, git=AHEAD, record=OURS_OPEN
+    ),
     "a person's turn ends": Row(S.WORKING, STOP, S.IDLE, prompt=""),
     "a person's turn ends dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY, prompt=""),
     "a person's turn committed": Row(S.WORKING, STOP, S.NEEDS_REVIEW, git=AHEAD, prompt=""),
@@ -162,7 +199,8 @@ def test_every_row(row: Row) -> None:
         assert verdict.change is not None
         assert verdict.change.reason == row.reason
     if verdict.change and verdict.change.to is S.NEEDS_REVIEW:
-        assert verdict.change.fields == {"commit_sha": "c0ffee"}
+        assert row.git is not None
+        assert verdict.change.fields == {"commit_sha": row.git.head}
 
 
 @pytest.mark.req("1-059")
@@ -176,11 +214,36 @@ def test_another_launch_changes_nothing(row: Row, instance: str) -> None:
         assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_ignored")
 
 
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        ({}, {"resolution_attempts": 1, "conflict_prompt_due": True}),
+        ({"resolution_attempts": 1}, {"resolution_attempts": 2, "conflict_prompt_due": True}),
+        ({"resolution_attempts": 2}, {"resolution_attempts": 3, "conflict_prompt_due": False}),
+        ({"delivery": typed(Outcome.ACKNOWLEDGED, None, "conflict-1")}, {"resolution_attempts": 1}),
+        ({"delivery": typed(Outcome.ACKNOWLEDGED, None, "message-1")}, {}),
+        ({"rebase_started_at_unix": 1001.0}, {}),
+    ],
+    ids=["first", "second", "third", "its prompt", "a person's message", "a stop from before"],
+)
+def test_rounds_are_counted(record: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Breaks when a talk with a person, or the end of the turn before the rebase, uses up a round."""
+    verdict = judge(worker(S.REBASING, **OURS_OPEN, **record), event(STOP), Facts(git=REBASING))
+    assert {key: verdict.fields.get(key) for key in fields} == fields
+    assert bool(verdict.fields) == bool(fields)
+
+
+def test_an_agent_that_starts_in_our_rebase_is_told() -> None:
+    """Breaks when a restarted agent is left alone with conflicts it may not remember."""
+    verdict = judge(worker(S.OFFLINE, **OURS_OPEN), event(START), Facts(git=REBASING))
+    assert verdict.fields["conflict_prompt_due"] is True
+
+
 @pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
     """Breaks when somebody gives `judge` something to guess from."""
     assert {f.name for f in fields(Facts)} == {"git", "exit_code"}
-    assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing"}
+    assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing", "on_base", "marked"}
 
 
 @pytest.mark.parametrize("cause", list(Cause))

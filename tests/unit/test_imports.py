@@ -75,8 +75,8 @@ def test_the_status_is_the_documented_object(root: Path) -> None:
     (worker,) = view["workers"]
     assert set(worker) == {
         *("name", "status", "reason", "since_unix", "auto", "held", "attached", "task_id", "prompt"),
-        *("prompt_id", "delivery", "accept_step", "commit_sha", "reviewed", "session"),
-        *("last_activity_unix", "error_reason", "cause"),
+        *("prompt_id", "delivery", "accept_step", "conflicted_files", "resolution_attempts", "commit_sha"),
+        *("reviewed", "session", "last_activity_unix", "error_reason", "cause"),
     }
 
 

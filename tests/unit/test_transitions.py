@@ -129,7 +129,13 @@ PAYLOADS = st.fixed_dictionaries(
     },
 )
 GIT = st.none() | st.builds(
-    GitFacts, head=st.just("c0ffee"), ahead=st.integers(0, 2), dirty=st.booleans(), rebasing=st.booleans()
+    GitFacts,
+    head=st.sampled_from(["c0ffee", "0ff1ce"]),
+    ahead=st.integers(0, 2),
+    dirty=st.booleans(),
+    rebasing=st.booleans(),
+    on_base=st.booleans(),
+    marked=st.sampled_from([(), ("a.txt",)]),
 )
 FACTS = st.builds(Facts, git=GIT, exit_code=st.none() | st.sampled_from([0, 130, 1, 137]))
 PERSONS_STEPS = st.sampled_from(
@@ -197,11 +203,19 @@ class Life(RuleBasedStateMachine):
         if is_allowed(self.record, to):
             self.move(to)
 
+    @rule()
+    def rebase_begins(self) -> None:
+        if self.record.status is Status.NEEDS_REVIEW:
+            self.record = replace(
+                self.record, pre_rebase_sha="0ff1ce", rebase_base="ba5e", rebase_started_at_unix=self.now
+            )
+
     @invariant()
     def consistent(self) -> None:
         assert problems(self.record) == []
         assert (self.record.status is Status.NEEDS_REVIEW) == (self.record.commit_sha is not None)
         if self.record.status in (Status.WORKING, Status.NEEDS_REVIEW, Status.REBASING, Status.REVIEWING):
+            assert self.record.resolution_attempts < 3
             assert not self.record.error_reason, "a failure of earlier is shown as one of now"
 
 

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "review": "Show what a worker's accept would land.",
     "reject": "Send a worker's work back with a word about it.",
     "accept": "Land a worker's work on the default branch.",
+    "rebase": "Put a worker's commits onto the newest base.",
     "undo": "Take the newest accept back.",
     "reset": "Make a worker idle again, on the newest base; its work is kept.",
     "nuke": "Remove a worker; all it had goes into the trash.",
@@ -115,7 +116,7 @@ def report(error: Exception, argv: list[str]) -> int:
     if "--debug" in argv:
         traceback.print_exception(error)
     shown = _for_people(error)
-    print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv)
+    print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv, shown.details)
     return shown.exit_code
 
 

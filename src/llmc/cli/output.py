@@ -14,10 +14,12 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_error(message: str, hint: str, exit_code: int, as_json: bool) -> None:
+def print_error(
+    message: str, hint: str, exit_code: int, as_json: bool, details: dict[str, Any] | None = None
+) -> None:
     """One line with what failed and the fix; with --json an object on standard output as well."""
     if as_json:
-        print_json({"error": message, "hint": hint, "exit_code": int(exit_code)})
+        print_json({"error": message, "hint": hint, "exit_code": int(exit_code), **(details or {})})
     separator = "" if not hint else " " if message.endswith((".", "!", "?")) else ". "
     click.echo(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
 

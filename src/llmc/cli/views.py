@@ -31,6 +31,8 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),
         "accept_step": (record.get("accept") or {}).get("step"),
+        "conflicted_files": record.get("conflicted_files", []),
+        "resolution_attempts": record.get("resolution_attempts", 0),
         "commit_sha": record.get("commit_sha"),
         "reviewed": record.get("commit_sha") is not None
         and record.get("commit_sha") == record.get("reviewed_sha"),

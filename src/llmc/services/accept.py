@@ -11,24 +11,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.protocol import ClientStatus
-from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.errors import LlmcError, Refused
 from llmc.review import messages
-from llmc.services import intake, landing, provision, review
+from llmc.services import intake, landing, provision, rebase, review, validation
+from llmc.services.authorship import author, committer
 from llmc.services.project import Project
-from llmc.services.sessions import is_taken, status_of
-from llmc.tools import git, locks, proc
+from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.processes import leftovers, wait_until
-from llmc.tools.tmux import Pane, Unknown
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
 #: the steps in their order; `finish` ends the journal
 STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "finish")
 MAX_ATTEMPTS = 20
-LEFTOVER_WAIT_S = 2.0
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
 
@@ -43,18 +39,19 @@ class Accepted:
     reviewed: Reviewed
 
 
-class Conflict(Refused):
-    """The worker's commits do not apply on the default branch."""
-
-
 def accept(project: Project, name: str, progress: Progress = lambda _: None) -> Accepted:
     """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock."""
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+    if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
+        raise rebase.tell(project, name)
     if record.accept is None:
         record = _begin(project, record)
-    return _Pipeline(project, record, progress).run()
+    try:
+        return _Pipeline(project, record, progress).run()
+    except rebase.HasConflicts as found:
+        raise rebase.tell(project, name) from found
 
 
 def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -63,15 +60,9 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
             hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
         )
-    _refuse_if_disturbed(project, record)
+    rebase.refuse_if_disturbed(project, record)
     _refuse_if_commits_are_elsewhere(record)
-    changes = git.tree_state(Path(record.worktree_path))
-    if not changes.clean:
-        names = ", ".join([*changes.tracked, *changes.untracked][:5])
-        raise Refused(
-            f"{record.name} has uncommitted changes: {names}",
-            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
-        )
+    rebase.refuse_if_dirty(record)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=git.head(Path(record.worktree_path)))
     with project.store.transaction() as tx:
         return tx.update(record.name, accept=journal)
@@ -85,29 +76,6 @@ def _refuse_if_commits_are_elsewhere(record: WorkerRecord) -> None:
         raise Refused(
             f"{record.name} left its branch {record.branch}, which has commits that are not in what would land",
             hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
-        )
-
-
-def _refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
-    """Git work in a worktree starts only while nobody else is at work in it."""
-    pane = project.tmux.pane(record.session_id)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
-    taken = is_taken(record, pane)
-    if taken:
-        raise Refused(taken)
-    if (
-        isinstance(pane, Pane)
-        and not pane.dead
-        and status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING)
-    ):
-        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
-    # Hooks are children of the agent too, but only for a moment.
-    if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
-        pids = ", ".join(map(str, leftovers(record.instance)))
-        raise Refused(
-            f"something {record.name} started is still running (pid {pids}) and could change its files",
-            hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",
         )
 
 
@@ -141,6 +109,8 @@ class _Pipeline:
         except landing.BaseMoved:
             self._again()
             return
+        except rebase.HasConflicts:
+            raise  # the journal ended with the step that made the worker `rebasing`
         except LlmcError as error:
             self._give_up(current, error)
             raise
@@ -193,50 +163,12 @@ class _Pipeline:
         return self.journal
 
     def rebase(self) -> AcceptJournal:
-        """The worker's commits on top of the newest base; a rebase cut short by a crash begins again."""
-        _refuse_if_disturbed(self.project, self.record)
-        base = provision.refresh_base(self.project)
-        if git.rebase_in_progress(self.worktree):
-            git.git(self.worktree, "rebase", "--abort")
-        done = git.git(
-            self.worktree,
-            *["-c", "rebase.autoStash=false", "rebase", "--quiet", base],
-            check=False,
-            timeout_s=300,
-            env=_committer(self.worktree, self.journal.tip),
-        )
-        if not done.ok:
-            files = git.conflicted_files(self.worktree)
-            git.git(self.worktree, "rebase", "--abort", check=False)
-            if files:
-                raise Conflict(
-                    f"{self.name} conflicts with {self.project.config.repo.default_branch} in: {', '.join(files[:5])}",
-                    hint=f"llmc message {self.name} 'Rebase onto origin/{self.project.config.repo.default_branch} "
-                    "and resolve the conflicts.'",
-                )
-            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
-        return replace(self.journal, base=base, rebased=git.head(self.worktree))
+        """The worker's commits on top of the newest base. Conflicts end the accept: the worker resolves them first."""
+        done = rebase.onto_base(self.project, self.name)
+        return replace(self.journal, base=done.base, rebased=done.head)
 
     def validate(self) -> AcceptJournal:
-        command = self.project.config.repo.validate
-        if command:
-            env = {**proc.command_env(), **self.project.config.defaults.env, "LLMC_WORKER": self.name}
-            log = self.project.root.log(self.name)
-            done = proc.run_logged(
-                command,
-                cwd=self.worktree,
-                env=env,
-                log=log,
-                timeout_s=self.project.config.repo.validate_timeout_s,
-            )
-            if not done.ok:
-                raise ToolFailed(
-                    done.argv,
-                    done.returncode,
-                    done.stdout,
-                    message=f"{self.name}: validation failed with code {done.returncode}, nothing landed",
-                    hint=f"Its whole output is in {log}.",
-                )
+        validation.validate(self.project, self.name, self.worktree)
         return self.journal
 
     def squash(self) -> AcceptJournal:
@@ -252,7 +184,7 @@ class _Pipeline:
                 hint="The same change may have landed already.",
             )
         texts = [git.git(self.worktree, "show", "-s", "--format=%B", commit).stdout for commit in commits]
-        env = _author(self.worktree, commits[0]) | _committer(self.worktree, commits[0])
+        env = author(self.worktree, commits[0]) | committer(self.worktree, commits[0])
         tree = git.tree_of(self.worktree, self.journal.rebased)
         done = git.git(
             self.worktree,
@@ -287,7 +219,7 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
-        _refuse_if_disturbed(self.project, self.record)
+        rebase.refuse_if_disturbed(self.project, self.record)
         if git.head(self.worktree) != git.resolve(self.worktree, self.project.base):
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
@@ -309,26 +241,6 @@ class _Pipeline:
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}
-
-
-def _author(worktree: Path, commit: str) -> dict[str, str]:
-    """The worker's author stays the author of what lands."""
-    author, email, date = _people(worktree, commit)
-    return {"GIT_AUTHOR_NAME": author, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
-
-
-def _committer(worktree: Path, commit: str) -> dict[str, str]:
-    """The configured identity; where there is none, the author is the committer too."""
-    if git.config_get(worktree, "user.email"):
-        return {}
-    author, email, _ = _people(worktree, commit)
-    return {"GIT_COMMITTER_NAME": author, "GIT_COMMITTER_EMAIL": email}
-
-
-def _people(worktree: Path, commit: str) -> list[str]:
-    return (
-        git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
-    )
 
 
 def _subject(worktree: Path, commit: str) -> str:

@@ -1,13 +1,15 @@
 """Applies what the agent's hooks said to the state: in order, each event exactly once, under the worker's lock."""
 
 import time
+from pathlib import Path
 
 from llmc.errors import LlmcError, ToolFailed
+from llmc.review import conflicts
 from llmc.services.project import Project
 from llmc.state import inbox
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import append_line, private_dir
+from llmc.tools.files import append_line, private_dir, read_text
 from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Status, WorkerRecord
@@ -40,8 +42,6 @@ def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
     """What git says of the worktree; None when it cannot be read."""
-    from pathlib import Path
-
     worktree = Path(record.worktree_path)
     try:
         return decide.GitFacts(
@@ -49,9 +49,26 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
             ahead=git.divergence(worktree, project.base, "HEAD").ahead,
             dirty=not git.tree_state(worktree).clean,
             rebasing=git.rebase_in_progress(worktree),
+            on_base=not record.rebase_base or git.is_ancestor(worktree, record.rebase_base, "HEAD"),
+            marked=_marked(worktree, record) if record.pre_rebase_sha else (),
         )
     except ToolFailed:
         return None
+
+
+def _marked(worktree: Path, record: WorkerRecord) -> tuple[str, ...]:
+    """Files of the conflict with more markers than either side had: a file may well be about markers."""
+
+    def committed(commit: str, name: str) -> int:
+        done = git.git(worktree, "show", f"{commit}:{name}", check=False)
+        return conflicts.marker_count(done.stdout) if done.ok else 0
+
+    found = []
+    for name in record.conflicted_files:
+        here = conflicts.marker_count(read_text(worktree / name))
+        if here and here > max(committed(record.rebase_base, name), committed(record.pre_rebase_sha, name)):
+            found.append(name)
+    return tuple(found)
 
 
 def _apply(

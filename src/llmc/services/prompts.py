@@ -1,12 +1,18 @@
 """The prompts llmc sends, from the templates."""
 
+import shlex
 from functools import cache
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from llmc.review import conflicts
 from llmc.review.patch import quoted
 from llmc.services.project import Project
 from llmc.services.review import Review
+from llmc.tools import git
+from llmc.tools.files import read_text
+from llmc.workers.decide import MAX_ROUNDS, GitFacts, unresolved
 from llmc.workers.model import WorkerRecord
 
 
@@ -51,3 +57,63 @@ def reject_prompt(project: Project, review: Review, feedback: str) -> str:
             left_out=left_out,
         )
     )
+
+
+def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> tuple[str, tuple[str, ...]]:
+    """What a worker is told about the conflicts in its worktree now; and every path that git calls unmerged."""
+    worktree = Path(record.worktree_path)
+    branch = project.config.repo.default_branch
+    stages = conflicts.parse_stages(git.git(worktree, "ls-files", "-u", "-z").stdout)
+    found = conflicts.classify(stages, _renames(worktree, "HEAD"), _renames(worktree, "REBASE_HEAD"))
+    room = conflicts.MAX_LINES
+    files: list[dict[str, object]] = []
+    markers: list[int] = []
+    for conflict in found:
+        texts = [read_text(worktree / name) for name in conflict.files]
+        excerpts = [region for text in texts for region in conflicts.regions(text)]
+        shown, room = conflicts.bounded(excerpts, room)
+        markers.append(sum(map(conflicts.marker_count, texts)))
+        files.append(
+            {
+                "path": conflicts.printable(conflict.path),
+                "kind": conflict.kind,
+                "markers": markers[-1],
+                "about": conflicts.describe(conflict, markers[-1], branch),
+                "in_main": conflicts.printable(conflict.in_main or ""),
+                "in_worker": conflicts.printable(conflict.in_worker or ""),
+                "quoted": _quoted(conflict.path),
+                "quoted_main": _quoted(conflict.in_main or ""),
+                "quoted_worker": _quoted(conflict.in_worker or ""),
+                "regions": shown,
+                "more": len(shown) < len(excerpts),
+            }
+        )
+    text = (
+        _templates()
+        .get_template("conflict.md.j2")
+        .render(
+            branch=branch,
+            worktree=worktree,
+            round=record.resolution_attempts + 1,
+            rounds=MAX_ROUNDS,
+            left=unresolved(facts),
+            in_progress=facts.rebasing,
+            base=record.rebase_base,
+            summary=conflicts.summary(markers),
+            files=files,
+            validate=project.config.repo.validate,
+            task=record.current_prompt,
+        )
+    )
+    return text, tuple(stages)
+
+
+def _quoted(path: str) -> str:
+    return shlex.quote(conflicts.printable(path)) if path else ""
+
+
+def _renames(worktree: Path, side: str) -> dict[str, str]:
+    """What one side renamed since the parent of the commit that is being applied."""
+    diff = ["diff", "--name-status", "-M", "-z", "--diff-filter=R", "REBASE_HEAD^", side]
+    done = git.git(worktree, *diff, check=False)
+    return conflicts.parse_renames(done.stdout) if done.ok else {}

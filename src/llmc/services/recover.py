@@ -1,6 +1,8 @@
 """Finishes what a crash interrupted. Whoever holds a worker's lock and finds something open, finishes it first."""
 
-from llmc.services import accept, intake, submit
+from contextlib import suppress
+
+from llmc.services import accept, intake, rebase, submit
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken
 from llmc.tools.tmux import Unknown
@@ -8,7 +10,7 @@ from llmc.workers.model import WorkerRecord
 
 
 def finish_interrupted(project: Project, name: str) -> WorkerRecord:
-    """An accept that had begun goes on; a prompt that was on its way is delivered, and never twice.
+    """An accept or a rebase that had begun goes on; a prompt that was on its way is delivered, and never twice.
 
     Not while a person has the worker: then it waits.
     """
@@ -17,7 +19,15 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     if isinstance(pane, Unknown) or is_taken(record, pane):
         return record
     if record.accept is not None:
-        accept.accept(project, name)
+        with suppress(rebase.Conflict):  # the worker is told, its record says so
+            accept.accept(project, name)
+        record = project.store.worker(name)
+    elif rebase.was_interrupted(record):
+        with suppress(rebase.Conflict):
+            rebase.rebase(project, name)
+        record = project.store.worker(name)
+    if rebase.must_tell(record):
+        rebase.tell(project, name)
         record = project.store.worker(name)
     if record.delivery is not None and record.delivery.outcome.open:
         submit.deliver(project, name)

@@ -38,6 +38,10 @@ def new_prompt_id(kind: str) -> PromptId:
     return PromptId(f"{kind}-{os.urandom(5).hex()}")
 
 
+def is_conflict_prompt(delivery: Delivery) -> bool:
+    return delivery.prompt_id.startswith("conflict-")
+
+
 def submit(
     project: Project,
     name: str,
@@ -105,6 +109,8 @@ def _record(
         tx.update(name, delivery=done)
         if outcome is Outcome.REFUSED and record.status in (Status.IDLE, Status.NO_CHANGES):
             tx.update(name, current_prompt="")  # nothing was typed, so the worker has no task
+        if outcome is Outcome.REFUSED and record.status is Status.REBASING and is_conflict_prompt(done):
+            tx.update(name, conflict_prompt_due=True)  # nothing was typed: it still has to be told
         tx.emit(
             "prompt_delivered",
             worker=name,

@@ -28,6 +28,13 @@ ACTIONS: dict[str, str] = {
     "hook_received": "another hook event of the agent (`hook`)",
     "hook_ignored": "a hook event that no longer counts: old instance, or unreadable",
     "reviewed": "a person looked at a worker's work (`commit`, `behind`)",
+    "rebase_started": "a rebase of a worker's commits began (`commit`: before it, `base`, `ref`: where that is pinned)",
+    "rebased": "a worker's commits are on the newest base now (`commit`, `base`)",
+    "rebase_conflicted": "the rebase has conflicts, the worker is to resolve them (`files`, `base`)",
+    "rebase_failed": "git refused the rebase; the worktree is as before",
+    "rebase_resolved": "the worker resolved the conflicts (`ahead`)",
+    "rebase_unresolved": "the agent's turn ended with conflicts unresolved (`left`, `round`)",
+    "rebase_aborted": "the worker gave the rebase up; its commits are as before",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, "

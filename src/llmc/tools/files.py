@@ -41,6 +41,17 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, alone: bool = Fa
         raise explain(error, f"cannot write {path}") from error
 
 
+def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
+    """The beginning of a text file somebody else wrote; "" for one that is gone, is a link, or is not text."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            data = file.read(most) or b""
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
 def append_line(path: Path, line: bytes) -> None:
     """One write() of one line: appenders in other processes cannot tear it."""
     try:

@@ -28,6 +28,8 @@ CLIENT_CAN_CONTRADICT = (
 #: how long the client must have been at rest, or busy, before that counts against what its hooks said
 INTERRUPTED_AFTER_S = 5.0
 BUSY_AFTER_S = 1.0
+#: turns that may end with conflicts unresolved; the last of them is an error
+MAX_ROUNDS = 3
 
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
@@ -40,6 +42,10 @@ class GitFacts:
     ahead: int
     dirty: bool
     rebasing: bool
+    #: HEAD has the commit that llmc's rebase goes onto
+    on_base: bool = True
+    #: files of the conflict that still have markers
+    marked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,8 @@ def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verd
     change = None
     if record.status is Status.OFFLINE and facts.git is not None:
         change = rest(record, facts.git)
+        if change.to is Status.REBASING and record.pre_rebase_sha:
+            fields["conflict_prompt_due"] = True  # its turn ended with its process
     return Verdict(change, fields, "session_started", details)
 
 
@@ -170,6 +178,10 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
         return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
     if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
+    if record.status is Status.REBASING and record.pre_rebase_sha:
+        if event.at_unix < record.rebase_started_at_unix:
+            return Verdict(action="agent_stopped", details=details)
+        return after_round(record, git, details)
     change = _after_stop(record, git)
     fields = {}
     if change is None and record.status is Status.NEEDS_INPUT:
@@ -186,6 +198,41 @@ def _report(event: HookEvent) -> Verdict:
         no_changes=event.payload.get("no_changes") is True,
     )
     return Verdict(None, {"report": said}, "agent_reported", {"kind": said.kind, "text": said.text})
+
+
+def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) -> Verdict:
+    """What became of a rebase with conflicts that the agent was told to resolve; git alone says so."""
+    if not git.rebasing and git.head == record.pre_rebase_sha:
+        aborted = step(Status.NEEDS_REVIEW, "rebase aborted by the worker", commit_sha=git.head)
+        return Verdict(aborted, action="rebase_aborted", details=details)
+    left = unresolved(git)
+    if not left:
+        resolved = step(Status.NEEDS_REVIEW, "conflicts resolved", commit_sha=git.head)
+        return Verdict(resolved, action="rebase_resolved", details=details)
+    if record.delivery is not None and not record.delivery.prompt_id.startswith("conflict-"):
+        # A person talks with it: that is no round, and the person sees what it does.
+        return Verdict(action="agent_stopped", details=details)
+    rounds = record.resolution_attempts + 1
+    fields: dict[str, Any] = {"resolution_attempts": rounds, "conflict_prompt_due": rounds < MAX_ROUNDS}
+    if rounds < MAX_ROUNDS:
+        return Verdict(None, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
+    text = f"its conflicts are unresolved after {rounds} rounds: {'; '.join(left)}"
+    failed = step(Status.ERROR, "conflicts not resolved", error_reason=text[:500], cause=causes.Cause.GIT)
+    return Verdict(failed, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
+
+
+def unresolved(git: GitFacts) -> list[str]:
+    """What keeps a rebase from being resolved, in words; empty when it is."""
+    found = []
+    if git.rebasing:
+        found.append("the rebase is still in progress")
+    elif not git.on_base:
+        found.append("HEAD is not on top of the default branch")
+    if git.marked:
+        found.append(f"conflict markers are left in {', '.join(git.marked[:5])}")
+    if git.dirty and not git.rebasing:
+        found.append("there are uncommitted changes")
+    return found
 
 
 def _stopped(git: GitFacts) -> str:

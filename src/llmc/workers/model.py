@@ -136,6 +136,17 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     reviewed_patch: str | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0
+    #: a rebase llmc began: set before git acts, cleared when it has ended
+    rebase_started_at_unix: float = 0.0
+    #: HEAD before it, pinned; "" when no rebase is open
+    pre_rebase_sha: str = ""
+    #: the commit of the default branch it goes onto
+    rebase_base: str = ""
+    conflicted_files: tuple[str, ...] = ()
+    #: turns of the agent that ended with the conflicts unresolved
+    resolution_attempts: int = 0
+    #: the agent has to be told about the conflicts (again)
+    conflict_prompt_due: bool = False
     held: bool = False
     error_reason: str = ""
     cause: str = ""

@@ -69,13 +69,25 @@ _LEFT: dict[str, Any] = {"commit_sha": None, "error_reason": "", "cause": ""}
 #: what belongs to one task, and must not be taken for the next one's
 _NOT_REVIEWED: dict[str, Any] = {"reviewed_patch": None, "reviewed_sha": None, "reviewed_unix": 0.0}
 
-#: what else is cleared when a status is entered
+#: the record of a worker without an open rebase
+NO_REBASE: dict[str, Any] = {
+    "rebase_started_at_unix": 0.0,
+    "pre_rebase_sha": "",
+    "rebase_base": "",
+    "conflicted_files": (),
+    "resolution_attempts": 0,
+    "conflict_prompt_due": False,
+}
+
+#: what else is cleared when a status is entered; `offline` and `error` keep an open rebase as it is
 _FRESH: dict[Status, dict[str, Any]] = {
-    S.IDLE: {"current_prompt": "", "accept": None, "report": None, **_NOT_REVIEWED},
+    S.IDLE: {"current_prompt": "", "accept": None, "report": None, **_NOT_REVIEWED, **NO_REBASE},
     S.NO_CHANGES: _NOT_REVIEWED,
-    S.WORKING: {"report": None},
     S.REJECTED: {"report": None},
     S.OFFLINE: {"instance": ""},
+    S.WORKING: {"report": None, **NO_REBASE},
+    S.NEEDS_INPUT: NO_REBASE,
+    S.NEEDS_REVIEW: NO_REBASE,
 }
 
 

@@ -1,0 +1,164 @@
+"""What git left unresolved in a rebase: the kind of each conflict, its markers, its regions. Pure.
+
+In a rebase, stage 2 (and HEAD) is the default branch, stage 3 (and REBASE_HEAD) is the worker's own commit.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+CONTEXT_LINES = 5
+#: of one region, and of all regions of a prompt together
+MAX_REGION_LINES = 60
+MAX_LINES = 300
+MAX_LINE_CHARS = 300
+
+BASE, MAIN, WORKER = 1, 2, 3
+
+_BEGIN = re.compile(r"<{7}(?: |$)")
+_END = re.compile(r">{7}(?: |$)")
+#: a terminal would act on these, so a prompt may not have them
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class Kind(StrEnum):
+    """How two changes of one file disagree."""
+
+    #: both changed the same lines
+    CONTENT = "Content"
+    #: one changed it, the other removed it
+    MODIFY_DELETE = "ModifyDelete"
+    #: both added a file of this name
+    ADD_ADD = "AddAdd"
+    #: each gave it another name
+    RENAME_RENAME = "RenameRename"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """One conflicted file; `in_main` and `in_worker` are its names there, None where it is removed."""
+
+    path: str
+    kind: Kind
+    in_main: str | None
+    in_worker: str | None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Where its text, with any markers, can be in the worktree."""
+        return tuple(dict.fromkeys(name for name in (self.in_main, self.in_worker) if name))
+
+
+def parse_stages(listing: str) -> dict[str, frozenset[int]]:
+    """The stages of each unmerged path, from `git ls-files -u -z`."""
+    found: dict[str, frozenset[int]] = {}
+    for entry in listing.split("\0"):
+        if entry:
+            meta, _, path = entry.partition("\t")
+            found[path] = found.get(path, frozenset()) | {int(meta.split()[2])}
+    return found
+
+
+def parse_renames(listing: str) -> dict[str, str]:
+    """Old name to new name, from `git diff --name-status -M -z --diff-filter=R`."""
+    parts = [part for part in listing.split("\0") if part]
+    return {old: new for _, old, new in zip(parts[::3], parts[1::3], parts[2::3], strict=True)}
+
+
+def classify(
+    stages: Mapping[str, frozenset[int]],
+    main_renames: Mapping[str, str],
+    worker_renames: Mapping[str, str],
+) -> tuple[Conflict, ...]:
+    """Each conflict once. A file renamed on both sides is three paths for git, and one conflict here."""
+    renamed = [
+        Conflict(old, Kind.RENAME_RENAME, main_renames[old], worker_renames[old])
+        for old, found in stages.items()
+        if found == {BASE} and old in main_renames and old in worker_renames
+    ]
+    told = {name for conflict in renamed for name in (conflict.path, *conflict.files)}
+    others = [
+        Conflict(path, _kind(found), path if MAIN in found else None, path if WORKER in found else None)
+        for path, found in stages.items()
+        if path not in told
+    ]
+    return tuple(sorted([*renamed, *others], key=lambda conflict: conflict.path))
+
+
+def _kind(stages: frozenset[int]) -> Kind:
+    if stages == {BASE, MAIN, WORKER}:
+        return Kind.CONTENT
+    return Kind.MODIFY_DELETE if BASE in stages else Kind.ADD_ADD
+
+
+def marker_count(text: str) -> int:
+    """How many conflict regions a text has: its `<<<<<<<` lines."""
+    return sum(bool(_BEGIN.match(line)) for line in text.splitlines())
+
+
+def regions(text: str, context: int = CONTEXT_LINES) -> list[str]:
+    """The conflicting regions with the lines around them; regions that touch are shown together."""
+    lines = text.splitlines()
+    windows: list[tuple[int, int]] = []
+    for start, end in _spans(lines):
+        first, last = max(0, start - context), min(len(lines), end + context + 1)
+        if windows and first <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], last)
+        else:
+            windows.append((first, last))
+    return ["\n".join(lines[first:last]) for first, last in windows]
+
+
+def _spans(lines: Sequence[str]) -> list[tuple[int, int]]:
+    spans = []
+    start: int | None = None
+    for number, line in enumerate(lines):
+        if start is None and _BEGIN.match(line):
+            start = number
+        elif start is not None and _END.match(line):
+            spans.append((start, number))
+            start = None
+    if start is not None:
+        spans.append((start, len(lines) - 1))
+    return spans
+
+
+def bounded(excerpts: Sequence[str], room: int = MAX_LINES) -> tuple[list[str], int]:
+    """As many excerpts as there is room for, long ones cut in the middle; and how many lines of room are left."""
+    shown = []
+    for excerpt in excerpts:
+        lines = [line[:MAX_LINE_CHARS] for line in printable(excerpt).split("\n")]
+        if len(lines) > MAX_REGION_LINES:
+            half = MAX_REGION_LINES // 2
+            lines = [*lines[:half], f"... ({len(lines) - 2 * half} more lines) ...", *lines[-half:]]
+        if len(lines) > room:
+            break
+        room -= len(lines)
+        shown.append("\n".join(lines))
+    return shown, room
+
+
+def printable(text: str) -> str:
+    """A text of a file, or its name, as it may stand in a prompt."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def summary(markers: Sequence[int]) -> str:
+    """One number for each file: its markers."""
+    return f"{len(markers)} file(s) with {sum(markers)} conflict region(s)"
+
+
+def describe(conflict: Conflict, markers: int, branch: str) -> str:
+    """One line about a file, worded by its kind."""
+    match conflict.kind:
+        case Kind.CONTENT:
+            return f"{markers} conflict region(s)"
+        case Kind.MODIFY_DELETE if conflict.in_main is None:
+            return f"modified by you, deleted in {branch}"
+        case Kind.MODIFY_DELETE:
+            return f"deleted by you, modified in {branch}"
+        case Kind.ADD_ADD:
+            return f"added by both you and {branch}"
+        case Kind.RENAME_RENAME:
+            return f"renamed differently by you and {branch}"

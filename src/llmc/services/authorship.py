@@ -1,0 +1,25 @@
+"""Who made a commit, as environment for git: the worker stays the author of what lands."""
+
+from pathlib import Path
+
+from llmc.tools import git
+
+
+def author(worktree: Path, commit: str) -> dict[str, str]:
+    """The worker's author stays the author of what lands."""
+    name, email, date = _people(worktree, commit)
+    return {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+
+
+def committer(worktree: Path, commit: str) -> dict[str, str]:
+    """The configured identity; where there is none, the author is the committer too."""
+    if git.config_get(worktree, "user.email"):
+        return {}
+    name, email, _ = _people(worktree, commit)
+    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
+
+
+def _people(worktree: Path, commit: str) -> list[str]:
+    return (
+        git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
+    )

@@ -1,0 +1,255 @@
+"""Rebase: the one function that puts a worker's commits onto the newest base, and what follows from conflicts.
+
+Intent comes first: `pre_rebase_sha` is in state, and pinned, before git acts. So a rebase found in progress is known
+to be ours or not, and one cut short by a crash is undone and made again.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.agents.protocol import ClientStatus
+from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.services import intake, provision, submit, trash, validation
+from llmc.services.authorship import committer
+from llmc.services.project import Project
+from llmc.services.prompts import conflict_prompt
+from llmc.services.sessions import is_taken, status_of
+from llmc.tools import git, proc
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.processes import leftovers, wait_until
+from llmc.tools.tmux import Pane, Unknown
+from llmc.workers import decide
+from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.transitions import NO_REBASE, step
+
+LEFTOVER_WAIT_S = 2.0
+#: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
+_SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
+
+
+@dataclass(frozen=True)
+class Rebased:
+    """The worker's commits are on top of `base`; `moved` is False where they were already."""
+
+    base: str
+    head: str
+    moved: bool
+
+
+class HasConflicts(Exception):
+    """The worker is `rebasing`; it has to be told with `tell`."""
+
+
+class Conflict(LlmcError):
+    """A worker's commits do not apply on the default branch by themselves."""
+
+    def __init__(self, message: str, *, hint: str, worker: str, files: tuple[str, ...]) -> None:
+        super().__init__(message, hint=hint)
+        self.details = {"worker": worker, "status": Status.REBASING, "conflicts": list(files)}
+
+
+def rebase(project: Project, name: str) -> Rebased:
+    """`llmc rebase`, or the rest of one that was interrupted; the caller holds the worker's lock."""
+    record = intake.apply_pending(project, name)
+    if must_tell(record):
+        raise tell(project, name)
+    if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
+        state = "being accepted" if record.accept is not None else record.status
+        raise Refused(
+            f"{name} is {state}, only a worker in needs_review can be rebased",
+            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+        )
+    if not was_interrupted(record):
+        refuse_if_dirty(record)
+    try:
+        done = onto_base(project, name)
+    except HasConflicts as found:
+        raise tell(project, name) from found
+    if done.moved:
+        so = "but it is rebased, and waits in needs_review"
+        validation.validate(project, name, Path(record.worktree_path), so=so)
+    return done
+
+
+def was_interrupted(record: WorkerRecord) -> bool:
+    """A crash between the intent and its end."""
+    return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
+
+
+def onto_base(project: Project, name: str) -> Rebased:
+    """A worker's commits on top of the newest base. Raises HasConflicts; any other failure leaves all as it was."""
+    record = project.store.worker(name)
+    worktree = Path(record.worktree_path)
+    refuse_if_disturbed(project, record)
+    base = provision.refresh_base(project)
+    if git.rebase_in_progress(worktree):
+        if not record.pre_rebase_sha:
+            raise Refused(
+                f"a rebase that llmc did not begin is in progress in the worktree of {name}",
+                hint=f"Finish or abort it: llmc attach {name}",
+            )
+        git.git(worktree, "rebase", "--abort", timeout_s=300)
+    before = git.head(worktree)
+    if git.is_ancestor(worktree, base, before):
+        if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
+            _record_clean(project, name, base, before)
+        return Rebased(base, before, moved=bool(record.pre_rebase_sha))
+    _persist(project, record, worktree, before, base)
+    with fault_step("rebase.run"):
+        done = _run(worktree, before, base)
+    if done.ok and not git.rebase_in_progress(worktree):
+        after = git.head(worktree)
+        _record_clean(project, name, base, after)
+        return Rebased(base, after, moved=True)
+    files = git.conflicted_files(worktree)
+    if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
+        _record_conflicts(project, name, files)
+        raise HasConflicts
+    _restore(project, name, worktree, before, done.stderr or done.stdout)
+    if files:
+        raise LlmcError(
+            f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}, and is {record.status}",
+            hint="Run `llmc up`, then do it again: it will resolve them.",
+        )
+    raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+
+def _run(worktree: Path, before: str, base: str) -> proc.Done:
+    """git rebase; where rerere knew the resolution of every conflict and staged it, the rebase goes on."""
+    settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
+    env = committer(worktree, before)
+    done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
+    while not done.ok and git.rebase_in_progress(worktree) and not git.conflicted_files(worktree):
+        at = git.head(worktree)
+        done = git.git(worktree, *settings, "rebase", "--continue", check=False, timeout_s=300, env=env)
+        if git.head(worktree) == at:
+            break
+    return done
+
+
+def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, base: str) -> None:
+    with fault_step("rebase.persist"):
+        places = [f"refs/llmc/trash/{record.name}"]
+        kept = git.out(
+            worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", before, *places
+        )
+        ref = kept or trash.pin(project.root, worktree, record.name, "rebase")
+        with project.store.transaction() as tx:
+            tx.update(record.name, pre_rebase_sha=before, rebase_base=base, rebase_started_at_unix=now_unix())
+            tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)
+
+
+def _record_clean(project: Project, name: str, base: str, head: str) -> None:
+    with fault_step("rebase.record"), project.store.transaction() as tx:
+        record = tx.update(name, **NO_REBASE)
+        if record.status is Status.REBASING:
+            tx.move(name, step(Status.NEEDS_REVIEW, "rebased", commit_sha=head))
+        elif record.status is Status.NEEDS_REVIEW:
+            tx.update(name, commit_sha=head)
+        tx.emit("rebased", worker=name, commit=head, base=base)
+
+
+def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> None:
+    """In one step the accept, if it was one, has ended without landing, and the worker is `rebasing`."""
+    with fault_step("rebase.record"), project.store.transaction() as tx:
+        record = tx.worker(name)
+        if record.accept is not None:
+            tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="rebase")
+        tx.emit("rebase_conflicted", worker=name, files=files, base=record.rebase_base)
+        tx.update(name, accept=None, conflicted_files=files, resolution_attempts=0, conflict_prompt_due=True)
+        if record.status is not Status.REBASING:
+            tx.move(name, step(Status.REBASING, "conflicts"))
+
+
+def _restore(project: Project, name: str, worktree: Path, before: str, output: str) -> None:
+    git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
+    if git.rebase_in_progress(worktree) or git.head(worktree) != before:
+        raise LlmcError(
+            f"{name}: the rebase failed and could not be undone: {output.strip()[-1000:]}",
+            hint=f"Look at it: llmc attach {name}; its work is at {before[:12]}.",
+        )
+    with project.store.transaction() as tx:
+        tx.update(name, **NO_REBASE)
+        tx.emit("rebase_failed", worker=name, reason=output.strip()[-500:])
+
+
+def must_tell(record: WorkerRecord) -> bool:
+    """Whether the worker has conflicts it was not told about yet."""
+    on_its_way = record.delivery is not None and (
+        record.delivery.outcome.open and submit.is_conflict_prompt(record.delivery)
+    )
+    return record.status is Status.REBASING and (record.conflict_prompt_due or on_its_way)
+
+
+def tell(project: Project, name: str) -> LlmcError:
+    """Send the conflict prompt that is due; what to say to whoever asked for the rebase."""
+    record = project.store.worker(name)
+    with fault_step("rebase.prompt"):
+        if record.conflict_prompt_due:
+            facts = intake.git_facts(project, record)
+            if facts is None:
+                return LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+            if not facts.rebasing and _has_ended(project, record, facts):
+                return LlmcError(
+                    f"the rebase of {name} has ended meanwhile", hint="`llmc status` shows where it is."
+                )
+            text, files = conflict_prompt(project, record, facts)
+            together = tuple(dict.fromkeys([*record.conflicted_files, *files]))
+            receipt = submit.submit(
+                project, name, "conflict", text, conflict_prompt_due=False, conflicted_files=together
+            )
+        else:
+            receipt = submit.deliver(project, name)
+    files = project.store.worker(name).conflicted_files or record.conflicted_files
+    problem = f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}"
+    if receipt.outcome.arrived:
+        text = f"{problem}; {name} resolves them now"
+        return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
+    text = f"{problem}; {name} was not told: {receipt.outcome}: {receipt.reason}"
+    return Conflict(text, hint=f"Look at it: llmc attach {name}", worker=name, files=files)
+
+
+def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:
+    """Somebody finished or aborted it without a turn of the agent: then nothing needs to be said."""
+    verdict = decide.after_round(record, facts, {"ahead": facts.ahead, "dirty": facts.dirty})
+    if verdict.change is None or verdict.change.to is not Status.NEEDS_REVIEW:
+        return False
+    with project.store.transaction() as tx:
+        tx.emit(verdict.action, worker=record.name, **verdict.details)
+        tx.move(record.name, verdict.change)
+    return True
+
+
+def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
+    """Git work in a worktree starts only while nobody else is at work in it."""
+    pane = project.tmux.pane(record.session_id)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    taken = is_taken(record, pane)
+    if taken:
+        raise Refused(taken)
+    busy = (ClientStatus.BUSY, ClientStatus.WAITING)
+    if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) in busy:
+        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+    # Hooks are children of the agent too, but only for a moment.
+    if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
+        pids = ", ".join(map(str, leftovers(record.instance)))
+        raise Refused(
+            f"something {record.name} started is still running (pid {pids}) and could change its files",
+            hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",
+        )
+
+
+def refuse_if_dirty(record: WorkerRecord) -> None:
+    changes = git.tree_state(Path(record.worktree_path))
+    if not changes.clean:
+        names = ", ".join([*changes.tracked, *changes.untracked][:5])
+        raise Refused(
+            f"{record.name} has uncommitted changes: {names}",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
+        )
+
+
+def _some(files: tuple[str, ...]) -> str:
+    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")

@@ -1,0 +1,317 @@
+"""Conflicts with the default branch: the worker is told, resolves them itself, and nothing is lost on the way."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.fleet import Fleet, wait_until
+
+WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
+COMMIT = f"{WHO} commit -q -m"
+CONTINUE = f"{WHO} rebase --continue"
+BOTH = f"@on-conflict printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
+KILLED = -signal.SIGKILL
+
+
+def begin(fleet: Fleet, change: str, on_conflict: str, *, subject: str = "Mine", worker: str = "adam") -> str:
+    """A worker that waits for review; its commit."""
+    task = f"Do what I say\n@sh {change}; git add -A; {COMMIT} '{subject}'\n{on_conflict}"
+    fleet.llmc("start", "--worker", worker, "--prompt", task)
+    return str(fleet.wait(worker, "needs_review")["commit_sha"])
+
+
+def record(fleet: Fleet, worker: str = "adam") -> dict[str, object]:
+    return dict(json.loads((fleet.root / "state.json").read_text())["workers"][worker])
+
+
+def is_pinned(fleet: Fleet, commit: str) -> bool:
+    return bool(fleet.git("for-each-ref", "--contains", commit, "refs/llmc/trash", cwd=fleet.root))
+
+
+def conflict_prompts(fleet: Fleet) -> list[str]:
+    return [text for text in fleet.user_turns() if text.startswith("[llmc conflict-")]
+
+
+def set_up(fleet: Fleet, **config: str) -> Fleet:
+    fleet.commit("a.txt", "".join(f"line {n}\n" for n in range(30)), "Add a.txt")
+    fleet.set_up("adam", config={key.replace("__", "."): value for key, value in config.items()})
+    fleet.up()
+    return fleet
+
+
+@pytest.mark.req("1-116")
+def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
+    """Break that fails it: keep the accept's journal, or abort the rebase before the worker sees it."""
+    set_up(fleet, repo__validate="grep -q mine a.txt")
+    tip = begin(fleet, "echo mine > a.txt", BOTH)
+    fleet.commit("a.txt", "main\n", "Theirs")
+    refused = fleet.llmc("accept", "adam", "--json", code=1)
+    assert refused.json["conflicts"] == ["a.txt"]
+    assert refused.json["status"] == "rebasing"
+    assert "conflicts with main in a.txt; adam resolves them now. Accept again when" in refused.err
+    done = fleet.wait("adam", "needs_review")
+    assert done["reason"] == "conflicts resolved"
+    assert done["commit_sha"] == fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) != tip
+    assert fleet.log()[0] == "Theirs", "nothing has landed yet"
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["Mine", "Theirs", "Add a.txt", "First commit"]
+    assert (fleet.source / "a.txt").read_text() == "main\nmine\n"
+    assert is_pinned(fleet, tip)
+    (prompt,) = conflict_prompts(fleet)
+    assert "1 file(s) with 1 conflict region(s)" in prompt
+    assert "`a.txt` (Content, 1 marker(s))" in prompt
+    assert "Do what I say" in prompt, "the task is quoted"
+    assert "@sh echo mine" in prompt
+    assert fleet.git("log", "--format=%s", "main").count("Mine") == 1, "its directives are not done again"
+    assert [row["reason"] for row in fleet.events("accept_failed")] == ["conflicts in a.txt"]
+    assert len(fleet.events("rebase_resolved")) == 1
+
+
+RENAME = (
+    "cat main.txt mine.txt > /dev/null; git rm -q --cached a.txt mine.txt; rm -f mine.txt; git add main.txt"
+)
+KINDS = {
+    "modify/delete": (["rm", "-q", "a.txt"], "echo mine > a.txt", "git add a.txt", "ModifyDelete"),
+    "delete/modify": (None, "git rm -q a.txt; echo o > other.txt", "git rm -q a.txt", "ModifyDelete"),
+    "add/add": (None, "echo mine > new.txt", "printf 'both\\n' > new.txt; git add new.txt", "AddAdd"),
+    "rename/rename": (
+        ["mv", "a.txt", "main.txt"],
+        "git mv a.txt mine.txt; echo o > o.txt",
+        RENAME,
+        "RenameRename",
+    ),
+}
+
+
+@pytest.mark.req("1-132")
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_conflict(scripted: Fleet, kind: str) -> None:
+    """Break that fails it: look for conflicts by their markers; three of the kinds may have none."""
+    theirs, mine, resolve, shown = KINDS[kind]
+    set_up(scripted)
+    tip = begin(scripted, mine, f"@on-conflict {resolve}; {CONTINUE}")
+    if theirs:
+        scripted.git(*theirs)
+        scripted.git("commit", "-q", "-m", "Theirs")
+    else:
+        scripted.commit("new.txt" if kind == "add/add" else "a.txt", "main\n", "Theirs")
+    rebased = scripted.llmc("rebase", "adam", code=1)
+    assert "adam resolves them now" in rebased.err
+    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    (prompt,) = conflict_prompts(scripted)
+    assert f"({shown}, " in prompt
+    scripted.llmc("accept", "adam")
+    assert scripted.log()[:2] == ["Mine", "Theirs"]
+    assert is_pinned(scripted, tip)
+
+
+@pytest.mark.req("1-133")
+def test_the_labels_in_the_prompt_are_true(scripted: Fleet) -> None:
+    """What the prompt calls the default branch's is, and what it calls the worker's own is.
+
+    Break that fails it: swap :2: and :3: in the template, as document 002 has them.
+    """
+    set_up(scripted)
+    look = f"git show :2:a.txt > {scripted.dir}/two; git show :3:a.txt > {scripted.dir}/three"
+    begin(scripted, "echo mine > a.txt", f"@on-conflict {look}; {WHO} rebase --abort")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("rebase", "adam", code=1)
+    scripted.wait("adam", "needs_review")
+    (prompt,) = conflict_prompts(scripted)
+    assert "- main's version: `git show :2:<file>`" in prompt
+    assert "- your own version: `git show :3:<file>`" in prompt
+    assert (scripted.dir / "two").read_text() == "main\n"
+    assert (scripted.dir / "three").read_text() == "mine\n"
+
+
+@pytest.mark.req("1-135")
+def test_aborted_by_the_worker(scripted: Fleet) -> None:
+    """Break that fails it: take the end of a rebase for its success."""
+    set_up(scripted)
+    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("accept", "adam", code=1)
+    done = scripted.wait("adam", "needs_review")
+    assert done["reason"] == "rebase aborted by the worker"
+    assert done["commit_sha"] == tip
+    assert len(scripted.events("rebase_aborted")) == 1
+    assert record(scripted)["pre_rebase_sha"] == ""
+
+
+@pytest.mark.req("2-023")
+@pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
+def test_three_rounds_and_then_a_person(scripted: Fleet, what: str) -> None:
+    """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
+    set_up(scripted)
+    does = {
+        "nothing": "true",
+        "markers committed": f"git add -A; {CONTINUE}; true",
+        "quit": "git rebase --quit; git checkout -q -f llmc/adam; echo more >> a.txt; git add -A; "
+        f"{COMMIT} 'Not on main'; true",
+    }[what]
+    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {does}")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("accept", "adam", code=1)
+    failed = scripted.wait("adam", "error")
+    assert failed["cause"] == "git"
+    assert "after 3 rounds" in failed["error_reason"]
+    prompts = conflict_prompts(scripted)
+    assert len(prompts) == 3
+    assert "This is round 3 of 3" in prompts[2]
+    assert ("You are in the middle of that rebase" in prompts[2]) == (what == "nothing")
+    assert [row["round"] for row in scripted.events("rebase_unresolved")] == [1, 2, 3]
+    assert scripted.log()[0] == "Theirs"
+    assert is_pinned(scripted, tip)
+
+
+@pytest.mark.req("1-020")
+def test_what_a_rebasing_worker_takes(scripted: Fleet) -> None:
+    """Break that fails it: put `rebasing` among the statuses from which a task starts."""
+    set_up(scripted)
+    begin(
+        scripted, "echo mine > a.txt", f"@on-conflict while ! test -e {scripted.dir}/go; do sleep 0.05; done"
+    )
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("rebase", "adam", code=1)
+    assert scripted.status("adam")["status"] == "rebasing"
+    assert scripted.status("adam")["conflicted_files"] == ["a.txt"]
+    scripted.llmc("start", "--worker", "adam", "--prompt", "@say no", code=3)
+    scripted.llmc("accept", "adam", code=3)
+    scripted.llmc("rebase", "adam", code=3)
+    resolve = f"@sh printf 'by message\\n' > a.txt; git add a.txt; {CONTINUE}"
+    scripted.llmc("message", "adam", resolve)
+    (scripted.dir / "go").touch()
+    scripted.wait("adam", "needs_review")
+    scripted.llmc("accept", "adam")
+    assert (scripted.source / "a.txt").read_text() == "by message\n"
+
+
+def test_a_resolution_git_remembers_is_used_again(scripted: Fleet) -> None:
+    """The same conflict twice: the second time git's rerere knows what the worker did, and nobody is asked.
+
+    Break that fails it: take a rebase that stopped without unmerged files for a failure.
+    """
+    set_up(scripted)
+    tip = begin(scripted, "echo mine > a.txt", BOTH)
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("rebase", "adam", code=1)
+    scripted.wait("adam", "needs_review")
+    scripted.git("reset", "-q", "--hard", tip, cwd=scripted.worktree("adam"))
+    assert scripted.llmc("rebase", "adam", "--json").json["result"] == "clean"
+    assert len(conflict_prompts(scripted)) == 1
+    scripted.llmc("accept", "adam")
+    assert (scripted.source / "a.txt").read_text() == "main\nmine\n"
+
+
+def test_clean_and_up_to_date(scripted: Fleet) -> None:
+    """Break that fails it: leave the old commit_sha in the record."""
+    set_up(scripted, repo__validate=f"echo v >> {scripted.dir}/validated")
+    tip = begin(scripted, "echo mine > mine.txt", "")
+    assert "up to date" in scripted.llmc("rebase", "adam").out
+    scripted.commit("b.txt", "main\n", "Theirs")
+    scripted.llmc("hold", "adam")
+    scripted.llmc("rebase", "adam", code=3)
+    scripted.llmc("release", "adam")
+    clean = scripted.llmc("rebase", "adam", "--json").json
+    assert clean["result"] == "clean"
+    assert scripted.status("adam")["commit_sha"] == clean["commit"] != tip
+    assert (scripted.dir / "validated").read_text() == "v\n"
+    assert is_pinned(scripted, tip)
+    assert scripted.llmc("rebase", "adam", "--json").json["result"] == "up_to_date"
+    scripted.llmc("accept", "adam")
+    assert scripted.log()[:2] == ["Mine", "Theirs"]
+    scripted.llmc("rebase", "adam", code=3)
+
+
+def test_another_failure_of_git_changes_nothing(scripted: Fleet) -> None:
+    """Break that fails it: take every failing rebase for a conflict."""
+    set_up(scripted)
+    tip = begin(scripted, "echo mine > mine.txt", "")
+    scripted.commit("b.txt", "main\n", "Theirs")
+    hooks = scripted.dir / "hooks"
+    hooks.mkdir()
+    (hooks / "pre-rebase").write_text("#!/bin/sh\necho not today >&2\nexit 1\n")
+    (hooks / "pre-rebase").chmod(0o755)
+    scripted.git("config", "core.hooksPath", str(hooks), cwd=scripted.root)
+    failed = scripted.llmc("rebase", "adam", code=1)
+    assert "not today" in failed.err
+    after = scripted.status("adam")
+    assert (after["status"], after["commit_sha"]) == ("needs_review", tip)
+    assert scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam")) == tip
+    assert record(scripted)["pre_rebase_sha"] == ""
+    assert scripted.llmc("accept", "adam", code=1)
+
+
+def test_the_agent_crashes_while_it_resolves(scripted: Fleet) -> None:
+    """Started again, it finds its rebase open and is told once more.
+
+    Break that fails it: forget the open rebase when a worker goes offline.
+    """
+    set_up(scripted)
+    mark = scripted.dir / "crashed"
+    crash = f"test -e {mark} || (touch {mark}; kill -9 $(ps -o ppid= -p $PPID) $PPID)"
+    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {crash}\n{BOTH}")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("rebase", "adam", code=1)
+    wait_until(mark.exists)
+    scripted.wait("adam", "offline")
+    scripted.llmc("down", "--force")
+    scripted.up()
+    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert is_pinned(scripted, tip)
+    scripted.llmc("accept", "adam")
+    assert (scripted.source / "a.txt").read_text() == "main\nmine\n"
+
+
+@pytest.fixture(scope="module")
+def crashing() -> Iterator[Fleet]:
+    fleet = Fleet("scripted")
+    set_up(fleet)
+    fleet.kill_daemon()
+    yield fleet
+    fleet.close()
+
+
+POINTS = [
+    f"rebase.{step}:{when}" for step in ("persist", "run", "record", "prompt") for when in ("before", "after")
+]
+
+
+@pytest.mark.parametrize("command", ["rebase", "accept"])
+@pytest.mark.parametrize("point", [*POINTS, "submit.paste:after"])
+def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command: str) -> None:
+    """Break that fails it: begin the rebase before the intent is in state, or tell the worker before its status is."""
+    subject = f"{command} killed at {point}"
+    tip = begin(crashing, f"echo '{subject}' > a.txt", BOTH, subject=subject)
+    crashing.commit("a.txt", f"main {subject}\n", f"Theirs: {subject}")
+    told = len(conflict_prompts(crashing))
+    crashing.llmc(command, "adam", code=KILLED, LLMC_FAULT=f"{point}:kill")
+    if point != "rebase.prompt:after":  # then it was told, and repeating is a new command
+        crashing.llmc(command, "adam", code=1)
+    crashing.wait("adam", "needs_review")
+    assert len(conflict_prompts(crashing)) == told + 1, "told exactly once"
+    assert is_pinned(crashing, tip)
+    crashing.llmc("accept", "adam")
+    assert crashing.log()[:2] == [subject, f"Theirs: {subject}"]
+    assert record(crashing)["pre_rebase_sha"] == ""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["rebase.persist", "rebase.run", "rebase.record"])
+def test_killed_in_a_clean_rebase_and_repeated(crashing: Fleet, step: str, when: str) -> None:
+    """Break that fails it: leave the intent behind when the work was done already."""
+    subject = f"clean, killed {when} {step}"
+    tip = begin(crashing, f"echo '{subject}' > mine.txt", "", subject=subject)
+    crashing.commit("b.txt", f"main {subject}\n", f"Theirs: {subject}")
+    crashing.llmc("rebase", "adam", code=KILLED, LLMC_FAULT=f"{step}:{when}:kill")
+    result = crashing.llmc("rebase", "adam", "--json").json["result"]
+    assert result == ("up_to_date" if (step, when) == ("rebase.record", "after") else "clean")
+    assert record(crashing)["pre_rebase_sha"] == ""
+    assert crashing.status("adam")["commit_sha"] == crashing.git(
+        "rev-parse", "HEAD", cwd=crashing.worktree("adam")
+    )
+    assert is_pinned(crashing, tip)
+    crashing.llmc("accept", "adam")
+    assert crashing.log()[:2] == [subject, f"Theirs: {subject}"]
