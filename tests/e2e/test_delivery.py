@@ -53,6 +53,7 @@ def test_200_awkward_prompts_arrive_exactly_and_once(fleet: Fleet, monkeypatch: 
         assert receipt.outcome.arrived, f"{index}: {receipt} {text[:80]!r}\n{fleet.story()}"
         expected[receipt.prompt_id] = typed(receipt.prompt_id, normalise(text)).rstrip()
     wait_until(lambda: is_idle(project, "adam"), 60)
+    wait_until(lambda: {header_id(text) for text in fleet.prompts_in_transcripts()} >= set(expected))
     found: dict[str, list[str]] = {}
     for prompt in fleet.prompts_in_transcripts():
         prompt_id = header_id(prompt)

@@ -92,6 +92,9 @@ def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
     assert "dialog" in sent["reason"]
     assert shared.client_status("adam") == "waiting", "the dialog was answered"
     assert shared.status("adam")["status"] == "needs_input"
+    wait_until(
+        lambda: "Which colour?" in shared.screen("adam")
+    )  # a key that comes before it is drawn is ignored
     shared.tmux("send-keys", "-t", shared.session("adam"), "Escape")
     at_rest(shared)
     assert marks(shared, "dialog") == 0

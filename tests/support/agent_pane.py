@@ -71,7 +71,9 @@ class Pane:
             self.wait_status("idle")
 
     def stop(self) -> None:
-        self.tmux("kill-server")
+        # One whose last session has ended is gone already.
+        env = {"PATH": self.env["PATH"], "TERM": self.env["TERM"]}
+        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, env=env)
         Path(f"/tmp/tmux-{os.getuid()}/{self.socket}").unlink(missing_ok=True)
 
     def tmux(self, *words: str, data: bytes | None = None) -> str:

@@ -182,7 +182,8 @@ class Fleet:
     def transcript_rows(self) -> list[dict[str, Any]]:
         """Every row of every transcript the agents wrote."""
         files = sorted(self.client_config.glob("projects/*/*.jsonl"))
-        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+        whole = (path.read_text().rpartition("\n")[0] for path in files)  # the last line may be half written
+        return [json.loads(line) for text in whole for line in text.splitlines()]
 
     def user_turns(self) -> list[str]:
         """The prompts that began a turn, as the transcripts have them."""
