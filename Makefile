@@ -1,4 +1,4 @@
-.PHONY: help setup demo test check checklist lint unit bench docs lock clean
+.PHONY: help setup demo test soak check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
@@ -15,6 +15,10 @@ test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/pytest -n 3 --dist worksteal
+
+soak:            ## the long halves of the crash matrices
+	@scripts/setup --client
+	@$(BIN)/pytest -n 3 --dist worksteal -m soak
 
 check: setup lint unit  ## the fast gates, before every commit
 

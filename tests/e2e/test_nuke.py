@@ -189,7 +189,7 @@ def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
         assert (Path(done["directory"]) / "new.txt").read_text() == f"untracked {damage}\n"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: str) -> None:
     """Break that fails it: remove the record first; the next nuke finds no worker, and the rest stays for ever."""

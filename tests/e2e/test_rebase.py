@@ -279,7 +279,7 @@ POINTS = [
 ]
 
 
-@pytest.mark.parametrize("command", ["rebase", "accept"])
+@pytest.mark.parametrize("command", ["accept", pytest.param("rebase", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("point", [*POINTS, "submit.paste:after"])
 def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command: str) -> None:
     """Break that fails it: begin the rebase before the intent is in state, or tell the worker before its status is."""
@@ -298,7 +298,7 @@ def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command
     assert record(crashing)["pre_rebase_sha"] == ""
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", ["rebase.persist", "rebase.run", "rebase.record"])
 def test_killed_in_a_clean_rebase_and_repeated(crashing: Fleet, step: str, when: str) -> None:
     """Break that fails it: leave the intent behind when the work was done already."""

@@ -247,7 +247,7 @@ def test_an_accept_that_may_have_landed_must_be_finished(alone: Fleet, at: str) 
     assert alone.log()[0] == f"L {at}"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("step", ["cancel", "quiet", "tree", "finish"])
 def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: str) -> None:
     """Break that fails it: reset the tree before it is pinned, or forget a step when it is repeated."""
