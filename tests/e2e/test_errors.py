@@ -116,7 +116,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["start", "-f", "/none/task.md"], NOT_FOUND, ["/none/task.md"]),
     (["start", "-f", "/"], USAGE, ["cannot read /", "directory"]),
     (["start", "-p", "x", "-f", "y"], USAGE, ["both", "Give one"]),
-    (["start"], USAGE, ["no task was"]),
+    (["start"], USAGE, ["no task was written"]),
     (["frobnicate"], USAGE, ["no command 'frobnicate'", "llmc --help"]),
     (["stauts"], USAGE, ["no command 'stauts'", 'Did you mean "status"?']),
     (["status", "--frob"], USAGE, ["--frob", "llmc status --help"]),
