@@ -33,7 +33,7 @@ lint:
 	@$(BIN)/lint-imports --no-logo
 
 unit:
-	@$(BIN)/pytest -q tests/unit
+	@$(BIN)/pytest -q -n 2 tests/unit
 
 bench:           ## measure; JSON in bench/results/, a table on screen
 	@scripts/setup --client

@@ -100,12 +100,9 @@ def test_a_running_worker_is_removed_and_the_daemon_goes_on(running: Fleet) -> N
 
 def test_removed_and_added_again_at_once(running: Fleet) -> None:
     """Break that fails it: tell workers apart by name only."""
-    os.kill(running.daemon_pid(), signal.SIGSTOP)  # it sees both changes at the same moment
-    try:
+    with running.frozen_daemon():  # it sees both changes at the same moment
         running.llmc("nuke", "adam", "--yes")
         running.llmc("add", "adam")
-    finally:
-        os.kill(running.daemon_pid(), signal.SIGCONT)
     wait_until(lambda: running.status("adam")["status"] == "idle")
     assert (
         running.llmc("start", "--worker", "adam", "--prompt", "@say hello", "--json").json["worker"] == "adam"

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from llmc.agents.client_files import client_status
 from llmc.config.layout import tmux_server
+from llmc.tools.locks import is_locked
 from llmc.tools.processes import is_alive
 from llmc.tools.wake import wake
 from tests.support.loopback_api import LoopbackApi
@@ -174,6 +176,26 @@ class Fleet:
         """Wake the daemon, as the next hook or patrol would."""
         wake(self.root / ".llmc/wake.sock", worker)
 
+    @contextmanager
+    def frozen_daemon(self) -> Iterator[None]:
+        """The daemon stands still, as on a machine that is starved, and holds no lock that others wait for."""
+        pid = self.daemon_pid()
+        wait_until(lambda: self._freeze(pid))
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _freeze(self, pid: int) -> bool:
+        """Stop the daemon; let it go on when it was caught with a lock."""
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: _process_state(pid) == "T")
+        own = self.root / ".llmc/locks/daemon.lock"
+        if any(is_locked(path) for path in own.parent.iterdir() if path != own):
+            os.kill(pid, signal.SIGCONT)
+            return False
+        return True
+
     def kill_daemon(self) -> None:
         pid = self.daemon_pid()
         os.kill(pid, signal.SIGKILL)
@@ -223,6 +245,10 @@ class Fleet:
         self.tmux("kill-server")
         Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(self.root))).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def _process_state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _content(row: dict[str, Any]) -> str:
