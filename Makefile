@@ -14,17 +14,17 @@ demo: setup      ## see llmc at work: no account, no configuration
 test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest -n 3 --dist worksteal
+	@$(BIN)/pytest -n 4 --dist worksteal
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
-	@$(BIN)/pytest -n 3 --dist worksteal -m soak
+	@$(BIN)/pytest -n 4 --dist worksteal -m soak
 
 check: setup lint unit  ## the fast gates, before every commit
 
 checklist:       ## every promise with the tests that prove it, run now
 	@scripts/setup --client
-	@$(BIN)/python scripts/checklist --allow-missing -- -n 3 --dist worksteal
+	@$(BIN)/python scripts/checklist --allow-missing -- -n 4 --dist worksteal
 
 lint:
 	@$(BIN)/ruff check -q src tests bench scripts/make-docs scripts/checklist

@@ -38,14 +38,17 @@ def send(project: Project, text: str) -> Receipt:
 
 @pytest.mark.timeout(600)  # 200 real turns take two minutes on a quiet machine
 @pytest.mark.req("1-055", "1-058")
-def test_200_awkward_prompts_arrive_exactly_and_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [42, pytest.param(200, marks=pytest.mark.soak)])  # 42: three of each size
+def test_awkward_prompts_arrive_exactly_and_once(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """Break that fails it: paste without -p (bracketed), or leave out the final newline of `typed`."""
     fleet.set_up("adam")
     fleet.up()
     project = in_process(fleet, monkeypatch)
     expected = {}
     outcomes: Counter[Outcome] = Counter()
-    for index, text in enumerate(awkward(200, seed=7)):
+    for index, text in enumerate(awkward(count, seed=7)):
         if index % 4:  # every fourth goes out while the agent may still be busy with the one before
             wait_until(lambda: is_idle(project, "adam"))
         receipt = send(project, text)
@@ -63,4 +66,4 @@ def test_200_awkward_prompts_arrive_exactly_and_once(fleet: Fleet, monkeypatch: 
         assert set(found.get(prompt_id, [])) == {text}
     turns = Counter(header_id(text) for text in fleet.user_turns() if header_id(text))
     assert not [prompt_id for prompt_id, count in turns.items() if count > 1]
-    assert sum(outcomes.values()) == 200
+    assert sum(outcomes.values()) == count
