@@ -1,7 +1,9 @@
 """One script on both agents: the scripted one must do what the real client does, not what the tests would like."""
 
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,10 @@ import pytest
 
 from llmc.agents.claude_code import HOOKS
 from llmc.names import header_id
-from tests.support.agent_pane import SCRIPTED, Pane, wait_until
+from tests.support.agent_pane import SCRIPTED, Pane
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config
+from tests.support.waiting import answer_dialog, wait_until
 
 #: rows llmc reads; the client writes others for itself
 ROWS = ("user", "assistant", "queue-operation")
@@ -67,8 +70,6 @@ def play(pane: Pane) -> Trace:
         trace.hooks[name] = [_label(hook) for hook in fresh if hook["hook_event_name"] not in UNTIMED]
         for hook in fresh:
             trace.payload_keys.setdefault(_label(hook), set()).update(hook)
-        if pane.status():
-            trace.statuses.add(pane.status()["status"])
         return fresh
 
     def ended(count: int) -> Callable[[], bool]:
@@ -108,10 +109,10 @@ def play(pane: Pane) -> Trace:
     def ask() -> None:
         pane.send("[llmc message-a6]\n@ask Which colour?\n")
         wait_until(lambda: pane.status().get("status") == "waiting")
-        trace.statuses.add("waiting")
         trace.values["waitingFor"] = pane.status().get("waitingFor")
-        wait_until(lambda: "Which colour?" in pane.screen())
-        pane.keys("Escape")
+        answer_dialog(
+            lambda: pane.keys("Escape"), screen=pane.screen, status=lambda: pane.status().get("status", "")
+        )
 
     step("ask", ask, rests)
     before = len(pane.hooks("Stop"))
@@ -134,7 +135,6 @@ def play(pane: Pane) -> Trace:
             task["status"] for task in pane.hooks("Stop")[before]["background_tasks"]
         ]
         wait_until(lambda: pane.status().get("status") == "shell")
-        trace.statuses.add("shell")
 
     step("background", background, lambda: len(pane.hooks("Stop")) > before + 1 and rests())
     step(
@@ -190,13 +190,35 @@ def _pane(root: Path, program: tuple[str, ...], api: LoopbackApi | None) -> Pane
     return pane
 
 
+@contextmanager
+def _watched_status(pane: Pane) -> Iterator[set[str]]:
+    """Every status the agent shows; the script keeps it in each for half a second at least."""
+    seen: set[str] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            if status := pane.status().get("status"):
+                seen.add(status)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory, api: LoopbackApi) -> dict[str, Trace]:
     found = {}
     for name, program, server in (("real", (str(find_client()),), api), ("scripted", SCRIPTED, None)):
         pane = _pane(tmp_path_factory.mktemp(name), program, server)
         try:
-            found[name] = play(pane)
+            with _watched_status(pane) as statuses:
+                found[name] = play(pane)
+            found[name].statuses |= statuses
         finally:
             pane.stop()
     return found

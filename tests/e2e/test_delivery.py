@@ -12,8 +12,9 @@ from llmc.services.submit import Receipt, submit
 from llmc.tools.tmux import Pane
 from llmc.workers.model import Outcome
 from llmc.workers.prompt_text import normalise, typed
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
 from tests.support.texts import awkward
+from tests.support.waiting import wait_until
 
 
 def in_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Project:

@@ -9,8 +9,9 @@ import pytest
 
 from llmc.names import header_id
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module", params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
@@ -92,10 +93,7 @@ def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
     assert "dialog" in sent["reason"]
     assert shared.client_status("adam") == "waiting", "the dialog was answered"
     assert shared.status("adam")["status"] == "needs_input"
-    wait_until(
-        lambda: "Which colour?" in shared.screen("adam")
-    )  # a key that comes before it is drawn is ignored
-    shared.tmux("send-keys", "-t", shared.session("adam"), "Escape")
+    shared.answer_dialog("adam", "Escape")
     at_rest(shared)
     assert marks(shared, "dialog") == 0
 

@@ -15,7 +15,8 @@ import pytest
 from llmc.config.paths import Root
 from llmc.state.store import Store
 from tests.support import forked
-from tests.support.fleet import Fleet, Result, wait_until
+from tests.support.fleet import Fleet, Result
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings(forked.FORK_WARNING)
 

@@ -2,7 +2,8 @@
 
 import time
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 
 def cpu_ticks(pid: int) -> int:

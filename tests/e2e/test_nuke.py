@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
 from tests.support.mess import lost, make_mess
 from tests.support.repos import snapshot
+from tests.support.waiting import wait_until
 
 KILLED = -signal.SIGKILL
 STEPS = ("end", "pin", "move", "prune", "forget", "finish")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
 COMMIT = f"{WHO} commit -q -m"

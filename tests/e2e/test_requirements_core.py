@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 SECRET = "sk-not-for-the-state"

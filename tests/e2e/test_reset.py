@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 KILLED = -signal.SIGKILL

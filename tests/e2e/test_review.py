@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 IDENTITY = "git -c user.name=Worker -c user.email=worker@example.com"
 COMMIT = f"{IDENTITY} commit -q -m"

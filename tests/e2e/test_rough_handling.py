@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 

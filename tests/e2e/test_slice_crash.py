@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.services.accept import STEPS
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 KILLED = -signal.SIGKILL

@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from tests.support.waiting import wait_until
+
 WAIT_S = 15.0
 SCRIPTED = (sys.executable, "-P", "-m", "llmc.agents.scripted")
 EVENTS = (
@@ -21,17 +21,6 @@ EVENTS = (
 
 # One file an event, written whole then renamed: a reader never sees half of one.
 RECORD = 'f="$HOOKS/$(date +%s%N)-$$"; cat >"$f.part" && mv "$f.part" "$f.json"'
-
-
-def wait_until(probe: Callable[[], T], timeout_s: float = WAIT_S) -> T:
-    """The first true value of the probe."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = probe()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for {probe}"
-        time.sleep(0.01)
 
 
 class Pane:

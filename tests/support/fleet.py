@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from llmc.tools.processes import is_alive
 from llmc.tools.wake import wake
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
+from tests.support.waiting import answer_dialog, wait_until
 
 
 class Result:
@@ -165,6 +165,14 @@ class Fleet:
         pid = int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
         return client_status(self.client_config, pid).value
 
+    def answer_dialog(self, worker: str, key: str) -> None:
+        """What a person does with an open dialog."""
+        answer_dialog(
+            lambda: self.tmux("send-keys", "-t", self.session(worker), key),
+            screen=lambda: self.screen(worker),
+            status=lambda: self.client_status(worker),
+        )
+
     @property
     def client_config(self) -> Path:
         return self.config_dir if self.config_dir.exists() else self.root / ".llmc/agents/scripted"
@@ -256,14 +264,3 @@ def _content(row: dict[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part.get("type") == "text")
-
-
-def wait_until(condition: Callable[[], Any], timeout_s: float = 15) -> Any:
-    """Wait for a condition; its value. Fails when it does not come true."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {condition}"
-        time.sleep(0.02)

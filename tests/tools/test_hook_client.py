@@ -19,7 +19,7 @@ from llmc import hook_client
 from llmc.config.paths import Root
 from llmc.state import inbox as state_inbox
 from llmc.workers.events import HookEvent, Malformed
-from tests.support.fleet import wait_until
+from tests.support.waiting import wait_until
 
 SENDER = [sys.executable, "-I", "-S", hook_client.__file__]
 

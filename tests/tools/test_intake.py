@@ -18,7 +18,8 @@ from llmc.config.paths import Root
 from llmc.services.catch_up import catch_up
 from llmc.state.store import Store
 from llmc.workers.model import Status, WorkerRecord
-from tests.support.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 #: Python 3.12 warns of threads (the test runner has some); the children only apply events
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -7,33 +7,24 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.support.loopback_api import LoopbackApi, Reply, current_turn, next_reply
 from tests.support.real_client import client_env, find_client, seed_config
+from tests.support.waiting import answer_dialog, wait_until
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "StopFailure", "PermissionRequest", "TaskCreated")
 # One file per event, renamed when complete, so that a reader never sees half of one.
 HOOK = 'f=$(mktemp "$TEST_EVENTS/tmp.XXXXXX") && cat >"$f" && mv "$f" "$TEST_EVENTS/$(date +%s%N).json"'
-
-
-def wait_until(probe: Callable[[], T], timeout_s: float = 15) -> T:
-    end = time.monotonic() + timeout_s
-    while not (value := probe()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not true within {timeout_s} s")
-        time.sleep(0.02)
-    return value
 
 
 class Client:
@@ -148,16 +139,11 @@ def test_a_prompt_without_directives_is_answered_with_its_length_and_digest(clie
 @pytest.mark.real_client
 def test_a_question_waits_for_its_answer(client: Client) -> None:
     client.submit("[llmc task-4a]\n@ask Which colour?\n@sh touch answered\n")
-    wait_until(lambda: client.status() == "waiting" and "Which colour?" in client.screen())
+    wait_until(lambda: client.status() == "waiting")
     assert client.seen("PermissionRequest")[-1]["tool_name"] == "AskUserQuestion"
-
-    def answered() -> bool:
-        # The dialog ignores keys for a moment after it opened.
-        if client.status() == "waiting":
-            client.tmux("send-keys", "-t", "c", "Enter")
-        return (client.repo / "answered").exists()
-
-    wait_until(answered)
+    press = partial(client.tmux, "send-keys", "-t", "c", "Enter")
+    answer_dialog(press, screen=client.screen, status=client.status)
+    wait_until((client.repo / "answered").exists)
     wait_until(lambda: client.status() == "idle")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from llmc.errors import LlmcError, ToolFailed
 from llmc.tools import proc, processes
-from tests.support.fleet import wait_until
+from tests.support.waiting import wait_until
 
 #: starts a child that ignores SIGTERM, writes both pids, and waits
 FAMILY = "trap '' TERM; sleep 300 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"

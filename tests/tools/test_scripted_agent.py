@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_pane import Pane, wait_until
+from tests.support.agent_pane import Pane
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

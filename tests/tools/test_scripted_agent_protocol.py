@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_pane import Pane, wait_until
+from tests.support.agent_pane import Pane
+from tests.support.waiting import wait_until
 
 COMMON = {"session_id", "transcript_path", "cwd", "hook_event_name"}
 TURN = COMMON | {"prompt_id"}

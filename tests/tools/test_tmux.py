@@ -20,7 +20,7 @@ from llmc.errors import ToolFailed
 from llmc.names import SessionName
 from llmc.tools import proc
 from llmc.tools.tmux import Pane, Tmux, Unknown, exact
-from tests.support.fleet import wait_until
+from tests.support.waiting import wait_until
 
 ONE, TEN = SessionName("llmc-auto-1"), SessionName("llmc-auto-10")
 SLEEP = ["sleep", "300"]
