@@ -1,6 +1,7 @@
 """What every test gets: no way to a person's home, tmux server or credentials, and a fleet on request."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,9 @@ from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 
 pytest_plugins = ["tests.support.requirements"]
+
+# A shell that runs the suite in the background lets it ignore Ctrl-C, and every program started here would too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -139,8 +139,8 @@ def test_a_prompt_without_directives_is_answered_with_its_length_and_digest(clie
 @pytest.mark.real_client
 def test_a_question_waits_for_its_answer(client: Client) -> None:
     client.submit("[llmc task-4a]\n@ask Which colour?\n@sh touch answered\n")
-    wait_until(lambda: client.status() == "waiting")
-    assert client.seen("PermissionRequest")[-1]["tool_name"] == "AskUserQuestion"
+    asked = wait_until(lambda: client.seen("PermissionRequest"))
+    assert asked[-1]["tool_name"] == "AskUserQuestion"
     press = partial(client.tmux, "send-keys", "-t", "c", "Enter")
     answer_dialog(press, screen=client.screen, status=client.status)
     wait_until((client.repo / "answered").exists)
