@@ -80,6 +80,7 @@ def without_git(files: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in files.items() if name != "inner-worktree/.git"}
 
 
+@pytest.mark.req("1-096", "2-008")
 def test_a_running_worker_is_removed_and_the_daemon_goes_on(running: Fleet) -> None:
     """Break that fails it: keep the lane of the worker that is gone; one of the same name is never started."""
     running.llmc("start", "--worker", "adam", "--prompt", "@sleep 60")
@@ -205,6 +206,7 @@ def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: 
     assert json.loads((alone.root / "state.json").read_text())["workers"] == {}
 
 
+@pytest.mark.req("1-096")
 def test_all(alone: Fleet) -> None:
     for name in ("adam", "baker"):
         alone.llmc("add", name)

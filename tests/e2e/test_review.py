@@ -56,6 +56,7 @@ def sent(fleet: Fleet, prompt_id: str) -> str:
     return str(wait_until(lambda: next((text for text in fleet.user_turns() if mark in text), None)))
 
 
+@pytest.mark.req("1-014", "1-108", "2-013")
 def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
     """Break that fails it: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
     fleet.set_up("adam")
@@ -64,9 +65,11 @@ def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
     first = f"@sh echo one > f.txt && git add f.txt && {COMMIT} 'Work'"
     fleet.llmc("start", "--prompt", f"Write f.txt\n{first}\n{redo}")
     fleet.wait("adam", "needs_review")
-    for _ in range(2):
+    file = fleet.dir / "words"
+    file.write_text("Once more, please\n")
+    for words in (["Once more, please"], ["--file", str(file)]):
         assert fleet.llmc("review", "--json").json["worker"] == "adam"
-        receipt = fleet.llmc("reject", "Once more, please", "--json").json
+        receipt = fleet.llmc("reject", *words, "--json").json
         assert receipt["outcome"] == "acknowledged"
         assert receipt["prompt_id"].startswith("reject-")
         fleet.wait("adam", "needs_review")
@@ -103,6 +106,7 @@ def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
     assert not (fleet.worktree("adam") / "harm").exists()
 
 
+@pytest.mark.req("1-109")
 def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
     """Break that fails it: sort by name instead of by since_unix."""
     work(running, "b", "baker", "b.txt", "Of baker")
@@ -214,6 +218,7 @@ def test_an_empty_diff_and_files_not_committed(running: Fleet) -> None:
     assert "left.txt" in shown
 
 
+@pytest.mark.req("2-013")
 def test_refusals(running: Fleet) -> None:
     """Break that fails it: leave the status check out of the service."""
     for args in (
@@ -309,6 +314,7 @@ def fake(fleet: Fleet, name: str, script: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{fleet.env['PATH']}"}
 
 
+@pytest.mark.req("1-107", "2-012")
 def test_the_interfaces(running: Fleet) -> None:
     """Break that fails it: choose difftastic only when it is asked for."""
     work(running, "interface text")
