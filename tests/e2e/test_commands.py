@@ -1,8 +1,6 @@
 """The commands as a person uses them, on the scripted agent where the agent does not matter."""
 
 import json
-import os
-import pty
 import signal
 import stat
 import subprocess
@@ -38,28 +36,6 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     running.llmc("release", "adam")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     wait_until(lambda: running.client_status("adam") == "idle")
-
-
-@pytest.mark.req("1-105", "2-006")
-def test_attach_takes_the_worker_and_detach_gives_it_back(running: Fleet) -> None:
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(running.source)
-        os.execve(sys.executable, [sys.executable, "-m", "llmc", "attach", "baker"], running.env)
-    try:
-        wait_until(lambda: running.status("baker")["attached"])
-        refused = running.llmc("message", "baker", "hello", "--json", code=3).json
-        assert "attached" in refused["reason"]
-        os.write(fd, b"\x02d")
-        wait_until(lambda: not running.status("baker")["attached"])
-    finally:
-        os.close(fd)
-        os.waitpid(pid, 0)
-    size = running.tmux(
-        "display-message", "-p", "-t", running.session("baker"), "#{pane_width}x#{pane_height}"
-    )
-    assert size.strip() == "500x100"
-    assert running.llmc("message", "baker", "hello", "--json").json["outcome"] == "acknowledged"
 
 
 def test_peek_shows_the_screen(running: Fleet) -> None:

@@ -5,6 +5,8 @@ import shlex
 import shutil
 import sys
 import tempfile
+import time
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -13,9 +15,16 @@ from llmc.cli.output import note, paint
 from llmc.errors import LlmcError
 from llmc.services import sample
 from llmc.tools import proc
+from llmc.tools.clock import monotonic
 
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-demo-"
+#: each worker's task: the file it is in, and its text
+TASKS = {
+    "adam": ("by-name.md", sample.BY_NAME),
+    "baker": ("warmer.md", sample.WARMER),
+    "clara": ("farewell.md", sample.FAREWELL),
+}
 
 
 @click.command("demo")
@@ -54,25 +63,35 @@ def _tell(show: "Show") -> None:
     sample.create(show.source)
     show.llmc("init", "--target", str(show.root), "--agent", "scripted")
     show.llmc("config", "set", "repo.validate", "python3 -m unittest -q")
-    show.title("One worker: an agent of its own, in tmux, in its own git worktree")
-    show.llmc("add", "adam")
+    show.title("Three workers: each an agent in tmux, in a git worktree of its own")
+    for worker in TASKS:
+        show.llmc("add", worker)
     show.llmc("up", "--detach")
-    show.title("One prompt, delivered and receipted by the agent's own hook")
-    show.llmc(
-        "start",
-        "--worker",
-        "adam",
-        "--prompt",
-        sample.TASK,
-        shown="start --worker adam --prompt-file task.md",
-    )
-    show.llmc("wait", "adam", "--status", "needs_review", "--timeout", "60")
+    show.title("A task for each, delivered and receipted by the agent's own hook")
+    for worker, (name, text) in TASKS.items():
+        show.file(name, text)
+        show.llmc("start", "--worker", worker, "--prompt-file", f"../{name}")
+    for worker in TASKS:
+        show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
     show.llmc("status")
-    show.title("Its commit: rebased, validated, squashed, landed by fast-forward")
+    show.title("clara forgot the test: what would land, and back it goes, in the same conversation")
+    show.llmc("review", "clara", "--interface", "diff")
+    show.llmc("reject", "clara", "Please add a test for it.")
+    show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
+    show.title("adam's commit: rebased, validated, squashed, landed by fast-forward")
+    before = datetime.now().isoformat(timespec="milliseconds")
     show.llmc("accept", "adam")
-    show.run(["git", "log", "--oneline", "--stat", "-1"], "git log --oneline --stat -1")
-    show.title("What happened, from the event log")
-    show.llmc("events")
+    show.title("baker changed the same line, so it is told, and puts both together")
+    show.until("baker", "rebase_resolved")
+    show.llmc("events", "--worker", "baker", "--since", before)
+    show.title("The other two land on top")
+    show.llmc("review", "clara", "--name-only")
+    show.llmc("accept", "clara")
+    show.llmc("accept", "baker")
+    show.title("A straight history, and it is green")
+    show.run(["git", "log", "--oneline", "--graph", "--stat"], "git log --oneline --graph --stat")
+    show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
+    show.llmc("status")
 
 
 class Show:
@@ -87,8 +106,23 @@ class Show:
     def title(self, text: str) -> None:
         click.echo("\n" + paint(text, "cyan", bold=True))
 
-    def llmc(self, *args: str, shown: str | None = None) -> None:
-        self.run([sys.executable, "-m", "llmc", *args], f"llmc {shown or shlex.join(args)}")
+    def file(self, name: str, text: str) -> None:
+        """A file beside the repository, for commands that read one."""
+        (self.source.parent / name).write_text(text)
+
+    def llmc(self, *args: str) -> None:
+        self.run([sys.executable, "-m", "llmc", *args], f"llmc {shlex.join(args)}")
+
+    def until(self, worker: str, action: str) -> None:
+        """Wait until this has happened to the worker, by the event log."""
+        argv = [sys.executable, "-m", "llmc", "events", "--worker", worker, "--json"]
+        deadline = monotonic() + 60
+        while (
+            f'"action": "{action}"' not in proc.run(argv, cwd=self.source, env=self.env, timeout_s=60).stdout
+        ):
+            if monotonic() > deadline:
+                raise LlmcError(f"{worker}: {action} did not happen within a minute")
+            time.sleep(0.2)
 
     def run(self, argv: list[str], shown: str) -> None:
         click.echo(paint(f"$ {shown}", "bright_black"))
