@@ -82,6 +82,7 @@ def _tell(show: "Show") -> None:
     before = datetime.now().isoformat(timespec="milliseconds")
     show.llmc("accept", "adam")
     show.title("baker changed the same line, so it is told, and puts both together")
+    show.quietly("rebase", "baker")
     show.until("baker", "rebase_resolved")
     show.llmc("events", "--worker", "baker", "--since", before)
     show.title("The other two land on top")
