@@ -1,4 +1,4 @@
-"""The four kinds of name that must never be mixed; the type checker keeps them apart."""
+"""The five kinds of name that must never be mixed; the type checker keeps them apart."""
 
 import re
 from typing import NewType
@@ -11,6 +11,8 @@ SessionName = NewType("SessionName", str)
 ClaudeSessionId = NewType("ClaudeSessionId", str)
 #: one prompt sent by llmc, `<kind>-<random>`: the receipt names it
 PromptId = NewType("PromptId", str)
+#: a task in the task list: the name of its file
+TaskId = NewType("TaskId", str)
 
 _HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
 

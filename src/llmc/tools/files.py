@@ -23,15 +23,17 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, alone: bool = False) -> None:
+def write_atomic(
+    path: Path, data: bytes, *, mode: int = 0o600, alone: bool = False, temp_name: str = ""
+) -> None:
     """Temp file in the same directory, fsync, rename.
 
     `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
     """
     mark = "" if alone else f".{os.getpid()}.{os.urandom(4).hex()}"
-    temp = path.with_name(f".{path.name}{mark}.tmp")
+    temp = path.with_name(temp_name or f".{path.name}{mark}.tmp")
     try:
-        if alone:
+        if alone or temp_name:
             temp.unlink(missing_ok=True)
         _write_new(temp, data, mode)
         os.replace(temp, path)

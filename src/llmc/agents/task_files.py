@@ -1,0 +1,254 @@
+"""Claude Code's own task list: a directory of files, read and written under the client's own locks.
+
+The client locks by making directories: `N.json.lock/` to change a task, `.lock.lock/` to make one. A lock older than
+ten seconds counts as left behind, and is taken over. That protocol alone lets two takers in, so llmc's own processes
+keep each other out with a file lock first.
+"""
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llmc.errors import LlmcError, LockTimeout, NotFound
+from llmc.names import TaskId
+from llmc.tasks.model import BadTask, Task, in_order, parse
+from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.files import explain, private_dir, write_atomic
+
+Raw = dict[str, Any]
+
+#: a lock directory older than this was left behind by somebody who died
+STALE_S = 10.0
+#: how long to wait for a lock; the client itself gives up after about three seconds
+LOCK_WAIT_S = 15.0
+#: a file that cannot be read and is younger than this is being written
+SETTLE_S = 1.0
+
+_SUFFIX = ".json"
+_OUR_LOCK = ".llmc.lock"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file of the list that is no task."""
+
+    file: str
+    problem: str
+
+
+@dataclass
+class Listing:
+    """The tasks as they are now, and the files that are none."""
+
+    tasks: dict[TaskId, Task] = field(default_factory=dict)
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+@dataclass
+class _Seen:
+    stamp: tuple[int, int, int]
+    result: Task | Unreadable
+
+
+def list_name(list_id: str) -> str:
+    """The directory the client uses for a list of that id."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", list_id)
+
+
+class TaskFiles:
+    """One task list. Listing it again reads only the files that changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._seen: dict[str, _Seen] = {}
+
+    def listing(self, changed: Collection[str] | None = None) -> Listing:
+        """All tasks. `changed`: the only files that can be different since the last time; None: any."""
+        names = self._look(None if not self._seen else changed)
+        for name in names:
+            self._read_changed(name)
+        found = Listing()
+        for name in sorted(self._seen, key=lambda file: in_order(file.removesuffix(_SUFFIX))):
+            result = self._seen[name].result
+            if isinstance(result, Task):
+                found.tasks[result.id] = result
+            else:
+                found.unreadable.append(result)
+        return found
+
+    def get(self, task_id: str) -> Task:
+        return self._parse(task_id, self._load(task_id))
+
+    def raw(self, task_id: str) -> Raw:
+        """Everything the file says, also what llmc does not know."""
+        return self._load(task_id)
+
+    def change(self, task_id: str, edit: Callable[[Task, Raw], Raw | None]) -> Task:
+        """Change one task under its locks. `edit` gets it as it is now, and returns it as it shall be; None: leave it."""
+        with self._ours(), self._clients(f"{task_id}{_SUFFIX}.lock", f"task {task_id}"):
+            raw = self._load(task_id)
+            edited = edit(self._parse(task_id, raw), dict(raw))
+            if edited is None or edited == raw:
+                return self._parse(task_id, raw)
+            return self._store(task_id, edited)
+
+    def create(self, fields: Raw) -> Task:
+        """A new task with the next free number."""
+        private_dir(self.directory)
+        with self._ours(), self._clients(".lock.lock", "the task list"):
+            task_id = str(1 + max(self._highest(), *self._numbers(), 0))
+            return self._store(task_id, {"id": task_id, **fields})
+
+    def _numbers(self) -> Iterator[int]:
+        yield 0
+        for name in self._names():
+            stem = name.removesuffix(_SUFFIX)
+            if stem.isascii() and stem.isdigit():
+                yield int(stem)
+
+    def _highest(self) -> int:
+        """The last number ever given: the client keeps it when it removes files."""
+        try:
+            return int((self.directory / ".highwatermark").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _names(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self.directory) if _is_task(name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise explain(error, f"cannot read the task list {self.directory}") from error
+
+    def _look(self, changed: Collection[str] | None) -> Collection[str]:
+        """The files to look at; those that are gone are forgotten."""
+        if changed is not None:
+            return [name for name in changed if _is_task(name)]
+        names = self._names()
+        for gone in self._seen.keys() - set(names):
+            del self._seen[gone]
+        return names
+
+    def _read_changed(self, name: str) -> None:
+        path = self.directory / name
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            self._seen.pop(name, None)
+            return
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        seen = self._seen.get(name)
+        if seen is not None and seen.stamp == stamp:
+            return
+        try:
+            self._seen[name] = _Seen(stamp, parse(name.removesuffix(_SUFFIX), json.loads(path.read_bytes())))
+        except FileNotFoundError:
+            self._seen.pop(name, None)
+        except (OSError, ValueError) as error:
+            if now_unix() - status.st_mtime < SETTLE_S:
+                return  # somebody is writing it; what was known of it stays, and it is read again next time
+            self._seen[name] = _Seen(stamp, Unreadable(name, _in_words(error)))
+
+    def _load(self, task_id: str) -> Raw:
+        try:
+            raw = json.loads((self.directory / f"{task_id}{_SUFFIX}").read_bytes())
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no task {task_id}", hint="`llmc tasks list` shows them.") from error
+        except (OSError, ValueError) as error:
+            raise LlmcError(f"task {task_id} cannot be read: {_in_words(error)}") from error
+        if not isinstance(raw, dict):
+            raise LlmcError(f"task {task_id} cannot be read: it is no JSON object")
+        return raw
+
+    def _parse(self, task_id: str, raw: Raw) -> Task:
+        try:
+            return parse(task_id, raw)
+        except BadTask as error:
+            raise LlmcError(f"task {task_id} cannot be read: {error}") from error
+
+    def _store(self, task_id: str, raw: Raw) -> Task:
+        task = self._parse(task_id, raw)
+        name = f"{task_id}{_SUFFIX}"
+        data = json.dumps(raw, indent=2, ensure_ascii=False).encode()
+        write_atomic(self.directory / name, data, temp_name=f"{name}.tmp.{os.getpid()}")
+        return task
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """One process of llmc at a time, of whichever root."""
+        try:
+            fd = os.open(self.directory / _OUR_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no task list in {self.directory}") from error
+        except OSError as error:
+            raise explain(error, f"cannot lock the task list {self.directory}") from error
+        try:
+            _wait(lambda: _flock(fd), "the task list is locked by another llmc")
+            yield
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _clients(self, lock: str, what: str) -> Iterator[None]:
+        """The client's own lock."""
+        path = self.directory / lock
+        _wait(lambda: _make(path), f"{what} is locked by a client")
+        try:
+            yield
+        finally:
+            with suppress(FileNotFoundError):
+                path.rmdir()
+
+
+def _is_task(name: str) -> bool:
+    return name.endswith(_SUFFIX) and not name.startswith(".")
+
+
+def _in_words(error: Exception) -> str:
+    return f"no valid JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _wait(attempt: Callable[[], bool], problem: str) -> None:
+    deadline = monotonic() + LOCK_WAIT_S
+    while not attempt():
+        if monotonic() > deadline:
+            raise LockTimeout(f"{problem} for over {LOCK_WAIT_S:g} s", hint="Try again.")
+        time.sleep(0.005)
+
+
+def _flock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make(path: Path) -> bool:
+    """Take the client's lock; one that was left behind is moved away first."""
+    try:
+        path.mkdir()
+        return True
+    except FileExistsError:
+        pass
+    try:
+        left = path.stat()
+        if now_unix() - left.st_mtime < STALE_S:
+            return False
+        aside = path.with_name(f"{path.name}.stale.{os.getpid()}")
+        path.rename(aside)
+        if aside.stat().st_ino != left.st_ino:
+            aside.rename(path)  # it was taken over between our two looks: it is somebody's
+        else:
+            aside.rmdir()
+    except OSError:
+        pass  # gone, or taken over meanwhile: the next attempt sees what is there
+    return False

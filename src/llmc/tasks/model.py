@@ -1,0 +1,115 @@
+"""A task as Claude Code's own task files have it, and what llmc keeps in its metadata."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from llmc.names import TaskId
+
+DEFAULT_PRIORITY = 3
+PRIORITIES = range(5)
+
+
+class TaskStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class BadTask(ValueError):
+    """A file that is no task; says what is wrong with it, in one line."""
+
+
+@dataclass(frozen=True)
+class Task:
+    id: TaskId
+    subject: str
+    description: str
+    status: TaskStatus
+    blocks: tuple[TaskId, ...] = ()
+    blocked_by: tuple[TaskId, ...] = ()
+    owner: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def priority(self) -> int:
+        """0 is first; what is no number counts as 3, what lies outside is moved to the edge."""
+        value = self.metadata.get("priority")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return DEFAULT_PRIORITY
+        return int(min(max(value, PRIORITIES.start), PRIORITIES.stop - 1))
+
+    @property
+    def label(self) -> str:
+        value = self.metadata.get("label")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def ours(self) -> Mapping[str, Any]:
+        """What llmc itself keeps in the file: `metadata.llmc`."""
+        value = self.metadata.get("llmc")
+        return value if isinstance(value, Mapping) else {}
+
+    @property
+    def verify(self) -> str:
+        """The task's own acceptance command."""
+        value = self.ours.get("verify")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def claim(self) -> str:
+        """The id of the claim on it; an owner's name alone is the same in every root."""
+        value = self.ours.get("claim")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def waits_for_a_person(self) -> str:
+        """Why it is not taken although nothing blocks it: `proposed`, `quarantined`, `parked`; or nothing."""
+        value = self.ours.get("hold")
+        return value if isinstance(value, str) else ""
+
+
+def parse(stem: str, raw: object) -> Task:
+    """The task in a file `<stem>.json`."""
+    if not isinstance(raw, dict):
+        raise BadTask("it is no JSON object")
+    for name in ("id", "subject", "description", "status"):
+        if not isinstance(raw.get(name), str):
+            raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is no text")
+    if raw["id"] != stem:
+        raise BadTask(f"its id is {raw['id']!r}, the file's name says {stem!r}")
+    try:
+        status = TaskStatus(raw["status"])
+    except ValueError:
+        raise BadTask(f"`status` is {raw['status']!r}; it can be {', '.join(TaskStatus)}") from None
+    owner = raw.get("owner") or ""
+    metadata = raw.get("metadata") or {}
+    if not isinstance(owner, str):
+        raise BadTask("`owner` is no text")
+    if not isinstance(metadata, dict):
+        raise BadTask("`metadata` is no object")
+    return Task(
+        id=TaskId(stem),
+        subject=raw["subject"],
+        description=raw["description"],
+        status=status,
+        blocks=_ids(raw, "blocks"),
+        blocked_by=_ids(raw, "blockedBy"),
+        owner=owner,
+        metadata=metadata,
+    )
+
+
+def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
+    value = raw.get(name)
+    if value is None:
+        raise BadTask(f"`{name}` is missing")
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadTask(f"`{name}` is no list of ids")
+    return tuple(TaskId(item) for item in value)
+
+
+def in_order(task_id: str) -> tuple[int, int, str]:
+    """A key that puts 2 before 10, and names after numbers."""
+    return (0, int(task_id), "") if task_id.isascii() and task_id.isdigit() else (1, 0, task_id)

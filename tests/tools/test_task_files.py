@@ -1,0 +1,187 @@
+"""The client's task list: its locks, its numbers, and everything in a file that llmc does not know."""
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.agents import task_files
+from llmc.agents.task_files import TaskFiles, list_name
+from llmc.errors import LlmcError, LockTimeout, NotFound
+from llmc.tasks.model import Task, TaskStatus
+from tests.support.waiting import wait_until
+
+NEW: dict[str, Any] = {"subject": "S", "description": "D", "status": "pending", "blocks": [], "blockedBy": []}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TaskFiles:
+    return TaskFiles(tmp_path / "list")
+
+
+def put(files: TaskFiles, task_id: str, text: str | None = None, *, age_s: float = 60, **fields: Any) -> Path:
+    """A file as somebody else wrote it, a while ago."""
+    files.directory.mkdir(exist_ok=True)
+    path = files.directory / f"{task_id}.json"
+    path.write_text(json.dumps({**NEW, "id": task_id, **fields}) if text is None else text)
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    return path
+
+
+def done(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
+    return {**raw, "status": "completed"}
+
+
+def test_the_directory_of_a_list() -> None:
+    assert list_name("demo list/1") == "demo-list-1"
+
+
+def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: TaskFiles) -> None:
+    """Break: look at the files only; a number is given twice after the client wiped the list."""
+    assert files.listing().tasks == {}
+    assert files.create(NEW).id == "1"
+    put(files, "12")
+    put(files, "notes")
+    assert files.create(NEW).id == "13"
+    (files.directory / ".highwatermark").write_text("40")
+    assert files.create(NEW).id == "41"
+    assert json.loads((files.directory / "41.json").read_text()) == {"id": "41", **NEW}
+    assert not [name for name in os.listdir(files.directory) if "tmp" in name or name.endswith(".lock.lock")]
+
+
+def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
+    path = put(
+        files, "3", activeForm="Doing", future={"a": [1]}, metadata={"other": 1, "llmc": {"verify": "x"}}
+    )
+    assert files.change("3", done).status is TaskStatus.COMPLETED
+    raw = json.loads(path.read_text())
+    assert raw["future"] == {"a": [1]}
+    assert raw["activeForm"] == "Doing"
+    assert raw["metadata"] == {"other": 1, "llmc": {"verify": "x"}}
+
+
+def test_an_edit_that_makes_no_task_changes_nothing(files: TaskFiles) -> None:
+    path = put(files, "3")
+    before = path.read_text()
+    with pytest.raises(LlmcError, match="`status` is 'odd'"):
+        files.change("3", lambda _, raw: {**raw, "status": "odd"})
+    files.change("3", lambda *_: None)
+    assert path.read_text() == before
+    assert not (files.directory / "3.json.lock").exists()
+    with pytest.raises(NotFound):
+        files.change("4", done)
+
+
+def test_the_clients_lock_is_waited_for(files: TaskFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: write without the client's lock; its update of the same moment is lost."""
+    put(files, "3")
+    lock = files.directory / "3.json.lock"
+    lock.mkdir()
+    changed = threading.Thread(target=files.change, args=("3", done))
+    changed.start()
+    assert files.get("3").status is TaskStatus.PENDING
+    raw = files.raw("3")
+    (files.directory / "3.json").write_text(json.dumps({**raw, "subject": "by the client"}))
+    lock.rmdir()
+    changed.join(10)
+    found = files.get("3")
+    assert (found.status, found.subject) == (TaskStatus.COMPLETED, "by the client")
+    monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.1)
+    lock.mkdir()
+    with pytest.raises(LockTimeout, match="task 3 is locked by a client"):
+        files.change("3", done)
+    assert lock.exists()
+
+
+def test_a_lock_left_behind_is_taken_over(files: TaskFiles) -> None:
+    put(files, "3")
+    lock = files.directory / "3.json.lock"
+    lock.mkdir()
+    then = time.time() - task_files.STALE_S - 1
+    os.utime(lock, (then, then))
+    assert files.change("3", done).status is TaskStatus.COMPLETED
+    assert sorted(os.listdir(files.directory)) == [".llmc.lock", "3.json"]
+
+
+def test_only_what_changed_is_read_again(files: TaskFiles) -> None:
+    """Break: leave the stamp out of `_read_changed`."""
+    for number in range(1, 30):
+        put(files, str(number))
+    first = files.listing().tasks
+    assert list(first) == [str(number) for number in range(1, 30)]
+    put(files, "7", subject="new")
+    (files.directory / "8.json").unlink()
+    second = files.listing().tasks
+    assert second.keys() == first.keys() - {"8"}
+    assert [task_id for task_id, task in second.items() if task is not first[task_id]] == ["7"]
+    put(files, "9", subject="newer", age_s=50)
+    (files.directory / "10.json").unlink()
+    third = files.listing(["9.json", "10.json", "9.json.lock"]).tasks
+    assert third.keys() == second.keys() - {"10"}
+    assert [task_id for task_id, task in third.items() if task is not second[task_id]] == ["9"]
+
+
+def test_a_file_that_is_no_task_is_said_once_it_has_settled(files: TaskFiles) -> None:
+    """Break: call a file that is being written unreadable."""
+    put(files, "1")
+    put(files, "2", '{"id": "2", "sub', age_s=0)
+    (files.directory / ".hidden.json").write_text("{")
+    (files.directory / "notes.txt").write_text("{")
+    assert files.listing().unreadable == []
+    put(files, "2", '{"id": "2", "sub')
+    found = files.listing()
+    assert [(bad.file, "no valid JSON" in bad.problem) for bad in found.unreadable] == [("2.json", True)]
+    assert list(found.tasks) == ["1"]
+    put(files, "2", age_s=30)
+    assert files.listing().unreadable == []
+
+
+def test_half_a_write_does_not_hide_the_task(files: TaskFiles) -> None:
+    put(files, "2")
+    before = files.listing().tasks
+    put(files, "2", '{"id": "2", "sub', age_s=0)
+    assert files.listing().tasks == before
+
+
+ROUNDS = 250
+
+
+def claim_all(directory: Path, name: str) -> list[str]:
+    """Claim one task after another, each at the same moment as the other process; the ids won."""
+    files = TaskFiles(directory)
+    won = []
+    ready = [directory.parent / "ready-a", directory.parent / "ready-b"]
+    (directory.parent / f"ready-{name}").touch()
+    wait_until(lambda: all(path.exists() for path in ready), 30)
+    start = max(path.stat().st_mtime for path in ready) + 0.1
+    for number in range(1, ROUNDS + 1):
+        while time.time() < start + number * 0.005:
+            pass
+
+        def take(task: Task, raw: dict[str, Any]) -> dict[str, Any] | None:
+            if task.owner:
+                return None
+            return {**raw, "status": "in_progress", "owner": "auto-1", "metadata": {"llmc": {"claim": name}}}
+
+        if files.change(str(number), take).claim == name:
+            won.append(str(number))
+    return won
+
+
+def test_two_processes_never_both_win(files: TaskFiles) -> None:
+    """Break: leave `_ours` out and take the client's locks as stale at once."""
+    for number in range(1, ROUNDS + 1):
+        put(files, str(number))
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        won = list(pool.map(claim_all, [files.directory] * 2, ["a", "b"]))
+    assert sorted(won[0] + won[1], key=int) == [str(number) for number in range(1, ROUNDS + 1)]
+    assert all(won)
+    assert {files.get(task_id).claim for task_id in won[0]} == {"a"}
+    assert not list(files.directory.glob("*.json.lock"))
