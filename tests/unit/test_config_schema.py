@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.model import Config, Defaults, Repo, Trash, Worker
+from llmc.config.model import Auto, Config, Defaults, Repo, Trash, Worker
 from llmc.config.schema import json_schema, reference, to_toml
 
 
 def test_every_field_of_every_table_is_in_the_reference() -> None:
     """Fails when a table is not walked into."""
-    tables = {"repo": Repo, "defaults": Defaults, "workers.<name>": Worker, "trash": Trash}
+    tables = {"repo": Repo, "defaults": Defaults, "workers.<name>": Worker, "trash": Trash, "auto": Auto}
     assert set(Config.__struct_fields__) == {name.partition(".")[0] for name in tables}
     expected = {f"{name}.{field}" for name, table in tables.items() for field in table.__struct_fields__}
     assert {option.key for option in reference()} == expected

@@ -159,6 +159,8 @@ class TaskFiles:
 
     def _load(self, task_id: str) -> Raw:
         try:
+            if "/" in task_id or not _is_task(f"{task_id}{_SUFFIX}"):
+                raise FileNotFoundError
             raw = json.loads((self.directory / f"{task_id}{_SUFFIX}").read_bytes())
         except FileNotFoundError as error:
             raise NotFound(f"there is no task {task_id}", hint="`llmc tasks list` shows them.") from error

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "reset": "Make a worker idle again, on the newest base; its work is kept.",
     "nuke": "Remove a worker; all it had goes into the trash.",
     "trash": "Look at what was put away, and get it back.",
+    "tasks": "The list of tasks that people and agents share.",
     "wait": "Wait until a worker has a status.",
     "events": "Print what happened.",
     "logs": "Print a worker's log, or the daemon's.",
@@ -47,7 +48,7 @@ COMMANDS: dict[str, str] = {
 }
 
 #: what an agent may call about itself; everything else is for people
-FOR_AGENTS = ("report", "status", "hook")
+FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
 
 #: errors of the machine llmc runs on, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -92,7 +93,7 @@ def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
       llmc wait adam --status needs_review && llmc accept adam
     """
-    _refuse_agents(ctx.invoked_subcommand or "")
+    refuse_agents(ctx)
     ctx.obj = {"root": root, "debug": debug}
 
 
@@ -136,9 +137,18 @@ def _for_people(error: Exception) -> LlmcError:
     )
 
 
-def _refuse_agents(command: str) -> None:
-    if os.environ.get("LLMC_WORKER") and command in COMMANDS and command not in FOR_AGENTS:
+def refuse_agents(ctx: click.Context) -> None:
+    """An agent calls us: only what is about itself, or changes nothing."""
+    worker, called = os.environ.get("LLMC_WORKER"), ctx.invoked_subcommand or ""
+    allowed = FOR_AGENTS if ctx.parent is None else FOR_AGENTS[ctx.info_name or ""]
+    if (
+        worker
+        and isinstance(ctx.command, click.Group)
+        and called in ctx.command.list_commands(ctx)
+        and called not in allowed
+    ):
+        words = called if ctx.parent is None else f"{ctx.info_name} {called}"
         raise Refused(
-            f"`llmc {command}` is not for agents (this is worker {os.environ['LLMC_WORKER']})",
+            f"`llmc {words}` is not for agents (this is worker {worker})",
             hint="Do your task and commit; a person runs this.",
         )

@@ -177,6 +177,27 @@ class Trash(Table, frozen=True, kw_only=True):
     ] = 30
 
 
+class Auto(Table, frozen=True, kw_only=True):
+    """The task list that llmc and its agents share."""
+
+    task_list_id: Annotated[
+        str,
+        Meta(
+            description="Claude Code's task list that holds the tasks; the agents get it too",
+            examples=["my-project"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    tasks_root: Annotated[
+        str,
+        Meta(
+            description="Directory of the task lists; empty: that of the agent's own configuration",
+            examples=["~/.claude/tasks"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """All of config.toml."""
 
@@ -184,6 +205,7 @@ class Config(Table, frozen=True, kw_only=True):
     defaults: Defaults = Defaults()
     workers: dict[WorkerName, Worker] = {}
     trash: Trash = Trash()
+    auto: Auto = Auto()
 
     def model_of(self, worker: str) -> str:
         """The Claude model a worker runs; one that is not configured runs the default."""

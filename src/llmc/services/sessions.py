@@ -193,9 +193,15 @@ def _environment(
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
+        **_task_list(project),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
+
+
+def _task_list(project: Project) -> dict[str, str]:
+    list_id = project.config.auto.task_list_id
+    return {"CLAUDE_CODE_TASK_LIST_ID": list_id} if list_id else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

@@ -1,0 +1,149 @@
+"""The task list of a root: Claude Code's own files, as llmc and its agents share them."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.task_files import TaskFiles, Unreadable, list_name
+from llmc.errors import LlmcError, NotFound, UsageError
+from llmc.names import TaskId
+from llmc.services.project import Project, agent_for
+from llmc.tasks import draft as drafts
+from llmc.tasks.choose import completed_ids
+from llmc.tasks.draft import BadDraft, Draft
+from llmc.tasks.draw import states
+from llmc.tasks.graph import Needs, cycle, dangling, needs
+from llmc.tasks.model import Task, TaskStatus
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything in the list, and what is wrong with it."""
+
+    tasks: dict[TaskId, Task]
+    edges: Needs
+    states: dict[TaskId, str]
+    unreadable: list[Unreadable]
+    problems: list[str]
+
+
+def open_list(project: Project) -> TaskFiles:
+    auto = project.config.auto
+    if not auto.task_list_id:
+        raise UsageError(
+            "this root has no task list", hint="Name one: llmc config set auto.task_list_id my-project"
+        )
+    if auto.tasks_root:
+        parent = Path(os.path.expanduser(auto.tasks_root))
+    else:
+        parent = agent_for(project).config_dir(os.environ) / "tasks"
+    return TaskFiles(parent / list_name(auto.task_list_id))
+
+
+def overview(files: TaskFiles) -> Overview:
+    found = files.listing()
+    tasks = list(found.tasks.values())
+    edges = needs(tasks)
+    completed = completed_ids(tasks, ())
+    problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
+    problems += [
+        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, completed)
+    ]
+    if circle := cycle(edges):
+        problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
+    return Overview(found.tasks, edges, states(tasks, edges, completed), found.unreadable, problems)
+
+
+def add(files: TaskFiles, draft: Draft) -> Task:
+    """A new task; what it waits for has to exist."""
+    try:
+        drafts.check(draft)
+    except BadDraft as error:
+        raise UsageError(f"the task was not added: {error}") from error
+    known = files.listing().tasks
+
+    def existing(name: str) -> TaskId:
+        if name not in known:
+            raise NotFound(
+                f"the task was not added: there is no task {name}", hint="`llmc tasks list` shows them."
+            )
+        return TaskId(name)
+
+    fields = drafts.fields(draft, existing)
+    _refuse_circle(known.values(), [replace(draft, name="the new task")])
+    return files.create(fields)
+
+
+def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
+    """What the command line says wins over what the file says; further tasks to wait for are added."""
+    after, before = (*draft.after, *given["after"]), (*draft.before, *given["before"])
+    others = {
+        key: value for key, value in given.items() if value is not None and key not in ("after", "before")
+    }
+    return replace(draft, **others, after=after, before=before)
+
+
+def import_all(files: TaskFiles, found: Iterable[Draft]) -> list[Task]:
+    """Tasks that may name each other; nothing is added unless all of them can be."""
+    wanted = list(found)
+    names = [draft.name for draft in wanted]
+    known = files.listing().tasks
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"nothing was imported: two tasks are called {twice[0]!r}", hint="Give one a `name:`."
+        )
+    for draft in wanted:
+        for other in (*draft.after, *draft.before):
+            if other not in names and other not in known:
+                raise NotFound(f"nothing was imported: {draft.name} names {other!r}, which is nowhere")
+    try:
+        ordered = drafts.in_order(wanted)
+    except BadDraft as error:
+        raise UsageError(f"nothing was imported: {error}") from error
+    _refuse_circle(known.values(), wanted)
+    made: dict[str, TaskId] = {}
+    waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
+    result = []
+    for draft in ordered:
+        # Who comes before is known by number now; `before` is said from the other side, whose number is not.
+        after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
+        outside = tuple(name for name in draft.before if name not in names)
+        said = replace(draft, after=after, before=outside)
+        task = files.create(drafts.fields(said, lambda name: made.get(name, TaskId(name))))
+        made[draft.name] = task.id
+        result.append(task)
+    return result
+
+
+def _refuse_circle(known: Iterable[Task], new: Iterable[Draft]) -> None:
+    """New tasks must not make any wait for itself."""
+    planned = [
+        Task(TaskId(d.name), d.subject, "", TaskStatus.PENDING, _ids(d.before), _ids(d.after)) for d in new
+    ]
+    circle = cycle(needs([*known, *planned]))
+    if {task.id for task in planned} & set(circle):
+        raise UsageError(f"nothing was added: these would wait for each other: {', '.join(circle)}")
+
+
+def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
+    return tuple(TaskId(name) for name in names)
+
+
+def read_drafts(paths: Iterable[Path]) -> list[Draft]:
+    """The Markdown files, and those in the directories."""
+    found = []
+    for path in paths:
+        files = sorted(path.glob("*.md")) if path.is_dir() else [path]
+        if not files:
+            raise NotFound(f"there is no Markdown file in {path}")
+        for file in files:
+            try:
+                found.append(drafts.from_markdown(file.read_text(encoding="utf-8"), file.stem))
+            except BadDraft as error:
+                raise UsageError(f"{file}: {error}") from error
+            except (OSError, UnicodeDecodeError) as error:
+                raise LlmcError(f"{file} cannot be read: {error}") from error
+    return found

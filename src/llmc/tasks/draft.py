@@ -1,0 +1,135 @@
+"""A task as a person writes it: a Markdown file with a heading, and what else there is to say above it."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llmc.names import TaskId
+from llmc.tasks.model import PRIORITIES
+
+_LABEL = re.compile(r"[A-Za-z0-9_-]+")
+_KEYS = ("name", "after", "before", "priority", "label", "verify", "model")
+
+
+class BadDraft(ValueError):
+    """What is wrong with it, in one line."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    subject: str
+    description: str = ""
+    priority: int | None = None
+    label: str = ""
+    #: tasks that come first, and tasks that wait for this one: ids, or names of drafts of the same import
+    after: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    verify: str = ""
+    model: str = ""
+    name: str = ""
+
+
+def check(draft: Draft) -> Draft:
+    if not draft.subject.strip():
+        raise BadDraft("it has no subject")
+    if draft.priority is not None and draft.priority not in PRIORITIES:
+        raise BadDraft(
+            f"priority {draft.priority} is not between {PRIORITIES.start} and {PRIORITIES.stop - 1}"
+        )
+    if draft.label and not _LABEL.fullmatch(draft.label):
+        raise BadDraft(
+            f"label {draft.label!r} has other characters than letters, digits, hyphen and underscore"
+        )
+    return draft
+
+
+def from_markdown(text: str, name: str) -> Draft:
+    """`# Subject` and the text below it; above it, between two `---`, lines like `priority: 1`."""
+    said, body = _head(text.replace("\r\n", "\n"))
+    subject, _, description = body.strip().partition("\n")
+    return check(
+        Draft(
+            subject=subject.lstrip("#").strip(),
+            description=description.strip(),
+            priority=_priority(said.get("priority")),
+            label=said.get("label", ""),
+            after=_words(said.get("after", "")),
+            before=_words(said.get("before", "")),
+            verify=said.get("verify", ""),
+            model=said.get("model", ""),
+            name=said.get("name", name),
+        )
+    )
+
+
+def in_order(drafts: Iterable[Draft]) -> list[Draft]:
+    """Each after those it names, so that the numbers tell the order, too."""
+    left = {draft.name: draft for draft in drafts}
+    ordered: list[Draft] = []
+    while left:
+        free = [draft for draft in left.values() if not _earlier(draft, left.values())]
+        if not free:
+            raise BadDraft(f"they wait for each other in a circle: {', '.join(sorted(left))}")
+        for draft in free:
+            ordered.append(left.pop(draft.name))
+    return ordered
+
+
+def fields(draft: Draft, resolve: Callable[[str], TaskId]) -> dict[str, Any]:
+    """The file of a new task, without its id."""
+    metadata: dict[str, Any] = {}
+    if draft.priority is not None:
+        metadata["priority"] = draft.priority
+    if draft.label:
+        metadata["label"] = draft.label
+    ours = {key: value for key, value in (("verify", draft.verify), ("model", draft.model)) if value}
+    if ours:
+        metadata["llmc"] = ours
+    return {
+        "subject": draft.subject,
+        "description": draft.description,
+        "status": "pending",
+        "blocks": [resolve(name) for name in draft.before],
+        "blockedBy": [resolve(name) for name in draft.after],
+        **({"metadata": metadata} if metadata else {}),
+    }
+
+
+def _earlier(draft: Draft, others: Iterable[Draft]) -> list[str]:
+    return [
+        other.name
+        for other in others
+        if other is not draft and (other.name in draft.after or draft.name in other.before)
+    ] + [name for name in draft.after if name == draft.name]
+
+
+def _head(text: str) -> tuple[Mapping[str, str], str]:
+    lines = text.lstrip("\n").split("\n")
+    if lines[0].strip() != "---":
+        return {}, text
+    said: dict[str, str] = {}
+    for number, line in enumerate(lines[1:], 2):
+        if line.strip() == "---":
+            return said, "\n".join(lines[number:])
+        if line.strip():
+            key, colon, value = line.partition(":")
+            if not colon or key.strip() not in _KEYS:
+                raise BadDraft(
+                    f"line {number} is {line.strip()!r}; known are {', '.join(_KEYS)}, as `key: value`"
+                )
+            said[key.strip()] = value.strip()
+    raise BadDraft("the `---` at the top is never closed")
+
+
+def _priority(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise BadDraft(f"priority {text!r} is no number") from None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[,\s]+", text.strip("[] ")) if word)

@@ -1,0 +1,118 @@
+"""Tasks as people write and see them."""
+
+import pytest
+
+from llmc.names import TaskId
+from llmc.tasks.draft import BadDraft, Draft, check, fields, from_markdown, in_order
+from llmc.tasks.draw import mermaid, states, tree
+from llmc.tasks.graph import needs
+from llmc.tasks.model import Task, TaskStatus, parse
+
+WRITTEN = """---
+priority: 1
+label: db
+after: 3, setup
+verify: make test: all
+---
+# Add the model
+
+Text with `code`.
+
+- a list
+"""
+
+
+def test_a_markdown_file() -> None:
+    assert from_markdown(WRITTEN.replace("\n", "\r\n"), "model") == Draft(
+        subject="Add the model",
+        description="Text with `code`.\n\n- a list",
+        priority=1,
+        label="db",
+        after=("3", "setup"),
+        verify="make test: all",
+        name="model",
+    )
+    assert from_markdown("Just a line\n", "x") == Draft(subject="Just a line", name="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no subject"),
+        ("---\npriority: 1\n", "never closed"),
+        ("---\nprio: 1\n---\n# X", "line 2 is 'prio: 1'; known are"),
+        ("---\npriority: high\n---\n# X", "'high' is no number"),
+        ("---\npriority: 7\n---\n# X", "7 is not between 0 and 4"),
+        ("---\nlabel: a b\n---\n# X", "label 'a b' has other characters"),
+    ],
+)
+def test_a_bad_one_says_what_is_wrong(text: str, words: str) -> None:
+    with pytest.raises(BadDraft, match=words):
+        from_markdown(text, "x")
+
+
+def test_its_file_is_a_task() -> None:
+    draft = check(Draft("S", "D", priority=0, label="ui", after=("a",), before=("9",), verify="v", model="m"))
+    raw = fields(draft, lambda name: TaskId({"a": "1"}.get(name, name)))
+    task = parse("5", {"id": "5", **raw})
+    assert (task.blocked_by, task.blocks, task.priority, task.label) == (("1",), ("9",), 0, "ui")
+    assert task.metadata["llmc"] == {"verify": "v", "model": "m"}
+    assert "metadata" not in fields(Draft("S"), TaskId)
+
+
+def test_drafts_in_order() -> None:
+    drafts = [
+        Draft("C", name="c", after=("b", "7")),
+        Draft("A", name="a", before=("b",)),
+        Draft("B", name="b"),
+    ]
+    assert [draft.name for draft in in_order(drafts)] == ["a", "b", "c"]
+    with pytest.raises(BadDraft, match="circle: a, b"):
+        in_order([Draft("A", name="a", after=("b",)), Draft("B", name="b", after=("a",))])
+    with pytest.raises(BadDraft, match="circle: a"):
+        in_order([Draft("A", name="a", after=("a",))])
+
+
+def task(number: int, *after: int, status: str = "pending", **more: object) -> Task:
+    ids = tuple(TaskId(str(other)) for other in after)
+    return Task(TaskId(str(number)), f"Task {number}", "", TaskStatus(status), blocked_by=ids, **more)  # type: ignore[arg-type]
+
+
+TASKS = [
+    task(1, status="completed"),
+    task(2, 1, owner="auto-1", status="in_progress"),
+    task(3, 1),
+    task(4, 2, 3),
+    task(10, metadata={"llmc": {"hold": "quarantined"}}),
+]
+EDGES = needs(TASKS)
+STATES = states(TASKS, EDGES, {"1"})
+
+
+def test_the_tree() -> None:
+    """Break: put a task below the first it waits for instead of the deepest."""
+    assert tree(TASKS, EDGES, STATES) == [
+        "1 completed  Task 1",
+        "├─ 2 in_progress  Task 2",
+        "└─ 3 ready  Task 3",
+        "   └─ 4 waits  Task 4  (also after 2)",
+        "10 quarantined  Task 10",
+    ]
+
+
+def test_a_tree_with_a_circle_and_with_something_missing_still_has_every_task() -> None:
+    tasks = [task(1, 2), task(2, 1), task(3, 99)]
+    edges = needs(tasks)
+    lines = tree(tasks, edges, states(tasks, edges, ()))
+    assert lines == ["1 waits  Task 1  (after 2)", "└─ 2 waits  Task 2", "3 waits  Task 3  (after 99)"]
+
+
+def test_the_diagram() -> None:
+    odd = [Task(TaskId("1"), 'Say "hi"\nnow', "", TaskStatus.PENDING), task(2, 1, 99)]
+    edges = needs(odd)
+    assert mermaid(odd, edges, states(odd, edges, ())) == [
+        "flowchart TD",
+        '    t0["1: Say #quot;hi#quot; now (ready)"]',
+        '    t1["2: Task 2 (waits)"]',
+        "    t0 --> t1",
+    ]
