@@ -54,14 +54,16 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """One write() of one line: appenders in other processes cannot tear it."""
+def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
+    """One write() of one line: appenders in other processes cannot tear it. `durable`: on the disk when it returns."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             data = line.rstrip(b"\n") + b"\n"
             if os.write(fd, data) < len(data):  # a nearly full disk takes a part and calls it success
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(fd)
         finally:
             os.close(fd)
     except OSError as error:

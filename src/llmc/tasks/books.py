@@ -1,0 +1,85 @@
+"""What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from llmc.names import TaskId
+
+#: failures that count against a task; at this many it waits for a person
+MAX_ATTEMPTS = 3
+
+Action = Literal["claimed", "completed", "released", "failed", "requeued"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker of this root is at a task."""
+
+    id: str
+    task: TaskId
+    worker: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    cause: str
+    reason: str
+    at_unix: float
+
+
+@dataclass
+class Books:
+    completed: set[TaskId] = field(default_factory=set)
+    #: by worker: each is at one task at most
+    claims: dict[str, Claim] = field(default_factory=dict)
+    #: what counted against a task since it was last put back by a person
+    failures: dict[TaskId, list[Failure]] = field(default_factory=dict)
+
+    def attempts(self, task: str) -> int:
+        return len(self.failures.get(TaskId(task), ()))
+
+    def is_quarantined(self, task: str) -> bool:
+        return self.attempts(task) >= MAX_ATTEMPTS
+
+
+def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
+    """A line of the ledger."""
+    return {
+        "ts": at_unix,
+        "action": action,
+        "task": claim.task,
+        "worker": claim.worker,
+        "claim": claim.id,
+        **details,
+    }
+
+
+def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
+    """The books after these entries. An entry that is repeated changes nothing more."""
+    for row in entries:
+        task, worker, claim_id = TaskId(str(row.get("task"))), str(row.get("worker")), str(row.get("claim"))
+        held = books.claims.get(worker)
+        match row.get("action"):
+            case "claimed":
+                books.claims[worker] = Claim(claim_id, task, worker)
+            case "completed":
+                books.completed.add(task)
+                books.failures.pop(task, None)
+                _let_go(books, worker, claim_id)
+            case "failed" if held is not None and held.id == claim_id:
+                failure = Failure(str(row.get("cause")), str(row.get("reason")), float(row.get("ts", 0)))
+                books.failures.setdefault(task, []).append(failure)
+                _let_go(books, worker, claim_id)
+            case "released":
+                _let_go(books, worker, claim_id)
+            case "requeued":
+                books.failures.pop(task, None)
+                books.completed.discard(task)
+    return books
+
+
+def _let_go(books: Books, worker: str, claim_id: str) -> None:
+    held = books.claims.get(worker)
+    if held is not None and held.id == claim_id:
+        del books.claims[worker]

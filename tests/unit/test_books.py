@@ -1,0 +1,82 @@
+"""The ledger of tasks, and what follows from it."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.names import TaskId
+from llmc.state.ledger import Ledger
+from llmc.tasks.books import Action, Books, Claim, entry, fold
+
+
+def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:
+    return Claim(f"c{number}", TaskId(task), worker)
+
+
+def test_the_life_of_a_task() -> None:
+    """Break: count `released` as a failure, or forget failures when a claim ends."""
+    rows = [
+        entry("claimed", claim(1), 1),
+        entry("failed", claim(1), 2, cause="crash", reason="code 7"),
+        entry("claimed", claim(2), 3),
+        entry("released", claim(2), 4, reason="shutdown"),
+        entry("claimed", claim(3), 5),
+    ]
+    books = fold(Books(), rows)
+    assert books.claims == {"auto-1": claim(3)}
+    assert [(row.cause, row.reason, row.at_unix) for row in books.failures[TaskId("7")]] == [
+        ("crash", "code 7", 2)
+    ]
+    fold(books, [entry("completed", claim(3), 6, commit="abc")])
+    assert (books.claims, books.completed, books.failures) == ({}, {"7"}, {})
+
+
+def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
+    books = Books()
+    for number in range(3):
+        assert not books.is_quarantined("7")
+        fold(books, [entry("claimed", claim(number), 1), entry("failed", claim(number), 1, cause="task")])
+    assert books.is_quarantined("7")
+    fold(books, [entry("requeued", claim(9), 2)])
+    assert books.attempts("7") == 0
+
+
+def test_the_end_of_an_earlier_claim_does_not_end_this_one() -> None:
+    """Break: let go by worker alone."""
+    books = fold(Books(), [entry("claimed", claim(1), 1), entry("claimed", claim(2, "8"), 2)])
+    fold(books, [entry("released", claim(1), 3), entry("failed", claim(1), 3, cause="task")])
+    assert books.claims == {"auto-1": claim(2, "8")}
+    assert books.attempts("7") == 0
+
+
+ACTIONS: list[Action] = ["claimed", "completed", "released", "failed", "requeued"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3), st.sampled_from(["1", "2"])), max_size=30)
+)
+def test_reading_in_pieces_and_repeating_the_last_line_change_nothing(
+    moves: list[tuple[Action, int, str]],
+) -> None:
+    rows = [entry(action, claim(number, task), 1, cause="task") for action, number, task in moves]
+    at_once = fold(Books(), rows)
+    pieces = Books()
+    for row in rows:
+        fold(fold(pieces, [row]), [row] if row["action"] != "requeued" else [])
+    assert pieces == at_once
+
+
+def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
+    """Break: read from the start each time; every failure would count again."""
+    ledger = Ledger(tmp_path / "tasks.jsonl")
+    assert ledger.books() == Books()
+    ledger.write(entry("claimed", claim(1), 1))
+    ledger.write(entry("failed", claim(1), 2, cause="crash", reason="ünï"))
+    assert ledger.books().attempts("7") == 1
+    with (tmp_path / "tasks.jsonl").open("ab") as file:
+        file.write(b'{"action": "fai\n{"action": "claimed", "task": "9", "wor')
+    assert ledger.books().attempts("7") == 1
+    ledger.write(entry("claimed", claim(2, "8"), 3))
+    assert ledger.books().claims == {"auto-1": claim(2, "8")}
+    assert Ledger(tmp_path / "tasks.jsonl").books() == ledger.books()
