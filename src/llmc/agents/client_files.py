@@ -2,10 +2,13 @@
 
 import json
 import os
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.scripted.session import project_slug
+from llmc.names import ClaudeSessionId
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:
@@ -21,6 +24,30 @@ def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
         return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
     except (ValueError, TypeError):
         return ClientStatus.UNKNOWN, 0.0
+
+
+def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:
+    """The conversation the process is in, by its own status file."""
+    record = _status_record(config_dir / "sessions" / f"{pid}.json")
+    if record is None or str(record.get("procStart")) != process_start(pid) or not record.get("sessionId"):
+        return None
+    return ClaudeSessionId(str(record["sessionId"]))
+
+
+def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -> Path | None:
+    """The file of a conversation; without an id the newest one of the directory the agent works in."""
+    projects = config_dir / "projects"
+    if session:
+        return next(iter(projects.glob(f"*/{glob_escape(session)}.jsonl")), None)
+    return max(
+        (projects / project_slug(cwd)).glob("*.jsonl"), key=lambda path: path.stat().st_mtime, default=None
+    )
+
+
+def prompts_in(path: Path) -> list[str]:
+    """The prompts of a conversation that llmc sent, oldest first."""
+    rows, _ = rows_since(path, b"[llmc ", 0)
+    return [text for row in rows if (text := row_text(row))]
 
 
 def process_start(pid: int) -> str | None:

@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "nuke": "Remove a worker; all it had goes into the trash.",
     "trash": "Look at what was put away, and get it back.",
     "tasks": "The list of tasks that people and agents share.",
+    "doctor": "Find what is wrong, and mend it.",
     "wait": "Wait until a worker has a status.",
     "events": "Print what happened.",
     "logs": "Print a worker's log, or the daemon's.",

@@ -1,13 +1,13 @@
 """llmc nuke"""
 
-import sys
 from typing import Any
 
 import click
 
+from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import chosen_workers, complete_worker, project_of
-from llmc.errors import Exit, LlmcError, UsageError
+from llmc.errors import Exit, LlmcError
 from llmc.services.nuke import nuke_worker
 from llmc.services.project import Project
 from llmc.services.trash import short
@@ -28,7 +28,8 @@ def command(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_j
     """
     project = project_of(ctx)
     names = chosen_workers(project, worker, every)
-    _confirm(names, yes)
+    if names:
+        confirm(f"Remove {', '.join(names)}?", f"this removes {', '.join(names)}", yes)
     if worker:
         rows = [_nuke(project, worker)]
     else:
@@ -40,16 +41,6 @@ def command(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_j
         for row in rows:
             _show(row)
     return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
-
-
-def _confirm(names: list[str], yes: bool) -> None:
-    if yes or not names:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"this removes {', '.join(names)}, and nobody can be asked", hint="Say so with --yes."
-        )
-    click.confirm(f"Remove {', '.join(names)}?", abort=True, err=True)
 
 
 def _nuke(project: Project, name: str) -> dict[str, Any]:

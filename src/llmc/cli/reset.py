@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import chosen_workers, complete_worker, project_of
 from llmc.errors import Exit, LlmcError
@@ -29,8 +30,8 @@ def command(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_j
     """
     project = project_of(ctx)
     names = chosen_workers(project, worker, every)
-    if every and not yes and sys.stdin.isatty():
-        click.confirm(f"Reset {', '.join(names)}?", abort=True)
+    if every and sys.stdin.isatty():  # nothing is lost, so a script need not say --yes
+        confirm(f"Reset {', '.join(names)}?", "this resets every worker", yes)
     if worker:
         return _show([_row(_reset(project, worker))], as_json, every)
     rows = []

@@ -1,12 +1,10 @@
 """llmc undo"""
 
-import sys
-
 import click
 
+from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import project_of
-from llmc.errors import UsageError
 from llmc.services.undo import last_accept, undo
 
 
@@ -23,10 +21,7 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
     """
     project = project_of(ctx)
     worker, commit, _ = last_accept(project)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("undo asks first, and nobody is there to answer", hint="llmc undo --yes")
-        click.confirm(f"Revert {commit[:12]} of {worker}?", abort=True)
+    confirm(f"Revert {commit[:12]} of {worker}?", f"this reverts {commit[:12]} of {worker}", yes)
     done = undo(project)
     if as_json:
         print_json(

@@ -39,7 +39,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
         ref = _pin(project, record)
     folder = trash.folder_of(project.root, ref) if ref else None
     with fault_step("nuke.move"):
-        _move(Path(record.worktree_path), folder)
+        move_into_trash(Path(record.worktree_path), folder)
     with fault_step("nuke.prune"):
         _prune(project, record, ref, folder)
     with fault_step("nuke.forget"):
@@ -54,7 +54,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
 def _pin(project: Project, record: WorkerRecord) -> str | None:
     """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
     root, worktree = project.root, Path(record.worktree_path)
-    if _is_worktree(project, worktree):
+    if is_worktree(project, worktree):
         tips = _loose_tips(project, record, worktree)
         ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
         _tell(project, record.name, ref)
@@ -70,7 +70,7 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
     return ref
 
 
-def _is_worktree(project: Project, path: Path) -> bool:
+def is_worktree(project: Project, path: Path) -> bool:
     """Whether it is a worktree of the root's clone; inside the root git finds a repository for any directory."""
     done = git.git(path, "rev-parse", "--git-common-dir", check=False) if (path / ".git").exists() else None
     return (
@@ -121,7 +121,7 @@ def tips_of(commits: list[list[str]]) -> list[str]:
     return [commit for commit, *_ in commits if commit not in parents]
 
 
-def _move(worktree: Path, folder: Path | None) -> None:
+def move_into_trash(worktree: Path, folder: Path | None) -> None:
     """The whole directory, with ignored files and whatever else is in it."""
     if folder is None or not os.path.lexists(worktree):
         return

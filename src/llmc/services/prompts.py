@@ -42,6 +42,15 @@ def task_prompt(project: Project, record: WorkerRecord, prompt: str) -> str:
     )
 
 
+def task_of(project: Project, record: WorkerRecord, prompt_id: str, sent: str) -> str:
+    """The task as the person wrote it, from what was sent: the reverse of `task_prompt`."""
+    sent = read_text(project.root.prompts / f"{prompt_id}.md") or sent
+    mark = "\0"
+    above = task_prompt(project, record, mark).partition(mark)[0].rstrip().rpartition("\n")[2]
+    _, found, task = sent.partition(f"{above}\n\n")
+    return task.strip() if found else ""
+
+
 def reject_prompt(project: Project, review: Review, feedback: str) -> str:
     diff, left_out = quoted(review.diff)
     return (

@@ -119,7 +119,7 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None
     worktree = Path(record.worktree_path)
     if not (worktree / ".git").exists():
         provision.provision(project, record)
-    _drop_stale_index_lock(worktree)
+    drop_stale_index_lock(worktree)
     pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
         with project.store.transaction() as tx:
@@ -128,7 +128,7 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None
     return pinned
 
 
-def _drop_stale_index_lock(worktree: Path) -> None:
+def drop_stale_index_lock(worktree: Path) -> None:
     """A git command that was killed leaves its lock, and every later one would fail; nobody works here now."""
     lock = git.git_paths(worktree, "index.lock")[0]
     if not processes.wait_until(lambda: not lock.exists(), INDEX_LOCK_S):

@@ -8,8 +8,8 @@ from pathlib import Path
 from llmc import hook_client, launch
 from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
-from llmc.errors import LlmcError
-from llmc.names import ClaudeSessionId
+from llmc.errors import LlmcError, Refused
+from llmc.names import ClaudeSessionId, SessionName
 from llmc.services import intake
 from llmc.services.project import Project, agent_for
 from llmc.state import inbox
@@ -47,6 +47,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     if problem:
         _record_failure(project, record, problem)
         raise LlmcError(f"{record.name}: {problem}")
+    private_dir(project.root.inbox / record.name)
     argv = agent.argv(_launch_request(project, record, agent))
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
@@ -115,6 +116,22 @@ def end(project: Project, name: str, reason: str) -> None:
     intake.apply_pending(project, name)
 
 
+def end_stray(project: Project, session: SessionName) -> None:
+    """End a session that is no worker's; not while somebody is attached to it."""
+    pane = project.tmux.pane(session)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{session}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    if pane is None:
+        return
+    if pane.attached:
+        raise Refused(f"somebody is attached to {session}", hint="Detach first (C-b d).")
+    instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
+    if not pane.dead:
+        processes.terminate(pane.pid, grace_s=5)
+    processes.kill(processes.leftovers(instance))
+    project.tmux.kill_session(session)
+
+
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
     """What the client in the pane says of itself."""
     return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
@@ -161,9 +178,7 @@ def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
 
 
 def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
-    settings = private_dir(project.root.agents) / f"{record.name}.settings.json"
-    command = shell_join(_hook_argv(project, record.name))
-    write_atomic(settings, json.dumps(agent.settings(command), indent=1).encode())
+    settings = write_settings(project, record.name, agent)
     defaults = project.config.defaults
     worker = project.config.workers.get(record.name)
     return Launch(
@@ -173,6 +188,22 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         allowed_tools=tuple(defaults.allowed_tools),
         resume=_resumable(record),
     )
+
+
+def settings_file(project: Project, name: str) -> Path:
+    """The file that registers llmc's hooks with a worker's agent."""
+    return project.root.agents / f"{name}.settings.json"
+
+
+def settings_text(project: Project, name: str, agent: Agent) -> bytes:
+    command = shell_join(_hook_argv(project, name))
+    return json.dumps(agent.settings(command), indent=1).encode()
+
+
+def write_settings(project: Project, name: str, agent: Agent) -> Path:
+    private_dir(project.root.agents)
+    write_atomic(settings_file(project, name), settings_text(project, name, agent))
+    return settings_file(project, name)
 
 
 def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
@@ -205,7 +236,7 @@ def _task_list(project: Project) -> dict[str, str]:
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:
-    inbox_dir = private_dir(project.root.inbox / name)
+    inbox_dir = project.root.inbox / name
     socket_path = project.root.wake_socket()
     return [sys.executable, "-I", "-S", hook_client.__file__, str(inbox_dir), str(socket_path)]
 

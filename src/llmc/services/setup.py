@@ -24,6 +24,16 @@ from llmc.workers.model import WorkerRecord
 #: agents must not push by accident; llmc lands by explicit path or URL
 NO_PUSH = "llmc-workers-do-not-push"
 
+#: what a root's clone has in its git configuration
+CLONE_SETTINGS = {
+    "extensions.worktreeConfig": "true",
+    "remote.origin.pushurl": NO_PUSH,
+    "rerere.enabled": "true",
+    "rerere.autoupdate": "true",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+
 
 @dataclass(frozen=True)
 class Source:
@@ -107,7 +117,7 @@ def _fill(source: Source, target: Path, agent: str) -> None:
     branch = _default_branch(source, target)
     for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
         private_dir(directory)
-    _write_launcher(root)
+    write_launcher(root)
     write_atomic(root.config, initial_text(source.location, branch, agent).encode(), mode=0o600)
     Store(root).create()
 
@@ -158,18 +168,15 @@ def _clone(source: Source, target: Path) -> None:
         *["clone", "--quiet", "--origin", "origin", *local, "--no-checkout", source.location, str(target)],
         timeout_s=3600,
     )
-    settings = {
-        "extensions.worktreeConfig": "true",
-        "remote.origin.pushurl": NO_PUSH,
-        "rerere.enabled": "true",
-        "rerere.autoupdate": "true",
-        "gc.auto": "0",
-        "maintenance.auto": "false",
-    }
-    for key, value in settings.items():
-        git.git(target, "config", key, value)
+    configure_clone(target)
+
+
+def configure_clone(target: Path) -> None:
+    """The settings of a root's clone; safe to repeat."""
+    for key, value in CLONE_SETTINGS.items():
+        git.git(target, "config", "--replace-all", key, value)
     # The root itself has no checkout: a source that tracks `config.toml` or `logs/` cannot collide with ours.
-    git.git(target, "config", "--unset", "core.bare", check=False)
+    git.git(target, "config", "--unset-all", "core.bare", check=False)
     git.git(target, "config", "--worktree", "core.bare", "true")
 
 
@@ -194,7 +201,7 @@ def _default_branch(source: Source, target: Path) -> str:
     )
 
 
-def _write_launcher(root: Root) -> None:
+def write_launcher(root: Root) -> None:
     """`llmc` as the agents find it on their PATH: this very installation."""
     script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
     write_atomic(root.bin / "llmc", script.encode(), mode=0o700)

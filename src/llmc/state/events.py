@@ -46,6 +46,8 @@ ACTIONS: dict[str, str] = {
     "accept_failed": "an accept ended without landing (`step`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
     "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
+    "repaired": "`llmc doctor --repair` mended something (`kind`, `problem`)",
+    "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",
     "daemon_stopped": "the daemon ended in order",
 }

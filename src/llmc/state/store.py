@@ -29,6 +29,13 @@ from llmc.tools.locks import Rank, lock
 from llmc.workers import transitions
 from llmc.workers.model import Status, WorkerRecord
 
+#: the way out when there is no state.json to use
+REBUILD_HINT = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions."
+
+
+class NewerState(StateError):
+    """A newer llmc wrote it; it is only looked at."""
+
 
 class Transaction:
     """The state being changed; nothing is visible to others before the block ends."""
@@ -92,6 +99,13 @@ class Store:
         """The state as it is; needs no lock, a file is replaced as a whole."""
         return self._decode(self._bytes())[0]
 
+    def backup_is_good(self) -> bool:
+        try:
+            self._decode(self.root.state_backup.read_bytes())
+        except (OSError, LlmcError):
+            return False
+        return True
+
     def worker(self, name: str) -> WorkerRecord:
         state = self.read()
         record = state.workers.get(WorkerName(name))
@@ -127,6 +141,20 @@ class Store:
             if not self.root.state.exists():
                 self._write(encode(State(), {}), keep=False)
 
+    def start_anew(self, records: list[WorkerRecord], kept: Path | None) -> None:
+        """A new state.json with these workers; the old file, if there is one, stays under the name `kept`."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            if kept is not None:
+                _second_name(self.root.state, kept)
+            tx = Transaction(State(workers={record.name: record for record in records}))
+            tx.emit(
+                "state_rebuilt", workers=[record.name for record in records], kept=str(kept) if kept else None
+            )
+            new = _number(tx.state, tx.emitted, events.last_seq(self.root.events))
+            self._write(encode(new, {}), keep=False)
+            with contextlib.suppress(LlmcError):
+                events.append_missing(self.root.events, new.recent_events)
+
     def change(self, act: Callable[[Transaction], None]) -> None:
         with self.transaction() as tx:
             act(tx)
@@ -138,9 +166,9 @@ class Store:
             backup = self.root.state_backup
             raise NotFound(
                 f"{self.root.state} is missing",
-                hint=f"Copy the version before it back: cp {backup} {self.root.state}"
+                hint=f"Copy the version before it back: cp {backup} {self.root.state}. Or: {REBUILD_HINT}"
                 if backup.exists()
-                else "`llmc down` stops what runs; the work itself is in the worktrees.",
+                else f"{REBUILD_HINT} `llmc down` stops what runs.",
             ) from error
         except OSError as error:
             raise explain(error, f"cannot read {self.root.state}") from error
@@ -150,7 +178,7 @@ class Store:
             raw = msgspec.json.decode(data, type=dict[str, Any])
             version = raw.get("version", VERSION)
             if isinstance(version, int) and version > VERSION:
-                raise StateError(
+                raise NewerState(
                     f"{self.root.state} has version {version}, this llmc knows {VERSION}: nothing was changed",
                     hint="Use the newer llmc that wrote it.",
                 )
@@ -160,7 +188,8 @@ class Store:
         except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
             raise StateError(
                 f"{self.root.state} cannot be read: {error}",
-                hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good.",
+                hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good. "
+                f"Or: {REBUILD_HINT}",
             ) from error
 
     def _write(self, data: bytes, *, keep: bool) -> None:

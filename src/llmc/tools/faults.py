@@ -49,6 +49,8 @@ STEPS = (
     "nuke.prune",
     "nuke.forget",
     "nuke.finish",
+    "repair.pin",
+    "repair.remove",
     "session.launch",
     "state.write",
     "state.replace",

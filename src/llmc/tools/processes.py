@@ -20,6 +20,31 @@ def leftovers(instance: str) -> list[int]:
     return found
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The variables a process of ours was started with; empty when they cannot be read."""
+    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in _environ(pid) if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def works_in(directory: str) -> list[int]:
+    """Processes whose working directory is this one or below, or that have a file below it open."""
+    inside = directory.rstrip("/") + "/"
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and any(f"{path}/".startswith(inside) for path in _places(entry)):
+            found.append(int(entry))
+    return found
+
+
+def name_of(pid: int) -> str:
+    """The program's name, as the kernel keeps it; "" for a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def ancestors(pid: int) -> list[int]:
     """The parents of a process, nearest first."""
     found: list[int] = []
@@ -73,6 +98,21 @@ def _environ(pid: int) -> list[bytes]:
             return file.read().split(b"\0")
     except OSError:
         return []
+
+
+def _places(pid: str) -> list[str]:
+    """Working directory and open files; none of a process that is gone or not ours."""
+    found = []
+    try:
+        links = [f"/proc/{pid}/cwd", *(f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd"))]
+    except OSError:
+        return []
+    for link in links:
+        try:
+            found.append(os.readlink(link))
+        except OSError:
+            continue
+    return found
 
 
 def _signal(pid: int, number: int) -> None:

@@ -33,6 +33,10 @@ MAX_ROUNDS = 3
 
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
+#: why a worker is `working` on something llmc has no task for
+PERSONS_PROMPT = "a prompt llmc did not send"
+TURN_GOES_ON = "its turn goes on"
+
 
 @dataclass(frozen=True)
 class GitFacts:
@@ -106,7 +110,7 @@ def client_says(record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float
         return step(Status.NEEDS_INPUT, "interrupted")
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
     if is_busy and resting and for_s >= BUSY_AFTER_S:
-        return step(Status.WORKING, "its turn goes on")
+        return step(Status.WORKING, TURN_GOES_ON)
     return None
 
 
@@ -164,7 +168,7 @@ def arrived_step(record: WorkerRecord, reason: str) -> Step | None:
 def _person_began(record: WorkerRecord) -> Step | None:
     """A person (or a background task's notice) gave the agent something to do."""
     if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NO_CHANGES):
-        return step(Status.WORKING, "a prompt llmc did not send")
+        return step(Status.WORKING, PERSONS_PROMPT)
     return None
 
 

@@ -1,0 +1,171 @@
+"""What `llmc doctor` saw of a root. Pure data; None where something could not be seen."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from llmc.workers.model import WorkerRecord
+
+
+class PaneState(StrEnum):
+    """What tmux says of a worker's session."""
+
+    #: there is no such session
+    NONE = "none"
+    #: a program runs in it
+    ALIVE = "alive"
+    #: its program has ended
+    DEAD = "dead"
+    #: tmux gave no answer: nobody may conclude anything
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program llmc needs; `problem` says why it cannot be used."""
+
+    name: str
+    version: str = ""
+    minimum: tuple[int, ...] = ()
+    problem: str = ""
+    fix: str = ""
+
+
+class StateFile(StrEnum):
+    """What state.json is worth."""
+
+    VALID = "valid"
+    MISSING = "missing"
+    BROKEN = "broken"
+    #: a newer llmc wrote it
+    NEWER = "newer"
+
+
+@dataclass(frozen=True)
+class StateFacts:
+    kind: StateFile = StateFile.VALID
+    problem: str = ""
+    #: the version before it can be read
+    backup_good: bool = False
+    #: records that are filed under another worker's name
+    misfiled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DaemonFacts:
+    runs: bool = False
+    #: it wrote daemon.json, and said there that every session is ready
+    registered: bool = False
+    ready: bool = False
+    #: since it took its lock
+    age_s: float = 0.0
+    #: who signed the lock
+    holder: str = ""
+    #: what only a running daemon has
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session on the root's own tmux server."""
+
+    name: str
+    attached: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What git says of a worker's worktree."""
+
+    exists: bool = True
+    #: why git cannot read it
+    problem: str = ""
+    #: it is no worktree of this root at all, so that a new one is the only way
+    foreign: bool = False
+    #: the branch that is checked out; "" for none
+    branch: str = ""
+    head: str = ""
+    #: the tip of the worker's own branch; "" when there is none
+    tip: str = ""
+    #: commits that the default branch does not have; None when there is nothing to compare with
+    ahead: int | None = 0
+    dirty: tuple[str, ...] = ()
+    rebasing: bool = False
+    #: the age of `index.lock`; None when there is none
+    lock_age_s: float | None = None
+    lock_in_use: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    record: WorkerRecord
+    #: where its worktree belongs
+    place: str = ""
+    pane: PaneState = PaneState.NONE
+    attached: bool = False
+    tree: Tree | None = field(default_factory=Tree)
+    #: who holds the worker's lock; "" for nobody
+    busy_with: str = ""
+    #: what is wrong with the file that registers the hooks
+    settings_problem: str = ""
+    #: the task as the conversation has it, where the record has none
+    found_prompt: str = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the root's clone that `init` makes."""
+
+    key: str
+    wanted: str | None
+    found: str | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch `llmc/...` of the root's clone; `ahead` counts what the default branch does not have."""
+
+    name: str
+    worker: str
+    ahead: int | None = 0
+    checked_out: bool = False
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A directory in .worktrees that belongs to no worker; `llmc add` can take in a worktree only."""
+
+    name: str
+    is_worktree: bool = True
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything, as one value."""
+
+    now: float
+    programs: tuple[Program, ...] = ()
+    #: `llmc` as the agents call it
+    launcher_problem: str = ""
+    trust_problem: str = ""
+    config_problems: tuple[str, ...] = ()
+    #: names in config.toml
+    configured: tuple[str, ...] = ()
+    state: StateFacts = StateFacts()
+    daemon: DaemonFacts = DaemonFacts()
+    #: None when tmux gave no answer; then `tmux_problem` says why
+    sessions: tuple[Session, ...] | None = ()
+    tmux_problem: str = ""
+    workers: tuple[WorkerFacts, ...] = ()
+    #: why the root's own clone cannot be read
+    clone_problem: str = ""
+    settings: tuple[Setting, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    strays: tuple[Stray, ...] = ()
+    #: worktrees in git's books whose directory is gone
+    pruned: tuple[str, ...] = ()
+    source_problem: str = ""
+    source_fix: str = ""
+    #: directories others may look into
+    open_directories: tuple[str, ...] = ()
+    disk_free_bytes: int | None = None
+    trash_bytes: int = 0

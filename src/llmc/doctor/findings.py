@@ -1,0 +1,152 @@
+"""What a finding is: one problem, in words, with its fix. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+REPAIR = "--repair mends this"
+
+
+class Kind(StrEnum):
+    """What can be wrong; the name is stable, scripts may match it."""
+
+    #: a program is missing or too old
+    PROGRAM = "program"
+    #: `llmc`, as the agents call it, is gone or cannot run
+    LAUNCHER = "launcher"
+    #: the client would stop in a dialog
+    TRUST = "trust"
+    #: config.toml cannot be used
+    CONFIG = "config"
+    #: state.json is missing, broken or of a newer llmc
+    STATE = "state"
+    #: a worker's record contradicts itself, git or the clock
+    RECORD = "record"
+    #: a daemon that is gone left its files
+    DAEMON_CRASHED = "daemon_crashed"
+    #: the daemon runs, but has not become ready
+    DAEMON_NOT_READY = "daemon_not_ready"
+    #: tmux gave no answer
+    TMUX = "tmux"
+    #: a tmux session belongs to no worker
+    SESSION_WITHOUT_WORKER = "session_without_worker"
+    #: a worker that is not offline has no session
+    SESSION_MISSING = "session_missing"
+    #: a worker that is not offline has an agent that has ended
+    SESSION_DEAD = "session_dead"
+    #: an agent runs that llmc does not know
+    SESSION_UNKNOWN = "session_unknown"
+    #: the file that registers an agent's hooks is gone or another one
+    HOOKS = "hooks"
+    #: a worker is in error
+    WORKER_ERROR = "worker_error"
+    #: an accept stopped, and nobody goes on with it
+    ACCEPT_STOPPED = "accept_stopped"
+    #: a prompt is on its way, and nobody brings it
+    DELIVERY_STOPPED = "delivery_stopped"
+    #: a worker of config.toml was never added
+    NOT_ADDED = "not_added"
+    #: a worktree is gone
+    WORKTREE_MISSING = "worktree_missing"
+    #: git cannot use a worktree
+    WORKTREE_BROKEN = "worktree_broken"
+    #: the worktree of a worker at rest is not on the worker's branch
+    WORKTREE_OFF_BRANCH = "worktree_off_branch"
+    #: an idle worker has uncommitted changes
+    WORKTREE_DIRTY = "worktree_dirty"
+    #: a directory in .worktrees belongs to no worker
+    WORKTREE_STRAY = "worktree_stray"
+    #: git remembers a worktree that is gone
+    WORKTREE_PRUNED = "worktree_pruned"
+    #: a git command that is gone left its lock
+    INDEX_LOCK = "index_lock"
+    #: a rebase is in progress, and nobody is at it
+    REBASE = "rebase"
+    #: the root's clone cannot be read
+    CLONE = "clone"
+    #: a git setting that `init` made is another one
+    SETTING = "setting"
+    #: a branch `llmc/...` belongs to no worker
+    BRANCH = "branch"
+    #: work cannot land: the source, or its branch, is not there
+    SOURCE = "source"
+    #: other people may look into a private directory
+    PERMISSIONS = "permissions"
+    #: the disk is nearly full
+    DISK = "disk"
+    #: the trash is large
+    TRASH = "trash"
+
+
+#: the parts of a report in their order, with the kinds of finding in each
+GROUPS: dict[str, tuple[Kind, ...]] = {
+    "programs": (Kind.PROGRAM, Kind.LAUNCHER, Kind.TRUST),
+    "configuration": (Kind.CONFIG, Kind.NOT_ADDED),
+    "state": (Kind.STATE, Kind.RECORD),
+    "daemon": (Kind.DAEMON_CRASHED, Kind.DAEMON_NOT_READY),
+    "sessions": (
+        Kind.TMUX,
+        Kind.SESSION_WITHOUT_WORKER,
+        Kind.SESSION_MISSING,
+        Kind.SESSION_DEAD,
+        Kind.SESSION_UNKNOWN,
+        Kind.HOOKS,
+    ),
+    "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.DELIVERY_STOPPED),
+    "worktrees": (
+        Kind.WORKTREE_MISSING,
+        Kind.WORKTREE_BROKEN,
+        Kind.WORKTREE_OFF_BRANCH,
+        Kind.WORKTREE_DIRTY,
+        Kind.WORKTREE_STRAY,
+        Kind.WORKTREE_PRUNED,
+        Kind.INDEX_LOCK,
+        Kind.REBASE,
+    ),
+    "git": (Kind.CLONE, Kind.SETTING, Kind.BRANCH),
+    "source": (Kind.SOURCE,),
+    "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem. `subject` is the session, branch or path it is about, where that is not the worker."""
+
+    kind: Kind
+    text: str
+    fix: str
+    worker: str = ""
+    subject: str = ""
+    repairable: bool = False
+
+    @property
+    def group(self) -> str:
+        return next(name for name, kinds in GROUPS.items() if self.kind in kinds)
+
+    @property
+    def what(self) -> str:
+        return f"{self.worker}: {self.text}" if self.worker else self.text
+
+    @property
+    def line(self) -> str:
+        return f"{self.what} -> {self.fix}"
+
+    def same_as(self, other: "Finding") -> bool:
+        """Whether both are about the same thing; the words may differ."""
+        return (self.kind, self.worker, self.subject) == (other.kind, other.worker, other.subject)
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """As they are shown: by group, then by kind; stable otherwise."""
+    place = {kind: place for place, kind in enumerate(kind for kinds in GROUPS.values() for kind in kinds)}
+    return sorted(found, key=lambda finding: place[finding.kind])
+
+
+def summary(found: Iterable[Finding]) -> str:
+    """The last line of a report."""
+    every = list(found)
+    if not every:
+        return "no problems"
+    mended = sum(finding.repairable for finding in every)
+    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} of them --repair mends"

@@ -1,0 +1,430 @@
+"""Looks at a root for `llmc doctor`: everything it can see, as facts. Changes nothing, and needs nothing to work."""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from llmc.agents.client_files import prompts_in
+from llmc.config.load import check_text, read_text
+from llmc.config.paths import Root
+from llmc.doctor import facts as seen
+from llmc.doctor.records import task_in
+from llmc.errors import ConfigError, LlmcError, NotFound, ToolFailed
+from llmc.names import SessionName
+from llmc.services import restore, sessions
+from llmc.services.nuke import is_worktree
+from llmc.services.project import Project, agent_for, bare_project
+from llmc.services.prompts import task_of
+from llmc.services.setup import CLONE_SETTINGS
+from llmc.state.model import State
+from llmc.state.store import NewerState, Store
+from llmc.tools import git, locks, proc, processes
+from llmc.tools.clock import age_s, now_unix
+from llmc.tools.proc import ToolMissing
+from llmc.tools.tmux import Pane, Tmux, Unknown
+from llmc.workers.model import Status, WorkerRecord
+
+#: how long a command or the daemon may be at a worker before it is looked at only in part
+PATIENCE_S = 2.0
+SOURCE_TIMEOUT_S = 20.0
+#: the launch spec of an agent that never started; it is read and removed at once otherwise
+STALE_SPEC_S = 60.0
+#: the oldest versions llmc was tried with
+MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
+
+Panes = dict[SessionName, Pane] | Unknown
+
+
+def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
+    """The project, and what is wrong with its configuration: then only enough of it to look around."""
+    try:
+        config, problems = check_text(read_text(root.config), root.config.name)
+    except (NotFound, ConfigError) as error:
+        return bare_project(root), (" ".join(error.message.split()),)
+    if config is None:
+        return bare_project(root), tuple(map(str, problems))
+    return Project(root, config, Store(root), Tmux(root.tmux_server)), ()
+
+
+def examine(root: Root) -> seen.Facts:
+    """Everything that can be seen of a root now."""
+    project, config_problems = open_any(root)
+    # Sessions first: a worker that is added meanwhile has none yet, one that is removed has none any more.
+    panes = _panes(project)
+    state, state_facts = _state(project)
+    names: list[str] = list(state.workers) if state else []
+    programs = _programs(project, agent=not config_problems)
+    has_git = not any(program.name == "git" and program.problem for program in programs)
+    clone_problem = _clone_problem(project) if has_git else ""
+    has_clone = has_git and not clone_problem
+    source_problem, source_fix = ("", "") if config_problems else _source(project)
+    return seen.Facts(
+        now=now_unix(),
+        programs=programs,
+        launcher_problem=_launcher_problem(root),
+        trust_problem="" if config_problems else _trust_problem(project),
+        config_problems=config_problems,
+        configured=tuple(project.config.workers),
+        state=state_facts,
+        daemon=_daemon(project),
+        sessions=_sessions(panes),
+        tmux_problem=panes.reason if isinstance(panes, Unknown) else "",
+        workers=tuple(found for name in names if (found := worker_facts(project, name)) is not None),
+        clone_problem=clone_problem,
+        settings=_settings(root.path) if has_clone else (),
+        branches=_branches(project) if has_clone and not config_problems else (),
+        strays=_strays(root, names),
+        pruned=_pruned(project, state) if has_clone else (),
+        source_problem=source_problem,
+        source_fix=source_fix,
+        open_directories=_open_directories(root),
+        disk_free_bytes=shutil.disk_usage(root.path).free,
+        trash_bytes=restore.size_of(root.trash),
+    )
+
+
+def _sessions(panes: Panes) -> tuple[seen.Session, ...] | None:
+    if isinstance(panes, Unknown):
+        return None
+    return tuple(seen.Session(pane.session, pane.attached) for pane in panes.values())
+
+
+def worker_facts(project: Project, name: str, *, ours: bool = False) -> seen.WorkerFacts | None:
+    """One worker, seen at a moment when nothing was changing; `ours`: the caller holds its lock. None: it is gone."""
+    lock = project.root.lock(f"worker-{name}")
+    for _ in range(3):
+        busy = not ours and not processes.wait_until(lambda: not locks.is_locked(lock), PATIENCE_S)
+        record = _record(project, name)
+        if record is None:
+            return None
+        found = _worker(project, record, locks.holder(lock) if busy else "")
+        if busy or (_record(project, name) == record and (ours or not locks.is_locked(lock))):
+            return found
+    return replace(found, busy_with=locks.holder(lock))
+
+
+def _record(project: Project, name: str) -> WorkerRecord | None:
+    try:
+        return next((r for key, r in project.store.read().workers.items() if key == name), None)
+    except LlmcError:
+        return None
+
+
+def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.WorkerFacts:
+    pane = _panes(project)
+    mine = pane.get(record.session_id) if isinstance(pane, dict) else None
+    if isinstance(pane, Unknown):
+        state = seen.PaneState.UNKNOWN
+    else:
+        state = seen.PaneState.NONE if mine is None else seen.PaneState.ALIVE
+        state = seen.PaneState.DEAD if mine is not None and mine.dead else state
+    return seen.WorkerFacts(
+        record=record,
+        place=str(project.root.worktree(record.name)),
+        pane=state,
+        attached=mine is not None and mine.attached,
+        tree=tree_facts(project, record),
+        busy_with=busy_with,
+        settings_problem=_settings_problem(project, record) if state is seen.PaneState.ALIVE else "",
+        found_prompt=_found_prompt(project, record),
+    )
+
+
+def _panes(project: Project) -> Panes:
+    try:
+        return project.tmux.panes()
+    except LlmcError as error:  # tmux is not installed
+        return Unknown(error.message)
+
+
+def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
+    """What git says of a worktree; None without git."""
+    worktree = Path(record.worktree_path)
+    try:
+        tip = _or_empty(lambda: git.resolve(project.root.path, f"refs/heads/{record.branch}"))
+        if not os.path.lexists(worktree):
+            return seen.Tree(exists=False, tip=tip)
+        if not (worktree / ".git").exists():
+            return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
+        if not is_worktree(project, worktree):
+            return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
+        return _readable_tree(project, worktree, tip)
+    except ToolMissing:
+        return None
+    except (LlmcError, OSError) as error:
+        return seen.Tree(problem=" ".join(str(error).split())[:300], tip=tip)
+
+
+def _or_empty(ask: Callable[[], str | None]) -> str:
+    try:
+        return ask() or ""
+    except ToolFailed:
+        return ""
+
+
+def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
+    changes = git.tree_state(worktree)
+    branch = git.git(worktree, "symbolic-ref", "--quiet", "HEAD", check=False)
+    age, in_use = _index_lock(worktree)
+    return seen.Tree(
+        branch=branch.stdout.strip().removeprefix("refs/heads/") if branch.ok else "",
+        head=git.resolve(worktree, "HEAD") or "",
+        tip=tip,
+        ahead=_ahead(worktree, project.base, "HEAD"),
+        dirty=(*changes.tracked, *changes.untracked),
+        rebasing=git.rebase_in_progress(worktree),
+        lock_age_s=age,
+        lock_in_use=in_use,
+    )
+
+
+def _ahead(repo: Path, base: str, tip: str) -> int | None:
+    try:
+        return git.divergence(repo, base, tip).ahead
+    except ToolFailed:
+        return None
+
+
+def _index_lock(worktree: Path) -> tuple[float | None, bool]:
+    """The age of a lock, and whether a process has it open or a git command works in the worktree."""
+    lock = git.git_paths(worktree, "index.lock")[0]
+    try:
+        age = age_s(lock.stat().st_mtime, now_unix())
+    except FileNotFoundError:
+        return None, False
+    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
+    return age, bool(at_work or processes.works_in(os.path.realpath(lock)))
+
+
+def _settings_problem(project: Project, record: WorkerRecord) -> str:
+    path = sessions.settings_file(project, record.name)
+    try:
+        wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return f"its hooks are registered nowhere: {path} is gone"
+    except (OSError, ValueError, LlmcError):
+        return f"its hooks cannot be read: {path}"
+    same = isinstance(found, dict) and found.get("hooks") == wanted["hooks"]
+    return "" if same else f"its hooks are not those of this llmc: {path}"
+
+
+def _found_prompt(project: Project, record: WorkerRecord) -> str:
+    """The task of a worker whose record has none, from its conversation."""
+    if record.status is not Status.WORKING or record.current_prompt or not record.transcript_path:
+        return ""
+    try:
+        prompt_id, sent = task_in(prompts_in(Path(record.transcript_path)))
+    except OSError:
+        return ""
+    return task_of(project, record, prompt_id, sent) if prompt_id else ""
+
+
+def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
+    store = project.store
+    try:
+        state = store.read()
+    except NotFound as error:
+        return None, seen.StateFacts(seen.StateFile.MISSING, error.message, store.backup_is_good())
+    except NewerState as error:
+        return None, seen.StateFacts(seen.StateFile.NEWER, error.message)
+    except LlmcError as error:
+        return None, seen.StateFacts(seen.StateFile.BROKEN, error.message, store.backup_is_good())
+    wrong = [f"{r.name} is filed under {key}" for key, r in state.workers.items() if key != r.name]
+    return state, seen.StateFacts(misfiled=tuple(wrong))
+
+
+def _daemon(project: Project) -> seen.DaemonFacts:
+    root = project.root
+    lock = root.lock("daemon")
+    runs = project.daemon_runs()
+    try:
+        registration = json.loads(root.daemon.read_bytes())
+    except (OSError, ValueError):
+        registration = None
+    registered = isinstance(registration, dict)
+    return seen.DaemonFacts(
+        runs=runs,
+        registered=registered,
+        ready=registered and registration.get("ready") is True,
+        age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
+        holder=locks.holder(lock) if runs else "",
+        files=() if runs else tuple(str(path) for path in daemon_files(root)),
+    )
+
+
+def daemon_files(root: Root) -> list[Path]:
+    """What only a running daemon has, and launch specs that no agent came to read (they hold its environment)."""
+    now = now_unix()
+    places = [root.daemon, *_socket(root)]
+    specs = [p for p in root.agents.glob("*.launch.json") if age_s(p.stat().st_mtime, now) > STALE_SPEC_S]
+    return [path for path in (*places, *specs) if os.path.lexists(path)]
+
+
+def _socket(root: Root) -> list[Path]:
+    try:
+        return [root.wake_socket()]
+    except LlmcError:  # its directory is somebody else's; whoever needs it says so
+        return []
+
+
+def _programs(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
+    found = [
+        _program("git", ["git", "--version"]),
+        _program("tmux", ["tmux", "-V"]),
+        seen.Program("python", sys.version.split()[0], MINIMUM["python"]),
+    ]
+    if agent:
+        found.append(_client(project))
+    return tuple(found)
+
+
+def _program(name: str, argv: list[str]) -> seen.Program:
+    try:
+        said = proc.run(argv, timeout_s=20).stdout.strip()
+    except LlmcError as error:
+        return seen.Program(name, problem=error.message, fix=error.hint or f"install {name}")
+    return seen.Program(name, said, MINIMUM[name])
+
+
+def _client(project: Project) -> seen.Program:
+    try:
+        agent = agent_for(project)
+        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
+    except LlmcError as error:
+        return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+
+
+def _trust_problem(project: Project) -> str:
+    try:
+        agent = agent_for(project)
+        environment = {**os.environ, **project.config.defaults.env}
+        return agent.setup_problem(project.root.path, environment) or ""
+    except LlmcError:
+        return ""  # said of the program itself
+
+
+def _launcher_problem(root: Root) -> str:
+    """The interpreter it names may be gone: a virtual environment that was moved or removed."""
+    path = root.bin / "llmc"
+    try:
+        words = shlex.split(path.read_text().splitlines()[-1])
+        python = words[words.index("exec") + 1]
+    except FileNotFoundError:
+        return f"{path}, llmc as the agents call it, is gone"
+    except (OSError, ValueError, IndexError):
+        return f"{path}, llmc as the agents call it, cannot be read"
+    if not os.access(python, os.X_OK) or not os.access(path, os.X_OK):
+        return f"{path}, llmc as the agents call it, cannot run: {python} is gone"
+    return ""
+
+
+def _clone_problem(project: Project) -> str:
+    try:
+        done = git.git(project.root.path, "rev-parse", "--git-dir", check=False)
+    except LlmcError as error:
+        return error.message
+    if not done.ok:
+        return " ".join(done.stderr.split())
+    if Path(project.root.path, done.stdout.strip()).resolve() != (project.root.path / ".git").resolve():
+        return f"{project.root.path / '.git'} is gone"
+    return ""
+
+
+def _settings(clone: Path) -> tuple[seen.Setting, ...]:
+    def value(*where: str) -> str | None:
+        done = git.git(clone, "config", *where, check=False)
+        return done.stdout.strip() if done.ok else None
+
+    found = [seen.Setting(key, want, value("--local", "--get", key)) for key, want in CLONE_SETTINGS.items()]
+    bare = seen.Setting("core.bare of the root alone", "true", value("--worktree", "--get", "core.bare"))
+    if found[0].found == "true":  # before, both files are one
+        found += [bare, seen.Setting("core.bare", None, value("--local", "--get", "core.bare"))]
+    return tuple(found)
+
+
+def _branches(project: Project) -> tuple[seen.Branch, ...]:
+    clone = project.root.path
+    names = git.out(clone, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/llmc").splitlines()
+    return tuple(
+        seen.Branch(
+            name=name,
+            worker=name.removeprefix("llmc/"),
+            ahead=_ahead(clone, project.base, f"refs/heads/{name}"),
+            checked_out=git.checked_out_at(clone, name) is not None,
+        )
+        # What `llmc trash restore` made is a person's; a branch of a worker that is being added has its lock.
+        for name in names
+        if not name.startswith("llmc/restored/") and not _is_being_added(project, name)
+    )
+
+
+def _is_being_added(project: Project, branch: str) -> bool:
+    return locks.is_locked(project.root.lock(f"worker-{branch.removeprefix('llmc/')}"))
+
+
+def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
+    """Without those of workers that are being added or removed just now."""
+    try:
+        there = sorted(entry.name for entry in os.scandir(root.worktrees) if entry.is_dir())
+    except OSError:
+        return ()
+    free = [name for name in there if not locks.is_locked(root.lock(f"worker-{name}"))]
+    return tuple(
+        seen.Stray(name, (root.worktree(name) / ".git").exists()) for name in free if name not in names
+    )
+
+
+def _pruned(project: Project, state: State | None) -> tuple[str, ...]:
+    """Worktrees whose directory is gone, but for those of workers: these are made again."""
+    owned = {record.worktree_path for record in state.workers.values()} if state else set()
+    return tuple(path for path, _ in booked_but_gone(project) if path not in owned)
+
+
+def booked_but_gone(project: Project) -> list[tuple[str, str]]:
+    """Path and HEAD of the worktrees that git still has in its books."""
+    found = []
+    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
+    for lines in (entry.split("\0") for entry in listed):
+        path = lines[0].removeprefix("worktree ")
+        if any(line.startswith("prunable") for line in lines):
+            head = next((line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")), "")
+            found.append((path, head))
+    return found
+
+
+def _source(project: Project) -> tuple[str, str]:
+    """Why work cannot land, and the fix."""
+    source, branch = project.source, project.config.repo.default_branch
+    set_source = "`llmc config set repo.source PATH` names where it is now"
+    if not branch:
+        return "repo.default_branch is not set", "`llmc config set repo.default_branch main`"
+    try:
+        if "://" in source or source.startswith("git@"):
+            asked = ["ls-remote", "--exit-code", "--heads", source, f"refs/heads/{branch}"]
+            done = git.git(project.root.path, *asked, check=False, timeout_s=SOURCE_TIMEOUT_S)
+            has_branch = done.ok
+            if not done.ok and done.returncode != 2:
+                return f"the source {source} cannot be reached: {' '.join(done.stderr.split())}", set_source
+        elif not Path(source).is_dir():
+            return f"the source {source} is gone", set_source
+        elif not git.git(Path(source), "rev-parse", "--git-dir", check=False).ok:
+            return f"the source {source} is not a git repository", set_source
+        else:
+            has_branch = git.resolve(Path(source), f"refs/heads/{branch}") is not None
+    except ToolMissing:
+        return "", ""  # said of git itself
+    except LlmcError as error:
+        return f"the source {source} cannot be reached: {error.message}", "try again"
+    fix = "`llmc config set repo.default_branch BRANCH` names the branch work lands on"
+    return ("", "") if has_branch else (f"the source has no branch {branch!r}", fix)
+
+
+def _open_directories(root: Root) -> tuple[str, ...]:
+    private = (root.private, root.logs, root.inbox, root.locks, root.agents, root.trash)
+    return tuple(str(path) for path in private if path.is_dir() and path.stat().st_mode & 0o077)

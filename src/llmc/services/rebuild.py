@@ -1,0 +1,187 @@
+"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions and the configuration.
+
+The old file is kept. What only it knew is gone: who is held (where it cannot be read), how far an accept was, and
+prompts on their way.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
+from llmc.agents.protocol import ClientStatus
+from llmc.config.model import check_worker_name
+from llmc.doctor.rebuild import Found, Rebase, is_over, keep_marks, rebuilt, unknown
+from llmc.doctor.records import task_in
+from llmc.errors import LlmcError, NotFound, Refused, StateError
+from llmc.names import ClaudeSessionId, WorkerName
+from llmc.services import intake, trash
+from llmc.services.nuke import is_worktree
+from llmc.services.project import Project, agent_for
+from llmc.services.prompts import task_of
+from llmc.state.model import State
+from llmc.state.store import NewerState
+from llmc.tools import git, locks, processes
+from llmc.tools.clock import now_unix
+from llmc.tools.tmux import Pane, Unknown
+from llmc.workers.model import WorkerRecord
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The new records, where the old file is, and what could not be known of whom."""
+
+    workers: list[WorkerRecord]
+    kept: Path | None
+    unknown: dict[str, list[str]]
+
+
+def readable_state(project: Project) -> State | None:
+    """The state as it is; None when there is none to use. One of a newer llmc is an error."""
+    try:
+        return project.store.read()
+    except NewerState:
+        raise
+    except (StateError, NotFound):
+        return None
+
+
+def rebuild(project: Project) -> Rebuilt:
+    """Look at everything, keep the old state.json aside, write the new one. Safe to repeat after a crash."""
+    with _alone(project):
+        panes = project.tmux.panes()
+        if isinstance(panes, Unknown):
+            raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+        old = _old_workers(project)
+        logged = _events(project)
+        found = [_find(project, name, panes.get(project.session(name)), logged) for name in _names(project)]
+        now = now_unix()
+        records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
+        kept = _name_for_the_old(project) if project.root.state.exists() else None
+        project.store.start_anew(records, kept)
+    return Rebuilt(records, kept, {one.name: said for one in found if (said := unknown(one))})
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """No daemon can start meanwhile, and no command may be at work on a worker."""
+    claim = locks.hold_forever(project.root.lock("daemon"))
+    if claim is None:
+        raise Refused(
+            f"a daemon runs: {locks.holder(project.root.lock('daemon'))}", hint="`llmc down` stops it."
+        )
+    try:
+        for path in sorted(project.root.locks.glob("worker-*.lock")):
+            if locks.is_locked(path):
+                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait until it is done.")
+        yield
+    finally:
+        os.close(claim)
+
+
+def _old_workers(project: Project) -> dict[WorkerName, WorkerRecord]:
+    try:
+        return project.store.read().workers
+    except LlmcError:
+        return {}
+
+
+def _names(project: Project) -> list[WorkerName]:
+    """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
+    clone = project.root.path
+    names = {
+        entry.name for entry in _directories(project.root.worktrees) if is_worktree(project, Path(entry.path))
+    }
+    names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
+    return [WorkerName(name) for name in sorted(names) if check_worker_name(name) is None]
+
+
+def _directories(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[dict[str, Any]]) -> Found:
+    worktree = project.root.worktree(name)
+    alive = pane is not None and not pane.dead
+    environment = processes.environment(pane.pid) if pane is not None and alive else {}
+    ours = environment.get("LLMC_WORKER") == name
+    agent = agent_for(project)
+    config_dir = agent.config_dir({**os.environ, **project.config.defaults.env, **environment})
+    status, session = ClientStatus.UNKNOWN, None
+    if pane is not None and ours:
+        status, session = client_status(config_dir, pane.pid), client_session(config_dir, pane.pid)
+    transcript = transcript_of(config_dir, session, str(worktree))
+    bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
+    git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
+    return Found(
+        name=name,
+        worktree_path=str(worktree),
+        session_id=project.session(name),
+        created_at_unix=bare.created_at_unix,
+        alive=alive,
+        instance=environment.get("LLMC_INSTANCE", "") if ours else "",
+        agent=agent.name,
+        config_dir=str(config_dir),
+        busy=status is ClientStatus.BUSY,
+        asks=status is ClientStatus.WAITING,
+        claude_session_id=session or (ClaudeSessionId(transcript.stem) if transcript else None),
+        transcript_path=str(transcript) if transcript else "",
+        prompt=_prompt(project, bare, transcript, logged),
+        git=git_facts,
+        rebase=_rebase(name, worktree) if git_facts is not None and git_facts.rebasing else None,
+    )
+
+
+def _made_at(worktree: Path) -> float:
+    try:
+        return (worktree / ".git").stat().st_mtime
+    except OSError:
+        return now_unix()
+
+
+def _prompt(project: Project, bare: Found, transcript: Path | None, logged: list[dict[str, Any]]) -> str:
+    """The task the conversation was given, unless the log says that it is over."""
+    prompt_id, sent = task_in(prompts_in(transcript)) if transcript else ("", "")
+    if not prompt_id or is_over(logged, bare.name, prompt_id):
+        return ""
+    return task_of(project, rebuilt(bare, now_unix()), prompt_id, sent)
+
+
+def _rebase(name: str, worktree: Path) -> Rebase | None:
+    """What git itself wrote down when the rebase began; None when it was not llmc that began it."""
+    before, onto = git.git_paths(worktree, "rebase-merge/orig-head", "rebase-merge/onto")
+    try:
+        found = Rebase(before.read_text().strip(), onto.read_text().strip(), git.conflicted_files(worktree))
+    except OSError:
+        return None  # an `am`
+    pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
+    return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
+
+
+def _events(project: Project) -> list[dict[str, Any]]:
+    try:
+        lines = project.root.events.read_bytes().splitlines()
+    except OSError:
+        return []
+    return [event for line in lines if (event := _event(line)) is not None]
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _name_for_the_old(project: Project) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return project.root.state.with_name(f"{project.root.state.name}.{stamp}-{os.urandom(2).hex()}.broken")

@@ -1,0 +1,310 @@
+"""Mends what `llmc doctor` found: each kind of finding through the one function that does such a thing anyway.
+
+Nothing is assumed to be as it was seen: under the worker's lock it is looked at once more, and only what is still
+wrong is mended. Whatever would be lost is pinned first.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc.doctor.facts import Facts, PaneState
+from llmc.doctor.findings import Finding, Kind
+from llmc.doctor.of_worker import worker_findings
+from llmc.doctor.records import mends
+from llmc.errors import LlmcError, Refused
+from llmc.names import SessionName
+from llmc.services import examine, fleet, provision, rebase, reset, sessions, trash
+from llmc.services.nuke import move_into_trash
+from llmc.services.project import Project, agent_for
+from llmc.services.setup import configure_clone, write_launcher
+from llmc.tools import git, locks
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import explain
+from llmc.workers.model import Status, WorkerRecord
+
+#: how long a command or the daemon that is at work on a worker is waited for
+LOCK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What became of one finding."""
+
+    finding: Finding
+    done: bool
+    text: str
+
+
+def repair_all(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+    """Mend what the plan says, one after another; what fails or is refused is said, and the others go on."""
+    plan = sorted((finding for finding in plan if finding.repairable), key=lambda f: _ORDER.index(f.kind))
+    records = [finding for finding in plan if finding.kind is Kind.RECORD]
+    done = _mend_records(project, facts, records) if records else []
+    return done + [_repair(project, finding) for finding in plan if finding.kind is not Kind.RECORD]
+
+
+def _repair(project: Project, finding: Finding) -> Repair:
+    try:
+        if finding.kind in _OF_A_WORKER:
+            text = _on_worker(project, finding)
+        else:
+            text = _OF_THE_ROOT[finding.kind](project, finding.subject)
+    except LlmcError as error:
+        return Repair(finding, False, f"not mended: {error.message} {error.hint}".strip())
+    with contextlib.suppress(LlmcError), project.store.transaction() as tx:
+        tx.emit("repaired", worker=finding.worker or None, kind=finding.kind, problem=finding.text)
+    return Repair(finding, True, text)
+
+
+def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+    """All records in one transaction: state.json is only ever written when every record in it is valid."""
+    mended = set()
+    try:
+        with project.store.transaction() as tx:
+            for worker in facts.workers:
+                name = worker.record.name
+                if tx.state.workers.get(name) != worker.record:
+                    continue  # somebody changed it since, so it was mended
+                for mend in mends(worker, facts.now):
+                    if mend.fields:
+                        tx.update(name, **mend.fields)
+                    if mend.change:
+                        tx.move(name, mend.change)
+                    tx.emit("repaired", worker=name, kind=Kind.RECORD, problem=mend.text)
+                    mended.add((name, mend.text))
+    except LlmcError as error:
+        return [
+            Repair(finding, False, f"not mended: {error.message} {error.hint}".strip()) for finding in plan
+        ]
+    return [
+        Repair(finding, True, "mended")
+        if (finding.worker, finding.subject) in mended
+        else Repair(finding, True, "changed meanwhile")
+        for finding in plan
+    ]
+
+
+def _on_worker(project: Project, finding: Finding) -> str:
+    name = finding.worker
+    with project.worker_lock(name, timeout_s=LOCK_S):
+        facts = examine.worker_facts(project, name, ours=True)
+        if facts is None:
+            return "the worker is gone"
+        still = worker_findings(facts, now_unix(), project.daemon_runs())
+        now = next((other for other in still if other.same_as(finding)), None)
+        if now is None:
+            return "no longer so"
+        if not now.repairable:
+            raise Refused(now.fix)
+        text = _OF_A_WORKER[finding.kind](project, facts.record)
+        starts = finding.kind in _NEEDS_A_START and (
+            facts.pane is not PaneState.NONE or project.daemon_runs()
+        )
+    if starts and (problem := fleet.bring_up(project, name)):
+        return f"{text}, but its agent did not start: {problem}"
+    return text
+
+
+def _offline(project: Project, record: WorkerRecord) -> str:
+    sessions.reconcile(project, record.name)
+    return "offline now; `llmc up` starts its agent"
+
+
+def _register_hooks(project: Project, record: WorkerRecord) -> str:
+    sessions.write_settings(project, record.name, agent_for(project))
+    return "registered again"
+
+
+def _reset(project: Project, record: WorkerRecord) -> str:
+    done = reset.reset_worker(project, record.name)
+    kept = f"; its work is kept: llmc trash restore {trash.short(done.pinned)}" if done.pinned else ""
+    problem = f", but its agent did not start: {done.problem}" if done.problem else ""
+    return f"{done.status} at {done.base[:12]}{kept}{problem}"
+
+
+def _make_worktree(project: Project, record: WorkerRecord) -> str:
+    """The agent's directory is gone, so it is ended: a new directory of that name is not the one it is in."""
+    sessions.end(project, record.name, "worktree gone")
+    _keep_booked_heads(project)
+    provision.provision(project, record)
+    return f"made again from {record.branch}"
+
+
+def _replace_worktree(project: Project, record: WorkerRecord) -> str:
+    sessions.end(project, record.name, "worktree broken")
+    _keep_booked_heads(project)
+    clone, worktree = project.root.path, Path(record.worktree_path)
+    tip = git.resolve(clone, f"refs/heads/{record.branch}") or git.out(clone, "rev-parse", project.base)
+    with fault_step("repair.pin"):
+        ref = trash.pin_commit(project.root, record.name, "doctor", tip)
+    folder = trash.folder_of(project.root, ref)
+    with fault_step("repair.remove"):
+        move_into_trash(worktree, folder)
+    if (folder / ".git").is_file():
+        (folder / ".git").unlink()  # it would lead to the new worktree
+    with project.store.transaction() as tx:
+        tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
+    provision.provision(project, record)
+    return f"made again from {record.branch}; what was there is in {folder}"
+
+
+def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
+    reset.drop_stale_index_lock(Path(record.worktree_path))
+    return "removed"
+
+
+def _end_rebase(project: Project, record: WorkerRecord) -> str:
+    """Without a task the worker gets a clean start; with one, its commits are as they were before the rebase."""
+    if record.status in (Status.IDLE, Status.NO_CHANGES):
+        return _reset(project, record)
+    rebase.refuse_if_disturbed(project, record)
+    worktree = Path(record.worktree_path)
+    with fault_step("repair.pin"):
+        ref = trash.pin(project.root, worktree, record.name, "rebase-abort", branch=record.branch)
+    with project.store.transaction() as tx:
+        tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
+    with fault_step("repair.remove"):
+        for command in ("rebase", "am"):
+            if git.rebase_in_progress(worktree):
+                git.git(worktree, command, "--abort", check=False, timeout_s=300)
+    if git.rebase_in_progress(worktree):
+        raise LlmcError(
+            f"git could not abort the rebase in {worktree}", hint=f"`llmc reset {record.name}` gives it up."
+        )
+    if record.status is Status.NEEDS_REVIEW:
+        with project.store.transaction() as tx:
+            tx.update(record.name, commit_sha=git.head(worktree))
+    return f"aborted; what was there is kept: llmc trash restore {trash.short(ref)}"
+
+
+def _clear_daemon(project: Project, _: str) -> str:
+    """While its lock is ours no daemon can start, so nothing of a living one is removed."""
+    claim = locks.hold_forever(project.root.lock("daemon"))
+    if claim is None:
+        raise Refused("a daemon runs now", hint="Look again: llmc doctor")
+    try:
+        for path in examine.daemon_files(project.root):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise explain(error, "cannot remove what the daemon left") from error
+    finally:
+        os.close(claim)
+    return "removed; `llmc up` starts a new one"
+
+
+def _write_launcher(project: Project, _: str) -> str:
+    write_launcher(project.root)
+    return "written again, for this llmc"
+
+
+def _close_directory(_: Project, path: str) -> str:
+    try:
+        os.chmod(path, 0o700)
+    except OSError as error:
+        raise explain(error, f"cannot change {path}") from error
+    return "private now"
+
+
+def _configure(project: Project, _: str) -> str:
+    with project.repo_lock():
+        configure_clone(project.root.path)
+    return "set"
+
+
+def _end_session(project: Project, name: str) -> str:
+    if any(record.session_id == name for record in project.store.read().workers.values()):
+        return "no longer so"
+    sessions.end_stray(project, SessionName(name))
+    return "ended"
+
+
+def _forget_worktree(project: Project, _: str) -> str:
+    _keep_booked_heads(project)
+    with project.repo_lock():
+        git.git(project.root.path, "worktree", "prune")
+    return "forgotten"
+
+
+def _keep_booked_heads(project: Project) -> None:
+    """A worktree that is gone may have had commits that only its entry in git's books still names."""
+    for path, head in examine.booked_but_gone(project):
+        clone = project.root.path
+        if not head or git.resolve(clone, head) is None:
+            continue
+        kept = git.out(clone, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", head)
+        if not kept:
+            trash.pin_commit(project.root, _safe(Path(path).name), "doctor", head)
+
+
+def _remove_branch(project: Project, branch: str) -> str:
+    """A worker of this name may be on its way: its lock first, then another look."""
+    name, clone = branch.removeprefix("llmc/"), project.root.path
+    with project.worker_lock(_safe(name), timeout_s=LOCK_S), project.repo_lock():
+        tip = git.resolve(clone, f"refs/heads/{branch}")
+        owned = any(record.branch == branch for record in project.store.read().workers.values())
+        if tip is None or owned or git.checked_out_at(clone, branch) is not None:
+            return "no longer so"
+        ref = None
+        if not git.is_ancestor(clone, tip, project.base):
+            with fault_step("repair.pin"):
+                ref = trash.pin_commit(project.root, _safe(name), "doctor", tip)
+        with fault_step("repair.remove"):
+            git.git(clone, "update-ref", "-d", f"refs/heads/{branch}", tip)
+    return f"removed; its commits are kept: llmc trash restore {trash.short(ref)}" if ref else "removed"
+
+
+def _safe(name: str) -> str:
+    """A name as a part of a ref and of a file's name."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
+
+
+_OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
+    Kind.SESSION_MISSING: _offline,
+    Kind.SESSION_DEAD: _offline,
+    Kind.HOOKS: _register_hooks,
+    Kind.WORKTREE_MISSING: _make_worktree,
+    Kind.WORKTREE_BROKEN: _replace_worktree,
+    Kind.INDEX_LOCK: _drop_index_lock,
+    Kind.REBASE: _end_rebase,
+    Kind.WORKTREE_OFF_BRANCH: _reset,
+    Kind.WORKTREE_DIRTY: _reset,
+    Kind.WORKER_ERROR: _reset,
+}
+
+_OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
+    Kind.DAEMON_CRASHED: _clear_daemon,
+    Kind.LAUNCHER: _write_launcher,
+    Kind.PERMISSIONS: _close_directory,
+    Kind.SETTING: _configure,
+    Kind.SESSION_WITHOUT_WORKER: _end_session,
+    Kind.WORKTREE_PRUNED: _forget_worktree,
+    Kind.BRANCH: _remove_branch,
+}
+
+#: records first, or nothing could be written; then what others need; branches last
+_ORDER = (
+    Kind.RECORD,
+    Kind.DAEMON_CRASHED,
+    Kind.LAUNCHER,
+    Kind.PERMISSIONS,
+    Kind.SETTING,
+    Kind.SESSION_WITHOUT_WORKER,
+    Kind.HOOKS,
+    Kind.WORKTREE_PRUNED,
+    Kind.WORKTREE_MISSING,
+    Kind.WORKTREE_BROKEN,
+    Kind.INDEX_LOCK,
+    Kind.REBASE,
+    Kind.WORKTREE_OFF_BRANCH,
+    Kind.WORKTREE_DIRTY,
+    Kind.WORKER_ERROR,
+    Kind.SESSION_MISSING,
+    Kind.SESSION_DEAD,
+    Kind.BRANCH,
+)
+
+_NEEDS_A_START = (Kind.WORKTREE_MISSING, Kind.WORKTREE_BROKEN)

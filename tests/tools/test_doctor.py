@@ -1,0 +1,180 @@
+"""What the doctor sees of processes, git and files; on real ones."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmc.doctor.diagnose import diagnose
+from llmc.doctor.findings import Kind
+from llmc.services import examine, repair
+from llmc.services.project import Project
+from llmc.services.prompts import task_of, task_prompt
+from llmc.tools import git
+from llmc.workers.model import WorkerRecord
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
+from tests.support.waiting import wait_until
+
+HOUR_AGO = time.time() - 3600
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    source = Repo(tmp_path / "source")
+    source.commit("a.txt", "a\n")
+    return make_project(str(source.path), tmp_path / "root")
+
+
+@pytest.fixture
+def worker(project: Project) -> tuple[WorkerRecord, Worktree]:
+    return add_worker(project)
+
+
+def kinds(project: Project) -> list[Kind]:
+    return [finding.kind for finding in diagnose(examine.examine(project.root))]
+
+
+def mend(project: Project) -> None:
+    facts = examine.examine(project.root)
+    done = repair.repair_all(project, facts, diagnose(facts))
+    assert [one.text for one in done if not one.done] == []
+
+
+HOLD_OPEN = "import sys, time; file = open(sys.argv[1]); print('open', flush=True); time.sleep(600)"
+GIT_IN = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'git', 0, 0, 0); print('here', flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize(("program", "cwd"), [(HOLD_OPEN, False), (GIT_IN, True)], ids=["open", "git"])
+def test_a_lock_that_is_in_use_is_left_alone(
+    project: Project, worker: tuple[WorkerRecord, Worktree], program: str, cwd: bool
+) -> None:
+    """Break: judge by age alone; the index of a `git commit` whose editor is open would be torn."""
+    tree = worker[1].path
+    lock = git.git_paths(tree, "index.lock")[0]
+    lock.write_text("")
+    os.utime(lock, (HOUR_AGO, HOUR_AGO))
+    argv = [sys.executable, "-c", program, str(lock)]
+    with subprocess.Popen(argv, cwd=tree if cwd else "/", stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline()
+        assert kinds(project) == []
+        holder.kill()
+    assert kinds(project) == [Kind.INDEX_LOCK]
+    mend(project)
+    assert not lock.exists()
+    assert kinds(project) == []
+
+
+def test_a_young_lock_is_left_alone(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
+    git.git_paths(worker[1].path, "index.lock")[0].write_text("")
+    assert kinds(project) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda root: run_git(root, "config", "core.bare", "false"),
+        lambda root: run_git(root, "config", "--worktree", "core.bare", "false"),
+        lambda root: run_git(root, "config", "--unset", "extensions.worktreeConfig"),
+        lambda root: run_git(root, "config", "rerere.enabled", "false"),
+    ],
+    ids=["bare", "own", "worktrees", "rerere"],
+)
+def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) -> None:
+    """Break: leave the setting out of what is compared, or out of what is set."""
+    damage(project.root.path)
+    assert set(kinds(project)) == {Kind.SETTING}
+    mend(project)
+    assert kinds(project) == []
+    assert run_git(project.root.path, "rev-parse", "--is-bare-repository") == "true"
+    _, tree = add_worker(project, "later")
+    assert tree.git("rev-parse", "--is-bare-repository") == "false"
+
+
+def test_a_source_that_is_a_url(project: Project, tmp_path: Path) -> None:
+    """Break: look for a directory of that name only."""
+    config = project.root.config
+    good = config.read_text()
+    url = f"file://{tmp_path / 'source'}"
+    config.write_text(good.replace(str(tmp_path / "source"), url))
+    assert kinds(project) == []
+    config.write_text(good.replace(str(tmp_path / "source"), url + "-gone"))
+    assert kinds(project) == [Kind.SOURCE]
+    config.write_text(good.replace(str(tmp_path / "source"), url).replace('"main"', '"trunk"'))
+    assert Kind.SOURCE in kinds(project)
+
+
+def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) -> None:
+    """Break: remove the branch that is checked out there; its commits would hang in the air."""
+    where = project.root.worktree("stray")
+    run_git(project.root.path, "worktree", "add", "-q", "-b", "llmc/stray", str(where), "origin/main")
+    (project.root.worktrees / "plain").mkdir()
+    facts = examine.examine(project.root)
+    assert [stray.is_worktree for stray in facts.strays] == [False, True]
+    assert kinds(project) == [Kind.WORKTREE_STRAY, Kind.WORKTREE_STRAY]
+    mend(project)
+    assert where.is_dir()
+    (project.root.worktrees / "plain").rmdir()
+    add_worker(project, "stray")
+    assert kinds(project) == [], "`llmc add` took it in"
+
+
+def test_a_worker_in_the_middle_of_being_added_has_no_stray_branch(project: Project) -> None:
+    """Break: leave out the lock; the branch of a worker that is being added would be called an orphan."""
+    run_git(project.root.path, "branch", "-q", "llmc/new", "origin/main")
+    assert kinds(project) == [Kind.BRANCH]
+    facts = examine.examine(project.root)
+    with project.worker_lock("new"):
+        assert kinds(project) == []
+    add_worker(project, "new")
+    done = repair.repair_all(project, facts, diagnose(facts))
+    assert [one.text for one in done] == ["no longer so"]
+    assert git.resolve(project.root.path, "refs/heads/llmc/new")
+
+
+def test_specs_that_no_agent_came_to_read_are_removed(project: Project) -> None:
+    """Break: leave them; they hold the environment an agent was to get, keys and all."""
+    spec = project.root.agents / "w1.abc.launch.json"
+    spec.write_text("{}")
+    assert kinds(project) == [], "it may be read just now"
+    os.utime(spec, (HOUR_AGO, HOUR_AGO))
+    assert kinds(project) == [Kind.DAEMON_CRASHED]
+    mend(project)
+    assert not spec.exists()
+
+
+def test_a_daemon_that_came_meanwhile_keeps_its_files(project: Project) -> None:
+    """Break: remove daemon.json without the daemon's lock."""
+    project.root.daemon.write_text("{}")
+    facts = examine.examine(project.root)
+    code = "import sys, time; from pathlib import Path; from llmc.tools.locks import hold_forever\n"
+    code += "hold_forever(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
+    argv = [sys.executable, "-c", code, str(project.root.lock("daemon"))]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline()
+        (one,) = repair.repair_all(project, facts, diagnose(facts))
+        daemon.kill()
+    assert not one.done
+    assert project.root.daemon.exists()
+    wait_until(lambda: not project.daemon_runs())
+    mend(project)
+    assert not project.root.daemon.exists()
+
+
+@pytest.mark.parametrize("prompt", ["one line", "two\n\nparagraphs\n\nDO NOT push", "x" * 200_000])
+def test_a_task_is_found_in_what_was_sent(
+    project: Project, worker: tuple[WorkerRecord, Worktree], prompt: str
+) -> None:
+    """Break: cut at the last blank line, or forget that a long prompt is in a file."""
+    sent = task_prompt(project, worker[0], prompt)
+    if len(prompt) > 100_000:
+        project.root.prompts.mkdir()
+        (project.root.prompts / "task-1.md").write_text(sent)
+        sent = "Your instructions are in a file."
+    assert task_of(project, worker[0], "task-1", f"[llmc task-1]\n{sent}") == prompt
+    assert task_of(project, worker[0], "task-2", "something else") == ""

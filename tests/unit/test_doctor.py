@@ -1,0 +1,511 @@
+"""The rules of `llmc doctor`: what was seen, and what follows from it. No root, no git, no tmux."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from llmc.doctor.diagnose import diagnose, not_seen, notes, parse_version
+from llmc.doctor.facts import (
+    Branch,
+    DaemonFacts,
+    Facts,
+    PaneState,
+    Program,
+    Session,
+    Setting,
+    StateFacts,
+    StateFile,
+    Stray,
+    Tree,
+    WorkerFacts,
+)
+from llmc.doctor.findings import GROUPS, Finding, Kind, summary
+from llmc.doctor.of_worker import STALE_LOCK_S, worker_findings
+from llmc.doctor.rebuild import Found, Rebase, is_over, rebuilt, unknown
+from llmc.doctor.records import LOST_PROMPT, mends, task_in
+from llmc.names import ClaudeSessionId, PromptId, SessionName, WorkerName
+from llmc.services import repair
+from llmc.workers.decide import PERSONS_PROMPT, GitFacts
+from llmc.workers.model import AcceptJournal, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.transitions import apply, problems
+from tests.support.records import worker
+
+NOW = 1_000_000.0
+JOURNAL = AcceptJournal(step="land", started_unix=1.0, tip="tip")
+RUNS = [status for status in Status if status not in (Status.OFFLINE, Status.ERROR)]
+
+
+def one(record: WorkerRecord, **about: Any) -> WorkerFacts:
+    """A worker in good order, but for what is said."""
+    runs = record.status not in (Status.OFFLINE, Status.ERROR)
+    good = {
+        "place": "/root/.worktrees/w1",
+        "pane": PaneState.ALIVE if runs else PaneState.NONE,
+        "tree": Tree(branch="llmc/w1", head="c0ffee", tip="c0ffee"),
+    }
+    return WorkerFacts(record=record, **{**good, **about})
+
+
+def tree(**about: Any) -> Tree:
+    return Tree(**{"branch": "llmc/w1", "head": "c0ffee", "tip": "c0ffee", **about})
+
+
+def busy_record(status: Status, **fields: Any) -> WorkerRecord:
+    return worker(status, **{"current_prompt": "a task", **fields})
+
+
+def kinds(found: list[Finding]) -> list[Kind]:
+    return [finding.kind for finding in found]
+
+
+def found_in(record: WorkerRecord, *, daemon_runs: bool = False, **about: Any) -> list[Finding]:
+    return worker_findings(one(record, **about), NOW, daemon_runs)
+
+
+def whole(*workers: WorkerFacts, **about: Any) -> list[Finding]:
+    return diagnose(Facts(now=NOW, workers=workers, **about))
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_worker_in_good_order_has_no_finding(status: Status) -> None:
+    """Break: name a finding for any status as such (but error)."""
+    record = busy_record(status)
+    about = {"tree": tree(rebasing=True, branch="", dirty=("x",))} if status is Status.REBASING else {}
+    expected = [Kind.WORKER_ERROR] if status is Status.ERROR else []
+    assert kinds(found_in(record, **about)) == expected
+
+
+def test_every_kind_has_a_group_and_every_repairable_one_a_repair() -> None:
+    """Break: take a kind out of GROUPS, or out of the order of repairs."""
+    grouped = [kind for kinds_of in GROUPS.values() for kind in kinds_of]
+    assert sorted(grouped) == sorted(Kind)
+    assert set(repair._ORDER) == {Kind.RECORD, *repair._OF_A_WORKER, *repair._OF_THE_ROOT}
+
+
+@pytest.mark.parametrize("status", RUNS)
+@pytest.mark.parametrize(
+    ("pane", "kind"), [(PaneState.NONE, Kind.SESSION_MISSING), (PaneState.DEAD, Kind.SESSION_DEAD)]
+)
+def test_a_worker_whose_session_is_gone(status: Status, pane: PaneState, kind: Kind) -> None:
+    """Break: look at `working` only."""
+    clean = tree(rebasing=status is Status.REBASING)
+    (finding,) = found_in(busy_record(status), pane=pane, tree=clean)
+    assert (finding.kind, finding.repairable) == (kind, True)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_nothing_is_concluded_from_a_tmux_that_does_not_answer(status: Status) -> None:
+    """Break: take UNKNOWN for NONE; or repair an error worker whose session nobody could see."""
+    found = found_in(
+        busy_record(status), pane=PaneState.UNKNOWN, tree=tree(rebasing=status is Status.REBASING)
+    )
+    assert not [finding for finding in found if finding.repairable]
+    assert Kind.SESSION_MISSING not in kinds(found)
+
+
+def test_an_agent_that_nobody_knows() -> None:
+    """Break: leave out the instance; every start would be a finding until its first hook."""
+    assert kinds(found_in(worker(Status.OFFLINE, instance=""), pane=PaneState.ALIVE)) == [
+        Kind.SESSION_UNKNOWN
+    ]
+    assert found_in(worker(Status.OFFLINE, instance="i1"), pane=PaneState.ALIVE) == []
+    assert found_in(worker(Status.OFFLINE), pane=PaneState.DEAD) == [], "that is how a crash is kept"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [{"record": {"held": True}}, {"attached": True}, {"record": {"accept": JOURNAL}}],
+    ids=["held", "attached", "accept"],
+)
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"status": Status.ERROR},
+        {"status": Status.NEEDS_REVIEW, "tree": tree(rebasing=True)},
+        {"status": Status.NEEDS_REVIEW, "tree": Tree(exists=False)},
+        {"status": Status.NEEDS_REVIEW, "tree": Tree(problem="it has no .git", foreign=True)},
+        {"status": Status.WORKING, "tree": tree(lock_age_s=9999.0)},
+    ],
+    ids=["error", "rebase", "missing", "broken", "lock"],
+)
+def test_hands_off(reason: dict[str, Any], about: dict[str, Any]) -> None:
+    """Break: leave out one of held, attached or an accept in hands_off."""
+    record = busy_record(about["status"], **reason.get("record", {}))
+    found = found_in(
+        record,
+        daemon_runs=True,
+        attached=reason.get("attached", False),
+        **({"tree": about["tree"]} if "tree" in about else {}),
+    )
+    assert found, "it is still said"
+    assert not [finding for finding in found if finding.repairable]
+
+
+def test_a_worker_somebody_works_on_is_looked_at_in_part() -> None:
+    """Break: look on while its lock is held; a reset under way is a dirty idle worker for a moment."""
+    facts = one(worker(Status.IDLE), tree=tree(dirty=("x",)), busy_with="pid 7 (llmc reset w1)")
+    assert worker_findings(facts, NOW, False) == []
+    assert "pid 7" in notes(Facts(now=NOW, workers=(facts,)))[0]
+
+
+def test_error_workers_are_reset() -> None:
+    (finding,) = found_in(worker(Status.ERROR, error_reason="logged out"))
+    assert (finding.kind, finding.repairable) == (Kind.WORKER_ERROR, True)
+    assert "logged out" in finding.text
+
+
+def test_what_a_dead_process_left_open() -> None:
+    """Break: say so while a daemon runs, which goes on with it."""
+    accepting = busy_record(Status.NEEDS_REVIEW, accept=JOURNAL)
+    on_its_way = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.TYPED, at_unix=1.0)
+    assert kinds(found_in(accepting)) == [Kind.ACCEPT_STOPPED]
+    assert "llmc accept w1" in found_in(accepting)[0].fix
+    assert kinds(found_in(worker(Status.IDLE, delivery=on_its_way))) == [Kind.DELIVERY_STOPPED]
+    for record in (accepting, worker(Status.IDLE, delivery=on_its_way)):
+        assert found_in(record, daemon_runs=True) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "seen_tree", "kind", "repairable"),
+    [
+        (Status.IDLE, Tree(exists=False), Kind.WORKTREE_MISSING, True),
+        (Status.WORKING, Tree(exists=False), Kind.WORKTREE_MISSING, True),
+        (Status.IDLE, Tree(problem="no", foreign=True), Kind.WORKTREE_BROKEN, True),
+        (Status.IDLE, Tree(problem="index file corrupt"), Kind.WORKTREE_BROKEN, False),
+        (Status.IDLE, tree(branch="main"), Kind.WORKTREE_OFF_BRANCH, True),
+        (Status.IDLE, tree(branch=""), Kind.WORKTREE_OFF_BRANCH, True),
+        (Status.NO_CHANGES, tree(branch=""), Kind.WORKTREE_OFF_BRANCH, True),
+        (Status.NEEDS_REVIEW, tree(branch="x"), Kind.WORKTREE_OFF_BRANCH, False),
+        (Status.IDLE, tree(dirty=("a",)), Kind.WORKTREE_DIRTY, True),
+        (Status.IDLE, tree(rebasing=True, branch="", dirty=("a",)), Kind.REBASE, True),
+        (Status.NEEDS_INPUT, tree(rebasing=True, branch=""), Kind.REBASE, True),
+        (Status.NEEDS_REVIEW, tree(rebasing=True, branch=""), Kind.REBASE, True),
+        (Status.OFFLINE, tree(rebasing=True, branch=""), Kind.REBASE, True),
+        (Status.IDLE, tree(lock_age_s=STALE_LOCK_S), Kind.INDEX_LOCK, True),
+        (Status.WORKING, tree(lock_age_s=STALE_LOCK_S), Kind.INDEX_LOCK, True),
+    ],
+)
+def test_worktrees(status: Status, seen_tree: Tree, kind: Kind, repairable: bool) -> None:
+    prompt = "" if status is Status.IDLE else "a task"
+    (finding,) = found_in(worker(status, current_prompt=prompt), tree=seen_tree)
+    assert (finding.kind, finding.repairable) == (kind, repairable)
+
+
+@pytest.mark.parametrize(
+    ("record", "seen_tree"),
+    [
+        (busy_record(Status.WORKING), tree(branch="mine", dirty=("a",))),
+        (busy_record(Status.WORKING), tree(rebasing=True, branch="")),
+        (busy_record(Status.REBASING), tree(rebasing=True, branch="")),
+        (busy_record(Status.NEEDS_INPUT, reason="question"), tree(rebasing=True, branch="")),
+        (busy_record(Status.NEEDS_REVIEW, pre_rebase_sha="x"), tree(rebasing=True, branch="")),
+        (busy_record(Status.OFFLINE, pre_rebase_sha="x"), tree(rebasing=True, branch="")),
+        (busy_record(Status.NEEDS_INPUT), tree(dirty=("a",))),
+        (busy_record(Status.OFFLINE), tree(branch="mine", dirty=("a",))),
+        (worker(Status.OFFLINE), tree(branch="", dirty=("a",))),
+        (worker(Status.OFFLINE), tree(branch="", ahead=2)),
+        (worker(Status.IDLE), tree(lock_age_s=STALE_LOCK_S - 1)),
+        (worker(Status.IDLE), tree(lock_age_s=9999.0, lock_in_use=True)),
+        (worker(Status.IDLE), None),
+    ],
+)
+def test_what_is_a_workers_own_business(record: WorkerRecord, seen_tree: Tree | None) -> None:
+    """Break: judge the worktree of a worker with a task as that of an idle one; or a lock that is in use."""
+    assert found_in(record, tree=seen_tree) == []
+
+
+def test_the_age_of_a_lock_is_said() -> None:
+    (finding,) = found_in(worker(Status.IDLE), tree=tree(lock_age_s=3 * 3600.0))
+    assert "3 hours ago" in finding.text
+
+
+def test_hooks_matter_where_an_agent_runs() -> None:
+    assert kinds(found_in(worker(Status.IDLE), settings_problem="gone")) == [Kind.HOOKS]
+    assert found_in(worker(Status.OFFLINE), settings_problem="gone") == []
+
+
+def mended(facts: WorkerFacts) -> WorkerRecord:
+    record = facts.record
+    for mend in mends(facts, NOW):
+        record = replace(record, **mend.fields)
+        record = apply(record, mend.change, NOW) if mend.change else record
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "seen_tree", "expected"),
+    [
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), tree(ahead=1), {"commit_sha": "c0ffee"}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), tree(dirty=("a",)), {"commit_sha": "c0ffee"}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), tree(), {"status": Status.IDLE}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None, held=True), tree(), {"commit_sha": "c0ffee"}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None, accept=JOURNAL), tree(), {"commit_sha": "tip"}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), Tree(exists=False, tip="b"), {"commit_sha": "b"}),
+        (worker(Status.NEEDS_REVIEW, commit_sha=None), None, {"status": Status.ERROR}),
+        (worker(Status.IDLE, commit_sha="x"), tree(), {"commit_sha": None}),
+        (worker(Status.ERROR, error_reason=""), tree(), {"error_reason": "not recorded"}),
+        (worker(Status.IDLE, accept=JOURNAL), tree(), {"accept": None}),
+        (worker(worktree_path="adam"), tree(), {"worktree_path": "/root/.worktrees/w1"}),
+        (worker(Status.WORKING), tree(), {"current_prompt": LOST_PROMPT}),
+        (busy_record(Status.WORKING, since_unix=NOW + 3600), tree(), {"since_unix": NOW}),
+        (worker(created_at_unix=NOW + 3600), tree(), {"created_at_unix": NOW}),
+        (worker(rebase_started_at_unix=NOW + 3600), tree(), {"rebase_started_at_unix": NOW}),
+    ],
+)
+def test_records(record: WorkerRecord, seen_tree: Tree | None, expected: dict[str, Any]) -> None:
+    """Break: leave out any of these mends."""
+    facts = one(record, tree=seen_tree)
+    assert Kind.RECORD in kinds(worker_findings(facts, NOW, False))
+    after = mended(facts)
+    assert {name: getattr(after, name) for name in expected} == expected
+    assert problems(after) == []
+    assert mends(one(after, tree=seen_tree), NOW) == [], "once is enough"
+
+
+def test_times_inside_a_record() -> None:
+    later = NOW + 3600
+    sent = Delivery(prompt_id=PromptId("task-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=later)
+    journal = AcceptJournal(step="land", started_unix=later, tip="t")
+    facts = one(busy_record(Status.NEEDS_REVIEW, delivery=sent, accept=journal))
+    after = mended(facts)
+    assert after.delivery is not None
+    assert after.accept is not None
+    assert (after.delivery.at_unix, after.accept.started_unix) == (NOW, NOW)
+    assert after.delivery.prompt_id == "task-1"
+
+
+def test_a_clock_that_is_a_little_ahead_is_no_problem() -> None:
+    assert mends(one(worker(since_unix=NOW + 30)), NOW) == []
+
+
+def test_a_person_may_give_an_agent_something_to_do() -> None:
+    """Break: call every worker without a task broken; a person's own turn would get a task it never had."""
+    said = Delivery(prompt_id=PromptId("message-1"), outcome=Outcome.ACKNOWLEDGED, at_unix=1.0)
+    assert mends(one(worker(Status.WORKING, delivery=said)), NOW) == []
+    assert mends(one(worker(Status.WORKING, reason=PERSONS_PROMPT)), NOW) == []
+    (mend,) = mends(one(worker(Status.WORKING), found_prompt="the task"), NOW)
+    assert mend.fields == {"current_prompt": "the task"}
+
+
+@given(
+    st.sampled_from(Status),
+    st.sampled_from([None, "c0ffee"]),
+    st.sampled_from(["", "why"]),
+    st.sampled_from([None, JOURNAL]),
+    st.booleans(),
+    st.sampled_from([None, tree(), tree(ahead=2), tree(dirty=("a",)), Tree(exists=False), Tree(problem="x")]),
+    st.sampled_from([0.0, NOW + 1e6]),
+)
+def test_whatever_a_record_says_it_can_be_written_after_the_repair(
+    status: Status,
+    commit: str | None,
+    why: str,
+    journal: AcceptJournal | None,
+    held: bool,
+    seen_tree: Tree | None,
+    since: float,
+) -> None:
+    """Break: leave one contradiction of transitions.problems() out of mends()."""
+    record = worker(status, commit_sha=commit, error_reason=why, accept=journal, held=held, since_unix=since)
+    after = mended(one(record, tree=seen_tree))
+    assert problems(after) == []
+    assert mends(one(after, tree=seen_tree), NOW) == []
+
+
+GOOD = one(worker(Status.IDLE))
+
+
+@pytest.mark.parametrize(
+    ("about", "kind", "repairable"),
+    [
+        ({"programs": (Program("git", problem="git is not installed"),)}, Kind.PROGRAM, False),
+        ({"programs": (Program("tmux", "tmux 2.9", (3, 3)),)}, Kind.PROGRAM, False),
+        ({"programs": (Program("claude", "1.0.9 (Claude Code)", (2, 1, 197)),)}, Kind.PROGRAM, False),
+        ({"launcher_problem": "gone"}, Kind.LAUNCHER, True),
+        ({"trust_problem": "not trusted"}, Kind.TRUST, False),
+        ({"config_problems": ("config.toml:3: no",)}, Kind.CONFIG, False),
+        ({"configured": ("w1", "w2")}, Kind.NOT_ADDED, False),
+        ({"state": StateFacts(misfiled=("w1 is filed under w2",))}, Kind.STATE, False),
+        ({"daemon": DaemonFacts(files=("daemon.json",))}, Kind.DAEMON_CRASHED, True),
+        ({"daemon": DaemonFacts(runs=True, age_s=600)}, Kind.DAEMON_NOT_READY, False),
+        ({"daemon": DaemonFacts(runs=True, registered=True, age_s=600)}, Kind.DAEMON_NOT_READY, False),
+        ({"sessions": None, "tmux_problem": "busy"}, Kind.TMUX, False),
+        ({"sessions": (Session("llmc-w1"), Session("llmc-x"))}, Kind.SESSION_WITHOUT_WORKER, True),
+        ({"sessions": (Session("llmc-x", attached=True),)}, Kind.SESSION_WITHOUT_WORKER, False),
+        ({"strays": (Stray("x"),)}, Kind.WORKTREE_STRAY, False),
+        ({"pruned": ("/gone",)}, Kind.WORKTREE_PRUNED, True),
+        ({"clone_problem": "no"}, Kind.CLONE, False),
+        ({"settings": (Setting("gc.auto", "0", "1"), Setting("x", "1", "1"))}, Kind.SETTING, True),
+        ({"settings": (Setting("core.bare", None, "true"),)}, Kind.SETTING, True),
+        ({"branches": (Branch("llmc/w1", "w1"), Branch("llmc/x", "x"))}, Kind.BRANCH, True),
+        ({"branches": (Branch("llmc/x", "x", ahead=None),)}, Kind.BRANCH, True),
+        ({"source_problem": "gone", "source_fix": "do"}, Kind.SOURCE, False),
+        ({"open_directories": ("/root/logs",)}, Kind.PERMISSIONS, True),
+        ({"disk_free_bytes": 1000}, Kind.DISK, False),
+        ({"trash_bytes": 2**40}, Kind.TRASH, False),
+    ],
+)
+def test_the_root(about: dict[str, Any], kind: Kind, repairable: bool) -> None:
+    """Break: leave out the check, or take what is in order for a problem."""
+    (finding,) = whole(GOOD, **about)
+    assert (finding.kind, finding.repairable) == (kind, repairable)
+    assert finding.fix, "every finding has a fix"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {},
+        {"programs": (Program("git", "git version 2.39.5", (2, 36)), Program("tmux", "tmux 3.3a", (3, 3)))},
+        {"programs": (Program("tmux", "tmux next-3.6", (3, 3)), Program("claude", "odd", (2, 1)))},
+        {"daemon": DaemonFacts(runs=True, registered=True, ready=True, age_s=1e6)},
+        {"daemon": DaemonFacts(runs=True, age_s=3)},
+        {"sessions": (Session("llmc-w1", attached=True),)},
+        {"branches": (Branch("llmc/x", "x", ahead=3, checked_out=True),)},
+        {"disk_free_bytes": 2**33, "trash_bytes": 2**20, "configured": ("w1",)},
+    ],
+)
+def test_a_root_in_good_order(about: dict[str, Any]) -> None:
+    assert whole(GOOD, **about) == []
+
+
+@pytest.mark.parametrize("kind", [StateFile.MISSING, StateFile.BROKEN, StateFile.NEWER])
+def test_without_a_state_nothing_is_called_an_orphan(kind: StateFile) -> None:
+    """Break: take "no workers known" for "no workers": --repair would end every session and remove every branch."""
+    found = whole(
+        state=StateFacts(kind, "bad"),
+        sessions=(Session("llmc-w1"),),
+        branches=(Branch("llmc/w1", "w1"),),
+        strays=(Stray("w1"),),
+        pruned=("/gone",),
+        configured=("w1",),
+    )
+    assert kinds(found) == [Kind.STATE]
+    assert ("--rebuild" in found[0].fix) is (kind is not StateFile.NEWER)
+    assert "workers" in not_seen(Facts(now=NOW, state=StateFacts(kind, "bad")))
+
+
+def test_a_good_backup_is_named() -> None:
+    broken = StateFacts(StateFile.BROKEN, "bad", backup_good=True)
+    assert "state.json.bak" in whole(state=broken)[0].fix
+
+
+def test_a_missing_program_is_said_once() -> None:
+    """Break: also say that tmux gave no answer."""
+    missing = (
+        Program("tmux", problem="tmux is not installed"),
+        Program("git", problem="git is not installed"),
+    )
+    found = whole(programs=missing, sessions=None, tmux_problem="not installed")
+    assert kinds(found) == [Kind.PROGRAM, Kind.PROGRAM]
+    assert set(not_seen(Facts(now=NOW, programs=missing))) == {"sessions", "worktrees", "git", "source"}
+
+
+def test_the_summary() -> None:
+    assert summary([]) == "no problems"
+    found = whole(GOOD, open_directories=("a",), source_problem="x", source_fix="y")
+    assert summary(found) == "2 problems, 1 of them --repair mends"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("git version 2.39.5", (2, 39, 5)), ("tmux 3.3a", (3, 3)), ("none", ()), ("tmux next-3.6", (3, 6))],
+)
+def test_versions(text: str, version: tuple[int, ...]) -> None:
+    assert parse_version(text) == version
+
+
+GIT = GitFacts(head="c0ffee", ahead=0, dirty=False, rebasing=False)
+
+
+def found_worker(**about: Any) -> Found:
+    running = {"alive": True, "instance": "i1", "git": GIT}
+    names = (WorkerName("w1"), "/root/.worktrees/w1", SessionName("llmc-w1"), 1.0)
+    return Found(*names, **{**running, **about})
+
+
+def git_facts(**about: Any) -> GitFacts:
+    return GitFacts(**{"head": "c0ffee", "ahead": 0, "dirty": False, "rebasing": False, **about})
+
+
+@pytest.mark.parametrize(
+    ("about", "status", "reason"),
+    [
+        ({}, Status.IDLE, "ready"),
+        ({"alive": False}, Status.OFFLINE, "rebuilt"),
+        ({"alive": False, "git": git_facts(ahead=1), "prompt": "p"}, Status.OFFLINE, "rebuilt"),
+        ({"instance": ""}, Status.OFFLINE, "rebuilt"),
+        ({"prompt": "p"}, Status.NEEDS_INPUT, "restarted"),
+        ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits are there"),
+        ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
+        ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
+        ({"git": None}, Status.NEEDS_INPUT, "git could not be read"),
+        ({"busy": True}, Status.WORKING, "its turn goes on"),
+        ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn goes on"),
+        ({"asks": True, "prompt": "p"}, Status.NEEDS_INPUT, "question"),
+    ],
+)
+def test_a_status_from_facts(about: dict[str, Any], status: Status, reason: str) -> None:
+    """Break: call a busy agent idle, or one with work idle: the next task would clear it away."""
+    record = rebuilt(found_worker(**about), NOW)
+    assert (record.status, record.reason) == (status, reason)
+    assert problems(record) == []
+    assert mends(one(record), NOW) == [], "what was made anew needs no repair"
+    if about.get("prompt"):
+        assert record.current_prompt == "p"
+
+
+def test_a_rebase_of_llmc_goes_on() -> None:
+    """Break: forget pre_rebase_sha; the agent would never be told of its conflicts."""
+    rebase = Rebase("before", "base", ("a.txt",))
+    at_rest = rebuilt(found_worker(git=git_facts(rebasing=True), rebase=rebase), NOW)
+    assert (at_rest.pre_rebase_sha, at_rest.rebase_base, at_rest.conflicted_files) == (
+        "before",
+        "base",
+        ("a.txt",),
+    )
+    assert at_rest.conflict_prompt_due
+    at_it = rebuilt(found_worker(git=git_facts(rebasing=True), rebase=rebase, busy=True), NOW)
+    assert (at_it.status, at_it.conflict_prompt_due) == (Status.REBASING, False)
+    own = rebuilt(found_worker(git=git_facts(rebasing=True)), NOW)
+    assert not own.conflict_prompt_due, "the agent's own rebase is its own business"
+
+
+def test_an_offline_worker_keeps_its_conversation() -> None:
+    session = ClaudeSessionId("s1")
+    record = rebuilt(
+        found_worker(alive=False, claude_session_id=session, transcript_path="/t", prompt="p"), NOW
+    )
+    assert (record.claude_session_id, record.transcript_path, record.instance) == (session, "/t", "")
+
+
+def test_what_is_not_known_is_said() -> None:
+    assert unknown(found_worker()) == []
+    assert unknown(found_worker(prompt="p", git=git_facts(ahead=1))) == []
+    assert "task is not known" in unknown(found_worker(git=git_facts(ahead=1)))[0]
+    assert "not one that llmc launched" in unknown(found_worker(instance=""))[0]
+    assert "git" in unknown(found_worker(git=None))[0]
+
+
+def event(action: str, worker: str = "w1", **fields: Any) -> dict[str, Any]:
+    return {"action": action, "worker": worker, **fields}
+
+
+def test_a_task_that_is_over_is_not_given_back() -> None:
+    """Break: ignore the log; each worker would wait for a word about the task it has finished."""
+    begun = event("prompt_pending", prompt_id="task-1")
+    assert not is_over([begun], "w1", "task-1")
+    assert is_over([begun, event("accepted")], "w1", "task-1")
+    assert is_over([begun, event("worker_reset")], "w1", "task-1")
+    assert not is_over([begun, event("accepted", "w2")], "w1", "task-1")
+    assert not is_over([event("accepted"), begun], "w1", "task-1")
+    assert not is_over([], "w1", "task-1")
+
+
+def test_the_newest_task_of_a_conversation() -> None:
+    sent = ["[llmc task-a1]\nfirst", "[llmc task-b2]\nsecond", "[llmc message-c3]\nword"]
+    assert task_in(sent) == ("task-b2", sent[1])
+    assert task_in(["by hand"]) == ("", "")
