@@ -8,13 +8,30 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import hook_sender, hook_to_state, report, state_transactions, status_json, submit_receipt
+from bench import (
+    accept,
+    hook_sender,
+    hook_to_state,
+    report,
+    state_transactions,
+    status_json,
+    submit_receipt,
+    worktree_reset,
+)
 from bench.machine import machine
 from bench.measure import Row
 
 BENCHES = {
     module.NAME: module.run
-    for module in (hook_sender, status_json, submit_receipt, hook_to_state, state_transactions)
+    for module in (
+        hook_sender,
+        status_json,
+        submit_receipt,
+        hook_to_state,
+        state_transactions,
+        accept,
+        worktree_reset,
+    )
 }
 RESULTS = Path(__file__).parent / "results"
 

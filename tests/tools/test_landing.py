@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import ToolFailed
+from llmc.errors import Refused
 from llmc.services import landing, provision
 from llmc.services.landing import BaseMoved, SourceBusy
 from llmc.services.project import Project
@@ -207,7 +207,7 @@ def test_a_remote_that_refuses(remote: Scene) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho not on a Friday >&2\nexit 1\n")
     hook.chmod(0o755)
-    with pytest.raises(ToolFailed, match="not on a Friday"):
+    with pytest.raises(SourceBusy, match="not on a Friday"):
         remote.land()
     assert remote.tip() == remote.base
 
@@ -250,3 +250,18 @@ def test_a_branch_that_moves_at_the_last_moment(
     with pytest.raises(BaseMoved):
         scene.land()
     assert source.git("log", "-1", "--format=%s", "main") == "faster"
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_a_new_branch_never_moves_one_that_is_there(
+    source: Repo, remote: Scene, tmp_path: Path, kind: str
+) -> None:
+    """Breaks without the lease, or with a forced fetch: somebody's branch would be replaced."""
+    scene = remote if kind == "remote" else Scene(source, make_project(str(source.path), tmp_path / "local"))
+    scene.source.git("branch", "taken", "main")
+    run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
+    landing.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
+    assert scene.source.head("refs/heads/llmc-pick/w1") == scene.commit
+    with pytest.raises(Refused, match="has a branch taken already"):
+        landing.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
+    assert scene.source.head("refs/heads/taken") == scene.base

@@ -48,7 +48,12 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
         done = accept(project, name, progress)
     if as_json:
         print_json(
-            {"worker": name, "commit": done.commit, "subject": done.subject, "reviewed": done.reviewed}
+            {
+                "worker": name,
+                "commit": done.commit or None,
+                "subject": done.subject,
+                "reviewed": done.reviewed,
+            }
         )
     if done.reviewed is Reviewed.CHANGED:
         note(
@@ -61,6 +66,9 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     if as_json:
         return
     branch = project.config.repo.default_branch
+    if not done.commit:
+        click.echo(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
+        return
     click.echo(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, note, print_json
 from llmc.cli.workers import project_of
 from llmc.config.model import Worker
 from llmc.services.setup import add_worker
@@ -31,7 +31,7 @@ def command(
     """
     project = project_of(ctx)
     worker = Worker(model=model, role_prompt=role_prompt, excluded_from_pool=excluded_from_pool)
-    record = add_worker(project, name, worker)
+    record = add_worker(project, name, worker, warn=lambda problem: note(f"{name}: {problem}"))
     project.wake()
     if as_json:
         print_json({"worker": name, "worktree": record.worktree_path, "branch": record.branch})

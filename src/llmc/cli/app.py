@@ -1,10 +1,8 @@
 """The click application: a table of commands, each imported only when it is called."""
 
-import difflib
 import errno
 import importlib
 import os
-import traceback
 from typing import Any
 
 import click
@@ -31,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "reject": "Send a worker's work back with a word about it.",
     "accept": "Land a worker's work on the default branch.",
     "rebase": "Put a worker's commits onto the newest base.",
+    "pick": "Make a branch of a worker's commits, in the source.",
     "undo": "Take the newest accept back.",
     "reset": "Make a worker idle again, on the newest base; its work is kept.",
     "nuke": "Remove a worker; all it had goes into the trash.",
@@ -68,6 +67,8 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
+            import difflib  # slow to import, and only a mistake needs it
+
             near = difflib.get_close_matches(name, COMMANDS, 1)
             hint = f'Did you mean "{near[0]}"?' if near else "`llmc --help` lists the commands."
             raise UsageError(f"there is no command {name!r}", hint=hint)
@@ -116,6 +117,8 @@ def run(argv: list[str]) -> int:
 def report(error: Exception, argv: list[str]) -> int:
     """Print an error as one line that says what to do; its exit code."""
     if "--debug" in argv:
+        import traceback  # slow to import, and only this needs it
+
         traceback.print_exception(error)
     shown = _for_people(error)
     print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv, shown.details)

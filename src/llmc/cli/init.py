@@ -9,6 +9,7 @@ import click
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.cli.output import json_option, note, print_json
 from llmc.errors import Refused
+from llmc.services import lfs
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import choose_target, create_root, existing_root, find_source, new_project
 
@@ -46,6 +47,8 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
         note(
             "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `claude` in it once."
         )
+    if lfs.is_used(root.path, project.base) and not lfs.is_installed():
+        note(lfs.NOT_INSTALLED)
     click.echo("next: llmc add adam && llmc up")
 
 

@@ -103,10 +103,13 @@ class Repo(Table, frozen=True, kw_only=True):
     copy: Annotated[
         tuple[NonEmpty, ...],
         Meta(
-            description="Ignored files to copy into each worktree, as globs",
+            description="Ignored files to copy into each worktree, as patterns of .gitignore",
             examples=[[".env", "*.local.json"]],
         ),
     ] = ()
+    serena: Annotated[
+        bool, Meta(description="Give each worktree a Serena project with a name of its own")
+    ] = False
     push_after_accept: Annotated[
         bool, Meta(description="Push the source to its own remote after each accept")
     ] = False

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from llmc.errors import LlmcError, Refused
 from llmc.review import messages
-from llmc.services import intake, landing, provision, rebase, review, validation
-from llmc.services.authorship import author, committer
+from llmc.services import intake, landing, provision, rebase, review, submodules, validation
+from llmc.services.authorship import signature
 from llmc.services.project import Project
 from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
@@ -34,6 +34,7 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class Accepted:
     worker: str
+    #: empty when all of the work was on the branch already, and nothing had to land
     commit: str
     subject: str
     reviewed: Reviewed
@@ -71,6 +72,8 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
 def _refuse_if_commits_are_elsewhere(record: WorkerRecord) -> None:
     """What lands is what HEAD has; an agent that changed branches may have left commits behind."""
     worktree = Path(record.worktree_path)
+    if git.is_on(worktree, record.branch):
+        return
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
@@ -90,6 +93,7 @@ class _Pipeline:
         self.progress = progress
         self.ticket = ExitStack()
         self.has_ticket = False
+        self.just_made = ""
 
     def run(self) -> Accepted:
         with self.ticket:
@@ -97,7 +101,7 @@ class _Pipeline:
                 if self.journal.attempt > 1:
                     self._take_ticket()
                 self._one_step()
-        subject = _subject(self.worktree, self.journal.squash)
+        subject = _subject(self.worktree, self.journal.squash) if self.journal.squash else ""
         return Accepted(self.name, self.journal.squash, subject, self.journal.reviewed)
 
     def _one_step(self) -> None:
@@ -119,7 +123,8 @@ class _Pipeline:
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
-            self._write(replace(after, step=STEPS[STEPS.index(current) + 1]))
+            ahead = after.step if after.step != current else STEPS[STEPS.index(current) + 1]
+            self._write(replace(after, step=ahead))
         else:
             self.journal = replace(after, step="done")
 
@@ -159,7 +164,10 @@ class _Pipeline:
             tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
 
     def check(self) -> AcceptJournal:
-        landing.check_source(self.project)
+        place = landing.check_source(self.project)
+        if place is not None:
+            landing.refuse_files_in_the_way(self.project, place, self.worktree)
+        submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
 
     def rebase(self) -> AcceptJournal:
@@ -173,19 +181,16 @@ class _Pipeline:
 
     def squash(self) -> AcceptJournal:
         """One commit with the rebased tree; its id is in the journal before it lands."""
-        commits = git.out(
-            self.worktree, "rev-list", "--reverse", f"{self.journal.base}..{self.journal.rebased}"
-        ).split()
-        if not commits or git.tree_of(self.worktree, self.journal.base) == git.tree_of(
-            self.worktree, self.journal.rebased
-        ):
-            raise Refused(
-                f"{self.name} has no changes left on top of {self.project.config.repo.default_branch}",
-                hint="The same change may have landed already.",
-            )
-        texts = [git.git(self.worktree, "show", "-s", "--format=%B", commit).stdout for commit in commits]
-        env = author(self.worktree, commits[0]) | committer(self.worktree, commits[0])
-        tree = git.tree_of(self.worktree, self.journal.rebased)
+        base, rebased = self.journal.base, self.journal.rebased
+        flags = ["--reverse", "--no-show-signature", "-z", "--format=%H%n%B"]
+        log = git.git(self.worktree, "log", *flags, f"{base}..{rebased}").stdout
+        commits = [row.split("\n", 1) for row in log.split("\0") if row]
+        before, tree = git.trees_of(self.worktree, base, rebased)
+        if not commits or before == tree:
+            # The same change is on the branch already: nothing lands, and the worker is free again.
+            return replace(self.journal, step="reset", squash="")
+        texts = [text for _, text in commits]
+        env = signature(self.worktree, commits[0][0])
         done = git.git(
             self.worktree,
             *["commit-tree", tree, "-p", self.journal.base, "-F", "-"],
@@ -193,11 +198,13 @@ class _Pipeline:
             env=env,
         )
         squash = done.stdout.strip()
+        self.just_made = squash
         reviewed = review.compare(self.record, self.journal.base, squash)
         return replace(self.journal, squash=squash, reviewed=reviewed)
 
     def land(self) -> AcceptJournal:
-        if landing.is_landed(self.project, self.journal.squash):
+        # One made by this very run cannot have landed; after a crash it may have.
+        if self.journal.squash != self.just_made and landing.is_landed(self.project, self.journal.squash):
             return self.journal
         self._take_ticket()
         with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
@@ -229,13 +236,16 @@ class _Pipeline:
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:
-            tx.emit(
-                "accepted",
-                worker=self.name,
-                commit=self.journal.squash,
-                prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
-                reviewed=self.journal.reviewed,
-            )
+            if self.journal.squash:
+                tx.emit(
+                    "accepted",
+                    worker=self.name,
+                    commit=self.journal.squash,
+                    prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                    reviewed=self.journal.reviewed,
+                )
+            else:
+                tx.emit("accepted_nothing", worker=self.name, base=self.journal.base)
             tx.move(self.name, step(Status.IDLE, "accepted"))
         return self.journal
 

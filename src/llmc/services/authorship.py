@@ -5,10 +5,13 @@ from pathlib import Path
 from llmc.tools import git
 
 
-def author(worktree: Path, commit: str) -> dict[str, str]:
-    """The worker's author stays the author of what lands."""
+def signature(worktree: Path, commit: str) -> dict[str, str]:
+    """The worker's author stays the author of what lands; where nobody is configured, the committer too."""
     name, email, date = _people(worktree, commit)
-    return {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+    env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+    if git.config_get(worktree, "user.email"):
+        return env
+    return env | {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
 
 
 def committer(worktree: Path, commit: str) -> dict[str, str]:

@@ -1,10 +1,19 @@
 """Landing: a commit becomes the tip of the default branch of the source, by fast-forward and nothing else."""
 
+import os
+import shlex
 from pathlib import Path
 
 from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.services import lfs
 from llmc.services.project import Project
 from llmc.tools import git
+from llmc.tools.processes import wait_until
+
+#: how long a git command of a person's may hold the index of the source
+INDEX_LOCK_S = 2.0
+
+_REFUSED_BY_HOOK = "A hook of the source refused it: see what it says, then accept again."
 
 
 class BaseMoved(Exception):
@@ -15,15 +24,25 @@ class SourceBusy(Refused):
     """A person's uncommitted work or operation is in the way; nothing was touched."""
 
 
-def check_source(project: Project) -> None:
-    """Refuse before any work is done if landing would meet a person's uncommitted changes."""
+def check_source(project: Project) -> Path | None:
+    """Refuse before any work is done if landing would meet a person's uncommitted changes; where that was looked at."""
     place = _checkout(project)
-    if place is None:
-        return
+    if place is not None:
+        _refuse_if_busy(place)
+    return place
+
+
+def _refuse_if_busy(place: Path) -> None:
     operation = git.operation_in_progress(place)
     if operation:
         raise SourceBusy(
             f"a {operation} is in progress in {place}", hint="Finish or abort it, then accept again."
+        )
+    lock = git.git_dir(place) / "index.lock"
+    if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
+        raise SourceBusy(
+            f"a git command is at work in {place}, or was killed there: {lock} exists",
+            hint=f"If none runs, remove it: rm {shlex.quote(str(lock))}",
         )
     changed = git.tree_state(place, untracked=False).tracked
     if changed:
@@ -31,6 +50,51 @@ def check_source(project: Project) -> None:
         raise SourceBusy(
             f"{place} has uncommitted changes: {names}", hint="Commit or stash them there, then accept again."
         )
+
+
+def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> None:
+    """Refuse before the validation runs if git would stop at files of a person's that nobody committed."""
+    files = in_the_way(place, added_files(worktree, project.base))
+    if files:
+        names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
+        raise SourceBusy(
+            f"{place} has files that git does not track and that the work would overwrite: {names}",
+            hint="Move them away or commit them, then accept again.",
+        )
+
+
+def added_files(worktree: Path, base: str) -> list[str]:
+    """What the commits of a worktree add since they parted from the base."""
+    flags = ["--name-only", "-z", "--no-renames", "--diff-filter=AT", "--no-ext-diff"]
+    done = git.git(worktree, "diff", *flags, f"{base}...HEAD", check=False, timeout_s=300)
+    if not done.ok:  # no common history: the rebase will say so
+        return []
+    return [name for name in done.stdout.split("\0") if name]
+
+
+def in_the_way(place: Path, added: list[str]) -> list[str]:
+    """Of files to be added, those whose path is taken by something git does not track, ignored or not."""
+    taken = [path for path in (_taken_by(place, name) for name in added) if path]
+    taken = list(dict.fromkeys(taken))[:1000]  # enough to refuse, and short enough for a command line
+    if not taken:
+        return []
+    tracked = git.git(
+        place, "--literal-pathspecs", "ls-files", "-z", "--", *taken, timeout_s=300
+    ).stdout.split("\0")
+    tracked_here = {
+        parent for name in tracked for parent in (name, *map(str, Path(name).parents)) if parent != "."
+    }
+    return [path for path in taken if path not in tracked_here]
+
+
+def _taken_by(place: Path, name: str) -> str | None:
+    """The path itself where something is there, or the parent that is no directory."""
+    for parent in reversed(Path(name).parents[:-1] if len(Path(name).parents) > 1 else ()):
+        if os.path.lexists(place / parent) and (
+            (place / parent).is_symlink() or not (place / parent).is_dir()
+        ):
+            return str(parent)
+    return name if os.path.lexists(place / name) else None
 
 
 def is_landed(project: Project, commit: str) -> bool:
@@ -46,12 +110,11 @@ def is_landed(project: Project, commit: str) -> bool:
 def land(project: Project, worker: str, commit: str, base: str) -> None:
     """Move the branch from `base` to `commit`. The caller holds the merge lock."""
     branch = project.config.repo.default_branch
-    with project.repo_lock():
-        git.fetch(project.root.path, branch)
-    if git.resolve(project.root.path, project.base) != base:
+    if _tip(project) != base:
         raise BaseMoved
     ref = f"refs/llmc/land/{worker}"
     git.git(project.root.path, "update-ref", ref, commit)
+    lfs.send(project, ref)
     if not _is_local(project):
         _push(project, commit, branch)
         return
@@ -60,19 +123,78 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
     if place is None:
         _move_ref(project, source, ref, branch, base)
         return
-    check_source(project)
+    _refuse_if_busy(place)
     git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
     # The time is ample: stopped halfway, it would leave a person's checkout half updated.
     merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]
-    done = git.git(source, *merge, check=False, timeout_s=1800)
+    done = git.git(source, *merge, check=False, timeout_s=1800, hooks=True)
     if not done.ok:
-        if git.head(source) not in (base, commit):
+        at = git.head(source)
+        if at == commit:  # it is there, whatever was said after that
+            return
+        if at != base:
             raise BaseMoved
-        raise SourceBusy(
-            f"git would not fast-forward {source}: {(done.stderr or done.stdout).strip()[:600]}",
-            hint="Move those files away or commit them, then accept again.",
+        _take_back(source, base, commit)
+        said = (done.stderr or done.stdout).strip()[:600]
+        hint = "Move those files away or commit them, then accept again."
+        if "by hook" in said:
+            hint = _REFUSED_BY_HOOK
+        raise SourceBusy(f"git would not fast-forward {source}: {said}", hint=hint)
+
+
+def _take_back(place: Path, base: str, commit: str) -> None:
+    """A hook, or a locked branch, stops git after it has changed the files: they become what they were."""
+    index = git.git(place, "write-tree", check=False)
+    if index.ok and index.stdout.strip() == git.tree_of(place, commit):
+        git.git(place, "read-tree", "-m", "-u", commit, base, timeout_s=1800)
+
+
+def _tip(project: Project) -> str | None:
+    """Where the branch is at this moment, asked of the source itself."""
+    branch = project.config.repo.default_branch
+    if _is_local(project):
+        return git.resolve(Path(project.source), f"refs/heads/{branch}")
+    with project.repo_lock():
+        git.fetch(project.root.path, branch)
+    return git.resolve(project.root.path, project.base)
+
+
+def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
+    """A new branch of the source at a ref of the root; one that is there already is never moved."""
+    target = f"refs/heads/{branch}"
+    taken = Refused(
+        f"the source has a branch {branch} already",
+        hint="Choose another name with --branch NAME, or delete it.",
+    )
+    if not _is_local(project):
+        lease = f"--force-with-lease={target}:"  # nothing may be there
+        done = git.git(
+            project.root.path,
+            *["push", "--porcelain", lease, project.source, f"{commit}:{target}"],
+            check=False,
+            timeout_s=300,
         )
+        if not done.ok:
+            if "[rejected]" in done.stdout:
+                raise taken
+            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+        return
+    source = Path(project.source)
+    there = git.resolve(source, target)
+    if there == commit:
+        return
+    if there is not None:
+        raise taken
+    fetch = [
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        str(project.root.path),
+        f"{ref}:{target}",
+    ]
+    git.git(source, *fetch, timeout_s=300, hooks=True)
 
 
 def push_onward(project: Project) -> str | None:
@@ -81,7 +203,9 @@ def push_onward(project: Project) -> str | None:
         return None
     branch = project.config.repo.default_branch
     remote = git.config_get(Path(project.source), f"branch.{branch}.remote") or "origin"
-    done = git.git(Path(project.source), "push", "--quiet", remote, branch, check=False, timeout_s=300)
+    done = git.git(
+        Path(project.source), "push", "--quiet", remote, branch, check=False, timeout_s=300, hooks=True
+    )
     return None if done.ok else (done.stderr or done.stdout).strip()[-500:]
 
 
@@ -91,11 +215,13 @@ def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) 
         *["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path)],
         f"{ref}:refs/heads/{branch}",
         check=False,
+        hooks=True,
     )
     if not done.ok:
         if git.resolve(source, f"refs/heads/{branch}") != base:
             raise BaseMoved
-        raise ToolFailed(done.argv, done.returncode, done.stderr)
+        said = (done.stderr or done.stdout).strip()[:600]
+        raise SourceBusy(f"git would not move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
 
 
 def _push(project: Project, commit: str, branch: str) -> None:
@@ -111,6 +237,9 @@ def _push(project: Project, commit: str, branch: str) -> None:
     if not done.ok:
         if "[rejected]" in done.stdout:
             raise BaseMoved
+        if "[remote rejected]" in done.stdout:
+            said = (done.stderr or done.stdout).strip()[-600:]
+            raise SourceBusy(f"{project.source} refused the push: {said}", hint=_REFUSED_BY_HOOK)
         raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 

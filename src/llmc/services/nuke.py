@@ -126,10 +126,22 @@ def move_into_trash(worktree: Path, folder: Path | None) -> None:
     if folder is None or not os.path.lexists(worktree):
         return
     try:
+        _keep_submodules(worktree)
         private_dir(folder.parent)
         os.rename(worktree, folder)
     except OSError as error:
         raise explain(error, f"cannot move {worktree} to {folder}") from error
+
+
+def _keep_submodules(worktree: Path) -> None:
+    """Their repositories, with commits of the worker's own, are in git's books on the worktree, which go."""
+    done = git.git(worktree, "rev-parse", "--git-path", "modules", check=False)
+    modules = worktree / done.stdout.strip()
+    if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
+        kept = worktree / ".llmc-submodules"
+        os.rename(modules, kept)
+        for config in kept.rglob("config"):  # without the checkout they belonged to, they can still be read
+            git.git(kept, "config", "--file", str(config), "--unset", "core.worktree", check=False)
 
 
 def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:

@@ -3,8 +3,7 @@
 import shlex
 from functools import cache
 from pathlib import Path
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING
 
 from llmc.review import conflicts
 from llmc.review.patch import quoted
@@ -15,9 +14,14 @@ from llmc.tools.files import read_text
 from llmc.workers.decide import MAX_ROUNDS, GitFacts, unresolved
 from llmc.workers.model import WorkerRecord
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 @cache
-def _templates() -> Environment:
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import, and few commands need it
+
     return Environment(
         loader=PackageLoader("llmc", "templates"),
         undefined=StrictUndefined,

@@ -1,27 +1,60 @@
 """Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
 
 import os
-import shutil
 from pathlib import Path
 
-from llmc.errors import LlmcError, ToolFailed
-from llmc.services import trash
+from llmc.errors import LlmcError
+from llmc.services import copied_files, lfs, serena, submodules, trash
+from llmc.services.commands import run_configured
 from llmc.services.project import Project
-from llmc.tools import git, proc
+from llmc.tools import git
+from llmc.tools.files import append_line
 from llmc.workers.model import WorkerRecord
 
+SETUP_TIMEOUT_S = 1800
 
-def provision(project: Project, record: WorkerRecord) -> None:
-    """The worktree is there, on its branch, with the files it needs and its setup done."""
+
+def provision(project: Project, record: WorkerRecord) -> list[str]:
+    """The worktree is there, on its branch, with the files it needs and its setup done; what is missing all the same."""
     worktree = Path(record.worktree_path)
     if not (worktree / ".git").exists():
         _add_worktree(project, record, worktree)
     # Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again.
     done = git.git_paths(worktree, "llmc-provisioned")[0]
+    missing = furnish(project, record)
     if not done.exists():
-        _copy_files(project, worktree)
-        _run_setup(project, record, worktree)
+        setup = project.config.repo.setup
+        run_configured(
+            project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S, what="[repo].setup"
+        )
         done.touch()
+    return missing
+
+
+def furnish(project: Project, record: WorkerRecord) -> list[str]:
+    """What a worktree needs besides its commit, after each change of that; what cannot be had is said once."""
+    worktree = Path(record.worktree_path)
+    missing = submodules.update(project, worktree)
+    missing += lfs.settle(project, worktree)
+    missing += copied_files.copy_files(project, record, worktree)
+    serena.settle(project, record, worktree)
+    return _say_once(project, record, worktree, missing)
+
+
+def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: list[str]) -> list[str]:
+    """A worktree is provisioned again and again; a problem is news only when it begins."""
+    if not missing:
+        return []
+    said = git.git_paths(worktree, "llmc-said")[0]
+    before = said.read_text().splitlines() if said.exists() else []
+    news = [text for text in missing if text not in before]
+    if news:
+        with project.store.transaction() as tx:
+            for text in news:
+                tx.emit("provision_incomplete", worker=record.name, reason=text)
+        for text in news:
+            append_line(said, text.replace("\n", " ").encode())
+    return news
 
 
 def refresh_base(project: Project) -> str:
@@ -44,41 +77,49 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     Returns the trash ref, None when nothing had to be pinned. Ignored files (build caches) stay.
     """
     worktree = Path(record.worktree_path)
+    modules = submodules.pin_changes(project, record, worktree, why)
     rebasing = git.rebase_in_progress(worktree)
-    overwritten = _in_the_way(worktree, commit)
+    on_branch = git.is_on(worktree, record.branch)
+    head = git.resolve(worktree, "HEAD")
+    # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
+    tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
+    overwritten = _in_the_way(worktree, head, commit)
     ref = None
     if (
         rebasing
         or overwritten
         or not git.tree_state(worktree).clean
-        or not _is_in(worktree, "HEAD", commit)
-        # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
-        or not _is_in(worktree, f"refs/heads/{record.branch}", commit)
+        or not _are_in(worktree, {head, tip}, commit)
     ):
         ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
     if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
         # It was an `am`, which asks for an identity even to stop.
         git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
-    # -B also takes the worktree back to its branch when the agent left it somewhere else.
-    git.git(worktree, "checkout", "--quiet", "--force", "-B", record.branch, commit, timeout_s=300)
+    if not on_branch:
+        # -B takes the worktree back to its branch when the agent left it somewhere else.
+        git.git(worktree, "checkout", "--quiet", "--force", "-B", record.branch, commit, timeout_s=300)
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
     git.git(worktree, "clean", "-fdq")
+    submodules.clean(project, record, worktree, modules, why)
+    furnish(project, record)
     left = git.tree_state(worktree)
     if not left.clean:
         names = ", ".join([*left.tracked, *left.untracked][:5])
-        raise LlmcError(f"{record.name}: its worktree did not become clean ({names})")
+        hint = ""
+        if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
+            hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
+        raise LlmcError(f"{record.name}: its worktree did not become clean ({names})", hint=hint)
     return ref
 
 
-def _is_in(worktree: Path, ref: str, commit: str) -> bool:
-    tip = git.resolve(worktree, ref)
-    return tip is None or git.is_ancestor(worktree, tip, commit)
+def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:
+    return all(git.is_ancestor(worktree, tip, commit) for tip in tips if tip)
 
 
-def _in_the_way(worktree: Path, commit: str) -> list[str]:
+def _in_the_way(worktree: Path, head: str | None, commit: str) -> list[str]:
     """Files that are here and that the commit adds: checking it out overwrites them, ignored ones too."""
-    head = git.resolve(worktree, "HEAD") or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
-    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", head, commit)
+    before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", before, commit)
     return [name for name in done.stdout.split("\0") if name and os.path.lexists(worktree / name)]
 
 
@@ -88,36 +129,8 @@ def _add_worktree(project: Project, record: WorkerRecord, worktree: Path) -> Non
     worktree.parent.mkdir(mode=0o700, exist_ok=True)
     with project.repo_lock():
         git.git(root, "worktree", "prune")
+        if lfs.is_used(root, base):
+            lfs.set_up(root)  # before files are checked out, so that they come whole
         exists = git.resolve(root, f"refs/heads/{record.branch}") is not None
         where = [str(worktree), record.branch] if exists else ["-b", record.branch, str(worktree), base]
         git.git(root, "worktree", "add", "--quiet", *where, timeout_s=600)
-
-
-def _copy_files(project: Project, worktree: Path) -> None:
-    """Ignored files a build needs, from the source by glob: `.env`, large assets."""
-    source = Path(project.source)
-    if not source.is_dir():
-        return
-    for pattern in project.config.repo.copy:
-        for path in source.glob(pattern):
-            target = worktree / path.relative_to(source)
-            if path.is_file() and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, target)
-
-
-def _run_setup(project: Project, record: WorkerRecord, worktree: Path) -> None:
-    command = project.config.repo.setup
-    if not command:
-        return
-    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": record.name}
-    log = project.root.log(record.name)
-    done = proc.run_logged(command, cwd=worktree, env=env, log=log, timeout_s=1800)
-    if not done.ok:
-        raise ToolFailed(
-            done.argv,
-            done.returncode,
-            done.stdout,
-            message=f"{record.name}: [repo].setup failed with code {done.returncode}",
-            hint=f"Its output is in {log}.",
-        )

@@ -100,6 +100,7 @@ def onto_base(project: Project, name: str) -> Rebased:
         done = _run(worktree, before, base)
     if done.ok and not git.rebase_in_progress(worktree):
         after = git.head(worktree)
+        provision.furnish(project, record)  # the new base may want other submodules and files
         _record_clean(project, name, base, after)
         return Rebased(base, after, moved=True)
     files = git.conflicted_files(worktree)
@@ -134,7 +135,8 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
         kept = git.out(
             worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", before, *places
         )
-        ref = kept or trash.pin(project.root, worktree, record.name, "rebase")
+        # The commits alone: a rebase refuses to begin where files are changed, and leaves those git does not know.
+        ref = kept or trash.pin_commit(project.root, record.name, "rebase", before)
         with project.store.transaction() as tx:
             tx.update(record.name, pre_rebase_sha=before, rebase_base=base, rebase_started_at_unix=now_unix())
             tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from llmc.config.paths import Root, default_root
 from llmc.config.starter import initial_text
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.names import WorkerName
-from llmc.services import provision
+from llmc.services import lfs, provision
 from llmc.services.project import Project
 from llmc.state.store import Store
 from llmc.tools import git
@@ -32,6 +33,8 @@ CLONE_SETTINGS = {
     "rerere.autoupdate": "true",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    # A large file that is away leaves its pointer: no checkout fails for it.
+    "lfs.skipdownloaderrors": "true",
 }
 
 
@@ -115,6 +118,8 @@ def _fill(source: Source, target: Path, agent: str) -> None:
     _clone(source, target)
     _copy_identity(source, target)
     branch = _default_branch(source, target)
+    if lfs.is_used(target, f"refs/remotes/origin/{branch}"):
+        lfs.set_up(target)
     for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
         private_dir(directory)
     write_launcher(root)
@@ -122,7 +127,9 @@ def _fill(source: Source, target: Path, agent: str) -> None:
     Store(root).create()
 
 
-def add_worker(project: Project, name: str, worker: Worker) -> WorkerRecord:
+def add_worker(
+    project: Project, name: str, worker: Worker, warn: Callable[[str], None] = lambda _: None
+) -> WorkerRecord:
     """A worker with its worktree, in the state and the configuration. Safe to repeat after a crash."""
     from llmc.config.edit import add_worker as add_to_config
 
@@ -135,7 +142,8 @@ def add_worker(project: Project, name: str, worker: Worker) -> WorkerRecord:
                 f"there is a worker {name} already", hint="Choose another name; `llmc status` lists them."
             )
         record = _new_record(project, name)
-        provision.provision(project, record)
+        for problem in provision.provision(project, record):
+            warn(problem)
         with project.repo_lock():  # commands for other workers write the same file
             if name not in load_config(project.root.config).workers:
                 add_to_config(project.root.config, name, worker)

@@ -42,15 +42,17 @@ def pin(
     """
     ref = _new_ref(worker, why)
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
-    unfit = [name for name in git.untracked_files(worktree) if not _fits_into_git(worktree / name)]
-    others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if branch and tip]
-    others += [tip for tip in tips if tip not in others]
+    state = git.tree_state(worktree)
+    untracked = git.untracked_files(worktree) if state.untracked else ()
+    unfit = [name for name in untracked if not _fits_into_git(worktree / name)]
+    others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if tip] if branch else []
+    others = [tip for tip in dict.fromkeys([*others, *tips]) if tip != head]
     commit = head
-    if commit is None or others or ignored or not git.tree_state(worktree).clean:
+    if commit is None or others or ignored or not state.clean:
         commit = _snapshot(worktree, head, others, unfit, ignored, f"llmc: pinned before {why}")
     _keep(worktree, ref, commit, worker)
     if move_out:
-        _move_out(worktree, unfit, folder_of(root, ref))
+        take_out(worktree, unfit, folder_of(root, ref))
     return ref
 
 
@@ -169,7 +171,8 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _move_out(worktree: Path, names: list[str], folder: Path) -> None:
+def take_out(worktree: Path, names: list[str], folder: Path) -> None:
+    """Out of a worktree, into the trash directory."""
     for name in names:
         target = private_dir(folder) / name.rstrip("/")
         try:

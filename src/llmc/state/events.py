@@ -10,6 +10,7 @@ from llmc.tools.files import append_line, private_dir
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
     "worker_added": "a worker was added",
+    "provision_incomplete": "a worktree lacks something it should have; llmc goes on without",
     "worker_removed": "a worker was removed (`ref`: its trash ref, `directory`: where its worktree is now)",
     "status_changed": "a worker's status changed (`from`, `to`, `reason`)",
     "held": "a person took the worker: llmc types, accepts and resets nothing there",
@@ -40,7 +41,9 @@ ACTIONS: dict[str, str] = {
         "a worker's commit landed on the default branch (`commit`, `prompt`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
+    "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",
     "undone": "an accept was taken back by a revert commit (`commit`, `revert`)",
+    "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
     "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
     "accept_failed": "an accept ended without landing (`step`)",

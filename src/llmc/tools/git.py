@@ -27,6 +27,10 @@ class TreeState:
         return not self.tracked and not self.untracked
 
 
+#: settings for one call that do not show in its command line
+_NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+
+
 def git(
     repo: Path,
     *args: str,
@@ -34,13 +38,15 @@ def git(
     input: bytes | None = None,
     timeout_s: float = 60,
     env: dict[str, str] | None = None,
+    hooks: bool = False,
 ) -> proc.Done:
+    """Run git; `hooks` lets the repository's own hooks run: a person's, never those that agents can write."""
     return proc.run(
         ["git", "-C", str(repo), *args],
         check=check,
         input=input,
         timeout_s=timeout_s,
-        env=proc.clean_env(env),
+        env=proc.clean_env({**({} if hooks else _NO_HOOKS), **(env or {})}),
     )
 
 
@@ -62,8 +68,19 @@ def head(repo: Path) -> str:
     return out(repo, "rev-parse", "--verify", "HEAD^{commit}")
 
 
+def is_on(repo: Path, branch: str) -> bool:
+    """Whether a branch is checked out here."""
+    done = git(repo, "symbolic-ref", "--quiet", "HEAD", check=False)
+    return done.ok and done.stdout.strip() == f"refs/heads/{branch}"
+
+
 def tree_of(repo: Path, commit: str) -> str:
     return out(repo, "rev-parse", "--verify", f"{commit}^{{tree}}")
+
+
+def trees_of(repo: Path, *commits: str) -> list[str]:
+    """The trees of several commits, in one call."""
+    return out(repo, "rev-parse", *(f"{commit}^{{tree}}" for commit in commits)).split()
 
 
 def is_ancestor(repo: Path, older: str, newer: str) -> bool:
@@ -101,6 +118,16 @@ def untracked_files(worktree: Path) -> tuple[str, ...]:
     return tuple(name for name in done.stdout.split("\0") if name)
 
 
+def ignored_of(repo: Path, names: str) -> list[str]:
+    """Of NUL-separated names those that git ignores here; a tracked file is not ignored."""
+    done = git(
+        repo, "check-ignore", "-z", "--stdin", input=names.encode("utf-8", "surrogateescape"), check=False
+    )
+    if done.returncode > 1:
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
+    return [name for name in done.stdout.split("\0") if name]
+
+
 def rebase_in_progress(worktree: Path) -> bool:
     """In a linked worktree `.git` is a file, so git is asked for the paths."""
     return any(path.exists() for path in git_paths(worktree, "rebase-merge", "rebase-apply"))
@@ -120,6 +147,14 @@ def operation_in_progress(worktree: Path) -> str | None:
         if path.exists():
             return name
     return None
+
+
+def git_dir(worktree: Path) -> Path:
+    """Where git keeps what belongs to this worktree alone (its index, its HEAD)."""
+    pointer = worktree / ".git"
+    if pointer.is_dir():
+        return pointer
+    return worktree / pointer.read_text().removeprefix("gitdir:").strip()
 
 
 def git_paths(worktree: Path, *names: str) -> list[Path]:

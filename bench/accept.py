@@ -1,0 +1,92 @@
+"""`llmc accept` on ten thousand files, against the git commands that nobody can leave out, run one after another.
+
+Both find a branch that has moved by one commit, and land one commit of the worker's.
+"""
+
+import itertools
+import os
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.fleet import Fleet
+
+from bench.fleets import fleet, llmc, python, wait_for_rest
+from bench.measure import Row, clock_ms, interleave, program_ms, row
+from bench.repos import commit, fill, git
+from llmc.services.project import Project
+from llmc.workers.model import Status
+
+NAME = "accept"
+TARGET = 1.6
+ROUNDS = 12
+
+
+def run() -> list[Row]:
+    with fleet("scripted", "adam", up=None) as (made, project):
+        fill(made.source)
+        made.up("--no-patrol")
+        times = interleave(
+            {"llmc": _accept(made, project), "git": _bare_git(made.dir / "bare"), "start-up": _start_up},
+            ROUNDS,
+            warm_up=1,
+        )
+    floor_ms = statistics.median(times["git"])
+    note = f"of which python and imports: {statistics.median(times['start-up']):.0f} ms"
+    return [row(NAME, "10,000 files", times["llmc"], "its git commands", floor_ms, target=TARGET, note=note)]
+
+
+def _accept(made: Fleet, project: Project) -> Callable[[], float]:
+    numbers = itertools.count()
+
+    def timed() -> float:
+        number = next(numbers)
+        script = (
+            f"echo {number} > work.txt; git add work.txt; git -c user.name=W -c user.email=w@e commit -qm W"
+        )
+        made.llmc("start", "--prompt", f"@sh {script}")
+        wait_for_rest(project, "adam", Status.NEEDS_REVIEW)
+        commit(made.source, "moved.txt", f"{number}\n")
+        return program_ms([llmc(), "accept", "adam", "--json"], os.environ)
+
+    return timed
+
+
+def _start_up() -> float:
+    """What the command costs before it does anything."""
+    return program_ms([python(), "-c", "import llmc.cli.app, llmc.cli.accept"], os.environ)
+
+
+def _bare_git(place: Path) -> Callable[[], float]:
+    """The same landing by hand: a source, a clone of it, and a worktree of the clone."""
+    source, root, worktree = place / "src", place / "root", place / "root/.worktrees/w"
+    source.mkdir(parents=True)
+    git(source, "init", "-q", "-b", "main")
+    fill(source)
+    git(place, "clone", "-q", "--local", "--no-checkout", str(source), str(root))
+    git(root, "config", "core.bare", "true")
+    git(root, "worktree", "add", "-q", "-b", "w", str(worktree), "origin/main")
+    numbers = itertools.count()
+
+    def land() -> None:
+        git(worktree, "status", "--porcelain")
+        git(source, "status", "--porcelain", "--untracked-files=no")
+        git(root, "fetch", "-q", "origin", "+refs/heads/main:refs/remotes/origin/main")
+        git(worktree, "rebase", "-q", "origin/main")
+        squash = git(worktree, "commit-tree", "HEAD^{tree}", "-p", "origin/main", "-m", "W")
+        git(root, "update-ref", "refs/land", squash)
+        git(source, "fetch", "-q", str(root), "refs/land")
+        git(source, "merge", "-q", "--ff-only", squash)
+        git(root, "fetch", "-q", "origin", "+refs/heads/main:refs/remotes/origin/main")
+        git(worktree, "update-ref", f"refs/trash/{squash}", "HEAD")
+        git(worktree, "reset", "-q", "--hard", "origin/main")
+        git(worktree, "clean", "-fdq")
+        git(worktree, "status", "--porcelain")
+
+    def timed() -> float:
+        number = next(numbers)
+        commit(worktree, "work.txt", f"{number}\n")
+        commit(source, "moved.txt", f"{number}\n")
+        return clock_ms(land)
+
+    return timed

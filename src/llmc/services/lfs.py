@@ -1,0 +1,71 @@
+"""Git LFS: the large files of a worktree come from the source's own store, and go there before a commit lands."""
+
+import shutil
+from pathlib import Path
+
+from llmc.services.project import Project
+from llmc.tools import git
+
+NOT_INSTALLED = (
+    "the source uses Git LFS, but git-lfs is not installed: large files stay pointers. "
+    "Install git-lfs, then run `llmc up` again"
+)
+
+
+def settle(project: Project, worktree: Path) -> list[str]:
+    """The worktree's large files are really here; the problem if they cannot be."""
+    if not is_used(worktree, "--cached"):
+        return []
+    set_up(project.root.path)
+    if not is_installed():
+        return [NOT_INSTALLED]
+    if not _pointers(worktree):
+        return []
+    git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
+    left = _pointers(worktree)
+    if not left:
+        return []
+    names = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
+    return [
+        f"{names}: still LFS pointers, the source does not have them. Run `git lfs pull` in {project.source}"
+    ]
+
+
+def is_installed() -> bool:
+    return shutil.which("git-lfs") is not None
+
+
+def set_up(root: Path) -> None:
+    """git's filters for LFS, in the root's clone only; empty ones without git-lfs, or a person's own would fail."""
+    command = "git-lfs filter-process" if is_installed() else ""
+    have = git.git(root, "config", "--local", "--get", "filter.lfs.process", check=False)
+    if have.ok and have.stdout.strip() == command:
+        return
+    if command:
+        git.git(root, "lfs", "install", "--local", "--force", "--skip-repo")
+        return
+    git.git(root, "config", "filter.lfs.required", "false")
+    for key in ("clean", "smudge", "process"):
+        git.git(root, "config", f"filter.lfs.{key}", "")
+
+
+def send(project: Project, ref: str) -> None:
+    """Large files of a ref that is about to land go to where it lands; without them its checkout would fail."""
+    if not (project.root.path / ".git/lfs/objects").is_dir():
+        return
+    place = Path(project.source)
+    where = f"file://{place.resolve()}" if place.is_dir() else project.source
+    git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600)
+
+
+def is_used(repo: Path, where: str) -> bool:
+    """Whether the .gitattributes of a commit, or of the index (`--cached`), send files through LFS."""
+    attributes = ["--", ".gitattributes", "*/.gitattributes"]
+    done = git.git(repo, "grep", "--quiet", "-I", "-e", "filter=lfs", where, *attributes, check=False)
+    return done.ok
+
+
+def _pointers(worktree: Path) -> list[str]:
+    """The files of which only the pointer is here, as `git lfs ls-files` marks them."""
+    rows = git.git(worktree, "lfs", "ls-files").stdout.splitlines()
+    return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

@@ -1,0 +1,334 @@
+"""What a worktree needs besides its commit: copied files, LFS files, submodules, a Serena project."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llmc.config.edit import set_value
+from llmc.errors import Refused
+from llmc.services import landing, lfs, provision, setup, submodules
+from llmc.services.excludes import literal_pattern
+from llmc.services.nuke import nuke_worker
+from llmc.services.project import Project
+from llmc.services.serena import named
+from llmc.tools import git
+from llmc.workers.model import WorkerRecord
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot, tree
+
+needs_lfs = pytest.mark.skipif(
+    shutil.which("git-lfs") is None,
+    reason="git-lfs IS NOT INSTALLED: that LFS files move was NOT checked; scripts/setup --client installs it",
+)
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 6\n"
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    made = Repo(tmp_path / "my src")
+    made.commit(".gitignore", "*.env\n/private/\nbig/\n")
+    made.commit("a.txt", "a\n")
+    return made
+
+
+@pytest.fixture
+def project(source: Repo, tmp_path: Path) -> Project:
+    return make_project(str(source.path), tmp_path / "root")
+
+
+def set_repo(project: Project, **options: str) -> Project:
+    for key, value in options.items():
+        set_value(project.root.config, f"repo.{key}", value)
+    return setup.new_project(project.root)
+
+
+def furnish(project: Project, record: WorkerRecord) -> list[str]:
+    return provision.furnish(project, record)
+
+
+def reset(project: Project, record: WorkerRecord) -> str | None:
+    return provision.reset_in_place(project, record, provision.refresh_base(project), "test")
+
+
+def incomplete(project: Project) -> list[str]:
+    lines = project.root.events.read_text().splitlines() if project.root.events.exists() else []
+    return [line for line in lines if "provision_incomplete" in line]
+
+
+# Copied files.
+
+
+@pytest.mark.req("2-004")
+def test_only_ignored_files_that_match_are_copied(project: Project, source: Repo, tmp_path: Path) -> None:
+    """Breaks when the patterns alone decide: an untracked file of a person's would show as the worker's work."""
+    source.write(".worktreeinclude", "# what a build needs\n*.env\n!secret.env\nbig/\nnotes.txt\n")
+    source.write("local.env", "1\n")
+    source.write("sub dir/ü *.env", "2\n")
+    source.write("secret.env", "no\n")
+    source.write("big/deep/asset.bin", "3\n")
+    source.write("notes.txt", "untracked, not ignored\n")
+    source.write("private/key", "4\n")
+    (source.path / "link.env").symlink_to("/etc/hostname")
+    outside = Repo(source.path / "private/nested")
+    outside.commit("x.env", "a repository of its own\n")
+    before = snapshot(source.path)
+    record, worktree = add_worker(set_repo(project, copy='["/private/"]'))
+    there = {name for name in snapshot(worktree.path) if not (worktree.path / name).is_dir()}
+    copied = {"local.env", "sub dir/ü *.env", "big/deep/asset.bin", "private/key", "link.env"}
+    assert there - {".gitignore", "a.txt"} == copied
+    assert os.readlink(worktree.path / "link.env") == "/etc/hostname"
+    assert git.tree_state(worktree.path).clean
+    assert snapshot(source.path) == before
+    reset(project, record)
+    assert (worktree.path / "local.env").read_text() == "1\n"
+
+
+@pytest.mark.req("1-101")
+def test_what_is_newer_or_missing_is_copied_again(project: Project, source: Repo) -> None:
+    """Breaks when a file that is there is never looked at, or is copied each time, or a change is not pinned."""
+    project = set_repo(project, copy='["*.env"]')
+    source.write("a.env", "old\n")
+    source.write("b.env", "old\n")
+    record, worktree = add_worker(project)
+    unchanged = (worktree.path / "a.env").stat()
+    furnish(project, record)
+    assert (worktree.path / "a.env").stat().st_ino == unchanged.st_ino, "copied though it is the same"
+    worktree.write("b.env", "the agent's own\n")
+    reset(project, record)
+    assert (worktree.path / "b.env").read_text() == "the agent's own\n"
+    later = unchanged.st_mtime + 1000
+    for name in ("a.env", "b.env"):
+        source.write(name, "new\n")
+        os.utime(source.path / name, (later, later))
+    source.write("c.env", "new\n")
+    reset(project, record)
+    assert [(worktree.path / f"{name}.env").read_text() for name in "abc"] == ["new\n"] * 3
+    refs = git.out(project.root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()
+    kept = [tree(worktree.path, ref) for ref in refs]
+    assert [files.get("b.env") for files in kept] == ["the agent's own"]
+    assert all("a.env" not in files for files in kept), "what llmc copied itself needs no pin"
+    (worktree.path / "a.env").unlink()
+    provision.provision(project, record)
+    assert (worktree.path / "a.env").read_text() == "new\n"
+
+
+def test_nothing_tracked_is_overwritten_and_nothing_leaves_the_worktree(
+    project: Project, source: Repo, tmp_path: Path
+) -> None:
+    """Breaks when parents are not looked at: a file would be written through the worker's link."""
+    project = set_repo(project, copy='["*.env"]')
+    record, worktree = add_worker(project)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    worktree.commit("t.env", "tracked by the worker\n")
+    (worktree.path / "linked").symlink_to(outside)
+    worktree.write("plain", "a file\n")
+    worktree.write("dir.env/x", "a directory\n")
+    for name in ("t.env", "linked/a.env", "plain/b.env", "dir.env"):
+        source.write(name, "of the source\n")
+    problems = furnish(project, record)
+    assert len(problems) == 3, problems
+    assert "linked is a link here" in " ".join(problems)
+    assert list(outside.iterdir()) == []
+    assert (worktree.path / "t.env").read_text() == "tracked by the worker\n"
+    assert furnish(project, record) == [], "said once"
+    assert len(incomplete(project)) == 3
+
+
+def test_a_file_that_only_the_source_s_own_settings_ignore(project: Project, source: Repo) -> None:
+    """Breaks without the exclude: the copy would show as untracked, and stop every accept."""
+    (source.path / ".git/info/exclude").write_text("*.mine\n")
+    source.write("we [ird]#1 .mine", "1\n")
+    record, worktree = add_worker(set_repo(project, copy='["*.mine"]'))
+    assert (worktree.path / "we [ird]#1 .mine").read_text() == "1\n"
+    assert git.tree_state(worktree.path).clean
+    assert reset(project, record) is None
+    assert (worktree.path / "we [ird]#1 .mine").exists()
+
+
+def test_a_pattern_for_one_path_only() -> None:
+    assert literal_pattern("a/b c*[1].txt") == r"/a/b\ c\*\[1\].txt"
+
+
+# LFS.
+
+
+def lfs_source(source: Repo) -> None:
+    source.git("lfs", "install", "--local")
+    source.git("lfs", "track", "*.bin")
+    source.git("add", ".gitattributes")
+    source.write("a.bin", "large\n")
+    source.git("add", "a.bin")
+    source.git("commit", "-q", "-m", "Large")
+
+
+@needs_lfs
+@pytest.mark.req("2-003")
+def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
+    project: Project, source: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks without the pull (pointers for ever), and without `send` (the source's checkout would miss the file)."""
+    lfs_source(source)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(lfs, "is_installed", lambda: False)
+        record, worktree = add_worker(project)
+    assert (worktree.path / "a.bin").read_text().startswith("version https://git-lfs")
+    provision.provision(project, record)
+    assert (worktree.path / "a.bin").read_text() == "large\n"
+    _, second = add_worker(project, "w2")
+    assert (second.path / "a.bin").read_text() == "large\n"
+    base = provision.refresh_base(project)
+    worktree.write("b.bin", "made by the worker\n")
+    worktree.git("add", "b.bin")
+    worktree.git("commit", "-q", "-m", "Add b")
+    assert worktree.git("show", "HEAD:b.bin").startswith("version https://git-lfs")
+    landing.land(project, "w1", worktree.head(), base)
+    assert (source.path / "b.bin").read_text() == "made by the worker\n"
+    assert source.git("status", "--porcelain") == ""
+    assert len(incomplete(project)) == 1, "said while git-lfs was not there, and not again"
+
+
+@needs_lfs
+def test_an_lfs_file_the_source_lacks_is_said_and_stops_nothing(project: Project, source: Repo) -> None:
+    """Breaks without lfs.skipdownloaderrors: the worktree could not be made."""
+    lfs_source(source)
+    shutil.rmtree(source.path / ".git/lfs/objects")
+    record, worktree = add_worker(project)
+    assert (worktree.path / "a.bin").read_text().startswith("version https://git-lfs")
+    (said,) = incomplete(project)
+    assert "a.bin: still LFS pointers" in said
+    assert furnish(project, record) == []
+
+
+@pytest.mark.req("2-003")
+def test_without_git_lfs_the_pointers_stay_and_it_is_said_once(
+    project: Project, source: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breaks when nothing is said, or when a person's filters stay: git-lfs is gone, and every checkout would fail."""
+    monkeypatch.setattr(lfs, "is_installed", lambda: False)
+    source.commit("assets/.gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    source.commit("assets/a.bin", POINTER.format(oid="0" * 64))
+    settings = '[filter "lfs"]\n\tprocess = /gone/git-lfs filter-process\n\trequired = true\n'
+    Path(os.environ["HOME"], ".gitconfig").write_text(settings)
+    heard: list[str] = []
+    record = setup.add_worker(project, "w1", setup.Worker(), heard.append)
+    assert heard == [lfs.NOT_INSTALLED]
+    assert Path(record.worktree_path, "assets/a.bin").read_text().startswith("version https://git-lfs")
+    assert reset(project, record) is None
+    assert len(incomplete(project)) == 1
+
+
+# Submodules.
+
+
+@pytest.fixture
+def library(source: Repo, tmp_path: Path) -> Repo:
+    """A submodule `lib` of the source, with a submodule of its own."""
+    inner = Repo(tmp_path / "inner")
+    inner.commit("inner.c", "1\n")
+    made = Repo(tmp_path / "lib")
+    made.commit("lib.c", "1\n")
+    allow = ["-c", "protocol.file.allow=always", "submodule"]
+    made.git(*allow, "add", "-q", str(inner.path), "deep/inner")
+    made.git("commit", "-q", "-m", "Inner")
+    source.git(*allow, "add", "-q", str(made.path), "lib")
+    source.git("commit", "-q", "-m", "Submodule")
+    source.git(*allow, "update", "-q", "--init", "--recursive")
+    return made
+
+
+def advance(source: Repo, library: Repo, text: str) -> str:
+    """The source moves its submodule to a new commit."""
+    tip = library.commit("lib.c", text)
+    run_git(source.path / "lib", "fetch", "-q", "origin")
+    run_git(source.path / "lib", "checkout", "-q", tip)
+    source.git("add", "lib")
+    source.git("commit", "-q", "-m", f"lib at {text}")
+    return tip
+
+
+def test_submodules_follow_every_reset(project: Project, source: Repo, library: Repo) -> None:
+    """Breaks without the update after a reset: the worktree would not be clean, and the reset would fail."""
+    record, worktree = add_worker(project)
+    assert (worktree.path / "lib/deep/inner/inner.c").read_text() == "1\n"
+    assert not incomplete(project)
+    pushed = git.git(worktree.path / "lib", "push", "origin", "HEAD:refs/heads/x", check=False)
+    assert not pushed.ok
+    advance(source, library, "2\n")
+    assert reset(project, record) is None
+    assert (worktree.path / "lib/lib.c").read_text() == "2\n"
+    assert git.tree_state(worktree.path).clean
+    source.git("rm", "-q", "lib")
+    source.git("commit", "-q", "-m", "No submodule")
+    reset(project, record)
+    assert not (worktree.path / "lib").exists()
+    assert git.tree_state(worktree.path).clean
+    assert list(project.root.trash.glob("w1-*/lib/lib.c"))
+
+
+def test_work_inside_a_submodule_is_never_lost(project: Project, source: Repo, library: Repo) -> None:
+    """Breaks when only the superproject is pinned, or nuke lets git prune the submodule's repository."""
+    record, worktree = add_worker(project)
+    inside = Worktree(worktree.path / "lib")
+    made = inside.commit("own.c", "committed in the submodule\n")
+    inside.write("lib.c", "changed in the submodule\n")
+    worktree.git("add", "lib")
+    worktree.git("commit", "-q", "-m", "Move lib")
+    with pytest.raises(Refused, match="which the source does not have"):
+        submodules.refuse_unknown_commits(project, record)
+    reset(project, record)
+    assert (inside.path / "lib.c").read_text() == "1\n"
+    assert git.tree_state(worktree.path).clean
+    (ref,) = inside.git("for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()
+    assert inside.git("show", f"{ref}:lib.c") == "changed in the submodule"
+    assert git.is_ancestor(inside.path, made, ref)
+    removed = nuke_worker(project, "w1")
+    assert removed.directory
+    kept = removed.directory / ".llmc-submodules/lib"
+    assert run_git(kept, "--git-dir", str(kept), "cat-file", "-t", made) == "commit"
+
+
+def test_a_submodule_that_cannot_be_reached(project: Project, source: Repo, library: Repo) -> None:
+    """Breaks when file access is allowed for every submodule, or when one that is away stops the worktree."""
+    shutil.rmtree(source.path / ".git/modules/lib")
+    record, worktree = add_worker(project)
+    assert (worktree.path / "a.txt").exists()
+    (said,) = incomplete(project)
+    assert "the submodule lib is not here" in said
+    assert "transport 'file' not allowed" in said
+    assert furnish(project, record) == []
+    assert git.tree_state(worktree.path).clean
+
+
+# Serena.
+
+
+def test_a_serena_project_of_its_own_for_each_worktree(project: Project, source: Repo) -> None:
+    """Breaks with one name for all: Serena would edit another worktree; and without the exclude it is committed."""
+    source.write(".serena/project.yml", '# mine\nproject_name: "shop"\nlanguages: [python]\n')
+    source.git("add", "-f", ".serena/project.yml")
+    record, worktree = add_worker(project)
+    assert not (worktree.path / ".serena").exists(), "only when it is asked for"
+    project = set_repo(project, serena="true")
+    furnish(project, record)
+    text = (worktree.path / ".serena/project.yml").read_text()
+    assert text == '# mine\nproject_name: "my src-w1"\nlanguages: [python]\n'
+    assert git.tree_state(worktree.path).clean
+    source.git("commit", "-q", "-m", "Serena")
+    reset(project, record)
+    assert 'project_name: "shop"' in (worktree.path / ".serena/project.yml").read_text()
+    local = (worktree.path / ".serena/project.local.yml").read_text()
+    assert local == 'project_name: "my src-w1"\n'
+    assert git.tree_state(worktree.path).clean
+    worktree.git("add", "-A")
+    assert worktree.git("status", "--porcelain") == ""
+
+
+def test_a_project_file_keeps_the_rest() -> None:
+    assert named("a: 1\nproject_name: x # y\n", "n") == 'a: 1\nproject_name: "n"\n'
+    assert named("", "n") == 'project_name: "n"\n'
