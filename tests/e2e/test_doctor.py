@@ -124,7 +124,7 @@ def break_everything(fleet: Fleet) -> dict[str, str]:
     fleet.kill_daemon()
     wanted = {f"error {what}": thing for what, thing in make_mess(fleet, "error", "error").items()}
     fleet.tmux("kill-session", "-t", fleet.session("lost"))
-    wanted["rebase"] = leave_a_rebase(fleet, "rebase")
+    wanted |= leave_a_rebase(fleet, "rebase")
     shutil.rmtree(fleet.worktree("gone"))
     (fleet.worktree("broken") / ".git").unlink()
     (fleet.worktree("broken") / "precious.txt").write_text("precious\n")
@@ -143,8 +143,8 @@ def break_everything(fleet: Fleet) -> dict[str, str]:
     return {**wanted, **break_the_root(fleet)}
 
 
-def leave_a_rebase(fleet: Fleet, worker: str) -> str:
-    """A rebase with a conflict that somebody began and left; the commit it was to move."""
+def leave_a_rebase(fleet: Fleet, worker: str) -> dict[str, str]:
+    """A rebase with a conflict that somebody began and left; the commit it was to move, and what was resolved."""
     tree = fleet.worktree(worker)
     (tree / "README.md").write_text("of the worker\n")
     fleet.git("commit", "-q", "-a", "-m", "README of the worker", cwd=tree)
@@ -153,7 +153,8 @@ def leave_a_rebase(fleet: Fleet, worker: str) -> str:
     fleet.git("fetch", "-q", "origin", "+refs/heads/main:refs/remotes/origin/main", cwd=fleet.root)
     argv = ["git", "rebase", "refs/remotes/origin/main"]
     assert subprocess.run(argv, cwd=tree, env=fleet.env, capture_output=True).returncode != 0
-    return before
+    (tree / "README.md").write_text("half resolved\n")
+    return {"rebase": before, "resolved": fleet.git("hash-object", "README.md", cwd=tree)}
 
 
 def stale_lock(fleet: Fleet, worker: str) -> Path:
@@ -172,7 +173,7 @@ def break_the_root(fleet: Fleet) -> dict[str, str]:
         made[name] = fleet.git("commit-tree", content, "-p", head, "-m", name, cwd=fleet.root)
     fleet.git("branch", "-q", "llmc/ghost", made["ghost"], cwd=fleet.root)
     fleet.git("branch", "-q", "llmc/merged", "refs/remotes/origin/main", cwd=fleet.root)
-    fleet.git("branch", "-q", "llmc/restored/mine", made["ghost"], cwd=fleet.root)
+    fleet.git("branch", "-q", "llmc/restored/mine", head, cwd=fleet.root)
     elsewhere = fleet.dir / "elsewhere"
     fleet.git("worktree", "add", "-q", "--detach", str(elsewhere), made["detached"], cwd=fleet.root)
     shutil.rmtree(elsewhere)
@@ -278,32 +279,47 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
     assert fleet.llmc("doctor").out.splitlines()[-1] == "no problems"
 
 
+def break_one(fleet: Fleet, kind: str) -> dict[str, str]:
+    if kind == "rebase":
+        return leave_a_rebase(fleet, "adam")
+    if kind == "worktree_broken":
+        (fleet.worktree("adam") / ".git").unlink()
+        (fleet.worktree("adam") / "precious.txt").write_text("precious\n")
+        return {}
+    content = fleet.git("rev-parse", "refs/remotes/origin/main^{tree}", cwd=fleet.root)
+    ghost = fleet.git("commit-tree", content, "-m", "ghost", cwd=fleet.root)
+    fleet.git("branch", "-q", "llmc/ghost", ghost, cwd=fleet.root)
+    return {"ghost": ghost}
+
+
 @pytest.mark.req("1-123")
-def test_killed_at_any_step_the_next_repair_goes_on(scripted: Fleet) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "rebase",
+        pytest.param("worktree_broken", marks=pytest.mark.soak),
+        pytest.param("branch", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_at_any_step_the_next_repair_goes_on(scripted: Fleet, kind: str) -> None:
     """Break that fails it: remove before the pin; what a killed repair had in hand would be gone."""
     fleet = scripted
-    fleet.set_up("broken", "rebase")
-    wanted = {"rebase": leave_a_rebase(fleet, "rebase")}
-    (fleet.worktree("rebase") / "new.txt").write_text("new\n")
-    wanted["new"] = fleet.git("hash-object", "new.txt", cwd=fleet.worktree("rebase"))
-    (fleet.worktree("broken") / ".git").unlink()
-    (fleet.worktree("broken") / "precious.txt").write_text("precious\n")
-    content = fleet.git("rev-parse", "refs/remotes/origin/main^{tree}", cwd=fleet.root)
-    wanted["ghost"] = fleet.git("commit-tree", content, "-m", "ghost", cwd=fleet.root)
-    fleet.git("branch", "-q", "llmc/ghost", wanted["ghost"], cwd=fleet.root)
-    assert findings(fleet) == [("worktree_broken", "broken"), ("rebase", "rebase"), ("branch", "")]
-    faults = [
-        f"{step}:{when}:kill" for step in ("repair.pin", "repair.remove") for when in ("before", "after")
-    ]
-    for fault in faults * 3:  # each round takes one of the three a step further, to its end
-        fleet.llmc("doctor", "--repair", "--yes", code=KILLED, LLMC_FAULT=fault)
-        not_in_git = [what for what in lost(fleet, wanted) if what != "new"]
-        assert not_in_git == [], fault
-        assert lost(fleet, wanted) == [] or (fleet.worktree("rebase") / "new.txt").exists(), fault
+    fleet.set_up("adam")
+    wanted = break_one(fleet, kind)
+    assert [found for found, _ in findings(fleet)] == [kind]
+    for step in ("repair.pin", "repair.remove"):
+        for when in ("before", "after"):
+            fault = f"{step}:{when}:kill"
+            fleet.llmc("doctor", "--repair", "--yes", code=KILLED, LLMC_FAULT=fault)
+            readme = fleet.worktree("adam") / "README.md"
+            here = {"resolved"} if readme.exists() and readme.read_text() == "half resolved\n" else set()
+            assert set(lost(fleet, wanted)) <= here, fault
     assert findings(fleet, "--repair", "--yes") == []
-    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("rebase")) == wanted["rebase"]
-    kept = [path.read_text() for path in (fleet.root / ".llmc/trash").glob("broken-*/precious.txt")]
-    assert kept == ["precious\n"]
+    assert lost(fleet, wanted) == []
+    if kind == "rebase":
+        assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == wanted["rebase"]
+    kept = [path.read_text() for path in (fleet.root / ".llmc/trash").glob("adam-*/precious.txt")]
+    assert kept == (["precious\n"] if kind == "worktree_broken" else [])
 
 
 @pytest.mark.req("1-119", "1-120", "1-123")
@@ -318,7 +334,10 @@ def test_beside_a_running_daemon(shared: Fleet) -> None:
         assert "zoe" in view["notes"][0]
         assert (shared.worktree("zoe") / "dirt.txt").exists()
     shared.wait("adam", "idle")
-    assert pane_pid(shared, shared.session("adam"))
+    agent = pane_pid(shared, shared.session("adam"))
+    assert os.readlink(f"/proc/{agent}/cwd") == str(shared.worktree("adam")), (
+        "in the new directory, not the old one"
+    )
     assert findings(shared, "--repair", "--yes") == []
     assert is_clean(shared, "zoe")
     for worker in ("adam", "zoe"):

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def mend(project: Project) -> None:
     assert [one.text for one in done if not one.done] == []
 
 
+@contextmanager
+def running(argv: list[str], cwd: Path) -> Iterator[None]:
+    """A program that has said its first word, and lives as long as the block."""
+    with subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            yield
+        finally:
+            process.kill()
+
+
 HOLD_OPEN = "import sys, time; file = open(sys.argv[1]); print('open', flush=True); time.sleep(600)"
 GIT_IN = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'git', 0, 0, 0); print('here', flush=True); time.sleep(600)"
 
@@ -57,12 +70,8 @@ def test_a_lock_that_is_in_use_is_left_alone(
     lock = git.git_paths(tree, "index.lock")[0]
     lock.write_text("")
     os.utime(lock, (HOUR_AGO, HOUR_AGO))
-    argv = [sys.executable, "-c", program, str(lock)]
-    with subprocess.Popen(argv, cwd=tree if cwd else "/", stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline()
+    with running([sys.executable, "-c", program, str(lock)], tree if cwd else Path("/")):
         assert kinds(project) == []
-        holder.kill()
     assert kinds(project) == [Kind.INDEX_LOCK]
     mend(project)
     assert not lock.exists()
@@ -154,11 +163,8 @@ def test_a_daemon_that_came_meanwhile_keeps_its_files(project: Project) -> None:
     code = "import sys, time; from pathlib import Path; from llmc.tools.locks import hold_forever\n"
     code += "hold_forever(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     argv = [sys.executable, "-c", code, str(project.root.lock("daemon"))]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        assert daemon.stdout.readline()
+    with running(argv, Path("/")):
         (one,) = repair.repair_all(project, facts, diagnose(facts))
-        daemon.kill()
     assert not one.done
     assert project.root.daemon.exists()
     wait_until(lambda: not project.daemon_runs())
