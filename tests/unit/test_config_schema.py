@@ -8,15 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.model import Auto, Config, Defaults, Repo, Trash, Worker
+from llmc.config.model import Auto, Config, Defaults, Repo, SelfReview, Trash, Worker
 from llmc.config.schema import json_schema, reference, to_toml
 
 
 def test_every_field_of_every_table_is_in_the_reference() -> None:
     """Fails when a table is not walked into."""
-    tables = {"repo": Repo, "defaults": Defaults, "workers.<name>": Worker, "trash": Trash, "auto": Auto}
+    tables = {
+        "repo": Repo,
+        "defaults": Defaults,
+        "defaults.self_review": SelfReview,
+        "workers.<name>": Worker,
+        "trash": Trash,
+        "auto": Auto,
+    }
     assert set(Config.__struct_fields__) == {name.partition(".")[0] for name in tables}
     expected = {f"{name}.{field}" for name, table in tables.items() for field in table.__struct_fields__}
+    expected -= tables.keys()
     assert {option.key for option in reference()} == expected
 
 
@@ -36,6 +44,7 @@ def test_every_option_is_described_in_one_line() -> None:
         ("defaults.patrol_interval_secs", "duration", "60"),
         ("defaults.agent", '"claude" or "scripted"', '"claude"'),
         ("defaults.env", "table", "{}"),
+        ("defaults.self_review.enabled", "true or false", "false"),
         ("workers.<name>.excluded_from_pool", "true or false", "false"),
         ("trash.keep_days", "whole number", "30"),
     ],

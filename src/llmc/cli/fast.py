@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc.cli.views import Raw, daemon_view, status_view, worker_view
+from llmc.cli.views import Raw, daemon_view, self_review_waits, status_view, worker_view
 from llmc.config import layout
 
 POLL_S = 0.02
@@ -171,9 +171,12 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     running_checked = 0.0
     running = False
+    records: Raw = {}
     while True:
         if time.monotonic() - running_checked > 1:
             running, running_checked = daemon_runs(root), time.monotonic()
+            if not running and any(self_review_waits(records.get(name, {})) for name in workers):
+                catch_up(root)
         if not running and any(pending(root, name) for name in workers):
             catch_up(root)
         records = read_state(root).get("workers", {})
@@ -208,7 +211,10 @@ def _is_stale(root: str, state: Raw, sessions: dict[str, tuple[bool, bool]] | No
     for name, record in state.get("workers", {}).items():
         if pending(root, name):
             return True
-        alive = sessions is None or sessions.get(record.get("session_id"), (False, False))[1]
+        known = {} if sessions is None else sessions
+        attached, alive = known.get(record.get("session_id"), (False, sessions is None))
+        if alive and not attached and self_review_waits(record):
+            return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True
     return False

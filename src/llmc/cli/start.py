@@ -20,6 +20,11 @@ from llmc.workers.prompt_text import normalise
 @click.option(
     "--worker", "-w", shell_complete=complete_worker, help="Which worker (default: the first idle one)."
 )
+@click.option(
+    "--self-review/--no-self-review",
+    default=None,
+    help="Let the agent read its own work once more before you do (default: as configured).",
+)
 @click.option("--new", is_flag=True, help="Add a worker when none is idle.")
 @json_option
 @click.pass_context
@@ -28,6 +33,7 @@ def command(
     prompt: str | None,
     prompt_file: str | None,
     worker: str | None,
+    self_review: bool | None,
     new: bool,
     as_json: bool,
 ) -> int:
@@ -36,7 +42,7 @@ def command(
     \b
     Examples:
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
-      llmc start --worker adam --prompt-file task.md
+      llmc start --worker adam --prompt-file task.md --self-review
     The answer is acknowledged, queued, unconfirmed (exit 1) or refused (exit 3); never a bare OK.
     """
     project = project_of(ctx)
@@ -46,7 +52,7 @@ def command(
         catch_up(str(project.root.path))
     name = _pick(project, new) if worker is None else str(project.store.worker(worker).name)
     with project.worker_lock(name):
-        receipt = start_task(project, name, text)
+        receipt = start_task(project, name, text, self_review)
     return show_receipt(receipt, as_json)
 
 

@@ -1,27 +1,19 @@
 """llmc status"""
 
+import os
+import shutil
+import sys
 import time
+from dataclasses import asdict
 
 import click
 
 from llmc.cli import fast
-from llmc.cli.output import json_option, paint
-from llmc.cli.views import Raw
+from llmc.cli.output import json_option
+from llmc.cli.overview import PLAIN_WIDTH, Paint, render
 from llmc.cli.workers import project_of
-from llmc.config.durations import format_duration
-
-_COLORS = {
-    "idle": "green",
-    "working": "blue",
-    "reviewing": "blue",
-    "rejected": "blue",
-    "rebasing": "magenta",
-    "needs_review": "yellow",
-    "needs_input": "yellow",
-    "no_changes": "green",
-    "error": "red",
-    "offline": "bright_black",
-}
+from llmc.services.glance import Glance, look
+from llmc.services.project import Project
 
 
 @click.command("status")
@@ -32,65 +24,57 @@ _COLORS = {
 @json_option
 @click.pass_context
 def command(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> int:
-    """Show the workers: what each does, since when, and the next useful command.
+    """Show the workers: who needs you, what each does, since when, and the next useful command.
 
     \b
     Example:
       llmc status --watch
+    On a terminal it is coloured (unless NO_COLOR is set) and as wide as that; else it is plain, and 80 columns wide.
     """
     project = project_of(ctx)
     project.store.read()  # says what is wrong with a state that cannot be read
-    root = str(project.root.path)
     if as_json:
-        return fast.status(root)
+        return fast.status(str(project.root.path))
     if not watch:
-        click.echo(render(fast.current(root), time.time()))
+        click.echo(_text(project))
         return 0
+    click.clear()
     while True:
-        text = render(fast.current(root), time.time())
-        click.clear()
-        click.echo(text)
-        click.echo(f"\nevery {interval:g} s; Ctrl-C ends this")
+        click.echo(_frame(_text(project), f"every {interval:g} s; Ctrl-C ends this"), nl=False)
         time.sleep(interval)
 
 
-def render(view: Raw, now: float) -> str:
-    """The status as text, one line a worker."""
-    daemon = view["daemon"]
-    runs = f"daemon {daemon['pid']} runs" if daemon["running"] else "no daemon runs (llmc up)"
-    lines = [f"{view['root']}  {runs}"]
-    width = max((len(w["name"]) for w in view["workers"]), default=0)
+def _frame(text: str, foot: str) -> str:
+    """Drawn over the frame before it, so that nothing flickers; as much of it as the screen is high."""
+    if not sys.stdout.isatty():
+        return f"{text}\n\n"
+    lines, rows = text.splitlines(), shutil.get_terminal_size().lines - 3
+    if len(lines) > rows:
+        lines = [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines"]
+    return "\033[H" + "".join(f"{line}\033[K\n" for line in [*lines, "", foot]) + "\033[J"
+
+
+def _text(project: Project) -> str:
+    view = fast.current(str(project.root.path))
+    seen = look(project)
     for worker in view["workers"]:
-        lines += _worker_lines(worker, width, now)
-    if not view["workers"]:
-        lines.append("no workers yet; next: llmc add adam")
-    return "\n".join(lines)
+        worker.update(asdict(seen.get(worker["name"], Glance())))
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if is_terminal else PLAIN_WIDTH
+    text = render(view, time.time(), width, _paint if is_terminal else _plain)
+    # A terminal that is not UTF-8 gets what it can show.
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
 
 
-def _worker_lines(worker: Raw, width: int, now: float) -> list[str]:
-    status = worker["status"]
-    age = format_duration(max(0.0, now - worker["since_unix"]))
-    marks = "".join(f" ({word})" for word in ("held", "attached", "reviewed") if worker[word])
-    why = f" {worker['reason']}" if worker["reason"] and status in ("needs_input", "offline", "error") else ""
-    step = f" accepting: {worker['accept_step']}" if worker["accept_step"] else ""
-    prompt = " ".join(worker["prompt"].split())
-    shown = (prompt[:57] + "...") if len(prompt) > 60 else prompt
-    badge = paint(f"[{status}]", _COLORS.get(status, "white"))
-    line = f"  {worker['name']:<{width}}  {badge}{why}{step}{marks}  {shown}  {age}".rstrip()
-    extra = [paint(f"      {worker['error_reason']}", "red")] if worker["error_reason"] else []
-    command_line = next_command(worker)
-    return [line, *extra, *([paint(f"      {command_line}", "bright_black")] if command_line else [])]
+def _plain(text: str, style: str) -> str:
+    return text
 
 
-def next_command(worker: Raw) -> str:
-    """What a person would most likely do now."""
-    name = worker["name"]
-    if worker["delivery"] in ("pending", "typed") and worker["status"] in ("idle", "no_changes"):
-        return f"llmc up  (finishes the delivery of {worker['prompt_id']})"
-    accept_or_reject = f"llmc accept {name}   or: llmc reject {name} ..."
-    return {
-        "offline": "llmc up",
-        "needs_review": accept_or_reject if worker["reviewed"] else f"llmc review {name}",
-        "needs_input": f"llmc attach {name}   or: llmc message {name} ...",
-        "error": f"llmc peek {name}   or: llmc reset {name}",
-    }.get(worker["status"], "")
+def _coloured(text: str, style: str) -> str:
+    if style in ("bold", "dim"):
+        return click.style(text, bold=style == "bold" or None, dim=style == "dim" or None)
+    return click.style(text, fg=style)
+
+
+_paint: Paint = _plain if os.environ.get("NO_COLOR") else _coloured

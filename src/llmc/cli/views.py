@@ -33,6 +33,7 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "accept_step": (record.get("accept") or {}).get("step"),
         "conflicted_files": record.get("conflicted_files", []),
         "resolution_attempts": record.get("resolution_attempts", 0),
+        "self_review": record.get("self_review", "no"),
         "commit_sha": record.get("commit_sha"),
         "reviewed": record.get("commit_sha") is not None
         and record.get("commit_sha") == record.get("reviewed_sha"),
@@ -41,6 +42,16 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "error_reason": record.get("error_reason", ""),
         "cause": record.get("cause", ""),
     }
+
+
+def self_review_waits(record: Raw) -> bool:
+    """Whether a self-review has to be sent, as workers/self_review.py says; not while a person holds the worker."""
+    return (
+        record.get("self_review") in ("due", "sent")
+        and record.get("status") in ("working", "needs_review")
+        and record.get("accept") is None
+        and not record.get("held")
+    )
 
 
 def daemon_view(record: Raw | None, running: bool) -> Raw:

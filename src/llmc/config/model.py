@@ -118,6 +118,21 @@ class Repo(Table, frozen=True, kw_only=True):
     )
 
 
+class SelfReview(Table, frozen=True, kw_only=True):
+    """A second prompt after the work: the agent reads its own commits once more before a person does."""
+
+    enabled: Annotated[
+        bool, Meta(description="Every task gets one; `start --self-review` or `--no-self-review` overrides")
+    ] = False
+    prompt: Annotated[
+        str,
+        Meta(
+            description="What the agent is told to look for; empty: llmc's own words",
+            examples=["Look for missing tests and for names that mislead."],
+        ),
+    ] = ""
+
+
 class Defaults(Table, frozen=True, kw_only=True):
     """What every worker starts with."""
 
@@ -147,6 +162,7 @@ class Defaults(Table, frozen=True, kw_only=True):
     ] = {}
     start_stagger_s: Annotated[float, duration("Pause between two agent launches", ge=0)] = 0.2
     ready_timeout_s: Annotated[float, duration("Longest time an agent may take to become ready", gt=0)] = 20.0
+    self_review: SelfReview = SelfReview()
 
 
 class Worker(Table, frozen=True, kw_only=True):

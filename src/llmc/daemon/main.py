@@ -123,7 +123,7 @@ class Daemon:
             return  # whoever writes or reads it next says what is wrong
         for name, record in self.workers.items():
             pid = self.pids.get(name)
-            if pid and name in self.lanes and sessions.client_contradicts(record, pid, now_unix()):
+            if pid and name in self.lanes and sessions.wants_a_look(record, pid, now_unix()):
                 self.lanes[name].poke()
 
     def _patrol(self) -> None:

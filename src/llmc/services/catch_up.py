@@ -1,7 +1,12 @@
-"""Without a daemon, any command brings the state up to date: hook events first, then sessions that are gone."""
+"""Without a daemon, any command brings the state up to date: hook events first, then sessions that are gone.
 
-from llmc.errors import LockTimeout
-from llmc.services import sessions
+A self-review that is due is sent here too: else a worker without a daemon would wait for it for ever.
+"""
+
+from contextlib import suppress
+
+from llmc.errors import LlmcError, LockTimeout
+from llmc.services import self_review, sessions
 from llmc.services.project import open_project
 
 
@@ -12,5 +17,7 @@ def catch_up(root: str) -> None:
         try:
             with project.worker_lock(name, timeout_s=0.05):
                 sessions.reconcile(project, name)
+                with suppress(LlmcError):  # it stays due, and the next command tries again
+                    self_review.attend(project, project.store.worker(name))
         except LockTimeout:
             continue

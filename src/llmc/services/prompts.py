@@ -72,6 +72,22 @@ def reject_prompt(project: Project, review: Review, feedback: str) -> str:
     )
 
 
+def self_review_prompt(project: Project, record: WorkerRecord) -> str:
+    worktree = Path(record.worktree_path)
+    base = git.merge_base(worktree, project.base, "HEAD")
+    return (
+        _templates()
+        .get_template("review.md.j2")
+        .render(
+            worktree=worktree,
+            base=base[:12] if base else f"origin/{project.config.repo.default_branch}",
+            instructions=project.config.defaults.self_review.prompt.strip(),
+            validate=project.config.repo.validate,
+            task=record.current_prompt,
+        )
+    )
+
+
 def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> tuple[str, tuple[str, ...]]:
     """What a worker is told about the conflicts in its worktree now; and every path that git calls unmerged."""
     worktree = Path(record.worktree_path)

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from llmc.services import accept, intake, rebase, submit
+from llmc.services import accept, intake, rebase, self_review, submit
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken
 from llmc.tools.tmux import Unknown
@@ -10,7 +10,7 @@ from llmc.workers.model import WorkerRecord
 
 
 def finish_interrupted(project: Project, name: str) -> WorkerRecord:
-    """An accept or a rebase that had begun goes on; a prompt that was on its way is delivered, and never twice.
+    """An accept or a rebase that had begun goes on; a prompt that is due or on its way is delivered, and never twice.
 
     Not while a person has the worker: then it waits.
     """
@@ -29,6 +29,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     if rebase.must_tell(record):
         rebase.tell(project, name)
         record = project.store.worker(name)
+    record = self_review.attend(project, record)
     if record.delivery is not None and record.delivery.outcome.open:
         submit.deliver(project, name)
         record = project.store.worker(name)

@@ -11,7 +11,7 @@ from llmc.services.project import Project
 from llmc.tools import git, processes
 from llmc.tools.faults import step as fault_step
 from llmc.tools.tmux import Pane, Unknown
-from llmc.workers.model import Outcome, Status, WorkerRecord
+from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import step
 
 #: how long an interrupted agent has to become idle before it is started anew
@@ -89,7 +89,7 @@ def cancel(project: Project, record: WorkerRecord) -> None:
                 outcome=Outcome.UNCONFIRMED,
                 elapsed_ms=record.delivery.elapsed_ms,
             )
-        tx.update(record.name, accept=None, delivery=None)
+        tx.update(record.name, accept=None, delivery=None, self_review=SelfReview.NO)
 
 
 def _quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:

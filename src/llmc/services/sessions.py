@@ -18,7 +18,7 @@ from llmc.tools.clock import age_s, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.tmux import Pane, Unknown, shell_join
-from llmc.workers import decide
+from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Status, WorkerRecord
@@ -152,6 +152,12 @@ def reconcile(project: Project, name: str) -> None:
     elif change := client_contradicts(record, pane.pid, now_unix()):
         with project.store.transaction() as tx:
             tx.move(name, change)
+
+
+def wants_a_look(record: WorkerRecord, pid: int, now: float) -> bool:
+    """What no hook tells: the client contradicts its hooks, or a self-review waits for a person to leave."""
+    waits = not record.held and self_review.todo(record) is not None
+    return waits or client_contradicts(record, pid, now) is not None
 
 
 def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | None:

@@ -7,7 +7,7 @@ from llmc.services.prompts import reject_prompt, task_prompt
 from llmc.services.recover import finish_interrupted
 from llmc.state.model import State
 from llmc.tools.faults import step as fault_step
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import SelfReview, Status, WorkerRecord
 
 CAN_START = (Status.IDLE, Status.NO_CHANGES)
 CAN_TAKE_MESSAGES = (
@@ -15,13 +15,17 @@ CAN_TAKE_MESSAGES = (
     Status.WORKING,
     Status.NEEDS_INPUT,
     Status.NEEDS_REVIEW,
+    Status.REVIEWING,
     Status.REJECTED,
     Status.REBASING,
 )
 
 
-def start_task(project: Project, name: str, prompt: str) -> submit.Receipt:
-    """A new task in a new conversation, on the newest base; the caller holds the worker's lock."""
+def start_task(project: Project, name: str, prompt: str, self_review: bool | None = None) -> submit.Receipt:
+    """A new task in a new conversation, on the newest base; the caller holds the worker's lock.
+
+    `self_review`: whether the agent reads its own work once more; None is what the configuration says.
+    """
     before = intake.apply_pending(project, name)
     record = finish_interrupted(project, name)
     if (
@@ -46,8 +50,16 @@ def start_task(project: Project, name: str, prompt: str) -> submit.Receipt:
     if pinned:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=name, reason="start", ref=pinned)
+    wanted = project.config.defaults.self_review.enabled if self_review is None else self_review
     return submit.submit(
-        project, name, "task", full_prompt, clear=True, then=Status.WORKING, current_prompt=prompt
+        project,
+        name,
+        "task",
+        full_prompt,
+        clear=True,
+        then=Status.WORKING,
+        current_prompt=prompt,
+        self_review=SelfReview.WANTED if wanted else SelfReview.NO,
     )
 
 

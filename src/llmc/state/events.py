@@ -36,6 +36,7 @@ ACTIONS: dict[str, str] = {
     "rebase_resolved": "the worker resolved the conflicts (`ahead`)",
     "rebase_unresolved": "the agent's turn ended with conflicts unresolved (`left`, `round`)",
     "rebase_aborted": "the worker gave the rebase up; its commits are as before",
+    "self_review_failed": "the self-review was not delivered; a person gets the work as it is",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, "

@@ -31,6 +31,8 @@ STEPS = (
     "rebase.run",
     "rebase.record",
     "rebase.prompt",
+    "self_review.prompt",
+    "self_review.give_up",
     "accept.check",
     "accept.rebase",
     "accept.validate",

@@ -6,9 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from llmc.names import header_id
-from llmc.workers import causes
+from llmc.workers import causes, self_review
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Outcome, Report, Status, WorkerRecord
+from llmc.workers.model import Outcome, Report, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, is_allowed, step
 
 #: exit codes of an agent that ended as it should; anything else is a crash
@@ -106,7 +106,7 @@ def client_says(record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float
     Esc fires no hook: a worker whose agent rests without a Stop was interrupted. A question that was answered, or
     a queued message that begins a turn of its own, fires none either: then it is at work again.
     """
-    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S:
+    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not self_review.is_open(record):
         return step(Status.NEEDS_INPUT, "interrupted")
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
     if is_busy and resting and for_s >= BUSY_AFTER_S:
@@ -186,10 +186,23 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
         if event.at_unix < record.rebase_started_at_unix:
             return Verdict(action="agent_stopped", details=details)
         return after_round(record, git, details)
-    change = _after_stop(record, git)
-    fields = {}
+    if git.ahead and not git.rebasing and self_review.comes_next(record):
+        return _self_review_due(record, {**details, "self_review": SelfReview.DUE})
+    change = after_stop(record, git)
+    fields: dict[str, Any] = {}
     if change is None and record.status is Status.NEEDS_INPUT:
         fields = {"reason": _stopped(git)}  # the question, if it was one, is answered
+    if record.self_review is SelfReview.DUE and not git.ahead:
+        fields["self_review"] = SelfReview.WANTED  # its commits are gone again
+    return Verdict(change, fields, "agent_stopped", details)
+
+
+def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
+    """The intent; who looks at the worker next sends the prompt. A Stop before that changes nothing."""
+    fields: dict[str, Any] = {}
+    if record.self_review is SelfReview.WANTED:
+        fields = {"self_review": SelfReview.DUE, "reason": self_review.DUE}
+    change = step(Status.WORKING, self_review.DUE) if record.status is Status.NEEDS_INPUT else None
     return Verdict(change, fields, "agent_stopped", details)
 
 
@@ -243,11 +256,14 @@ def _stopped(git: GitFacts) -> str:
     return "stopped_dirty" if git.dirty else "stopped_clean"
 
 
-def _after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
+def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
+    """Where a worker belongs whose agent has ended its turn; None when it stays where it is."""
     if git.rebasing:
         return None
     if git.ahead:
-        return step(Status.NEEDS_REVIEW, "stopped with commits", commit_sha=git.head)
+        reviewed = record.status is Status.REVIEWING
+        reason = self_review.DONE if reviewed else "stopped with commits"
+        return step(Status.NEEDS_REVIEW, reason, commit_sha=git.head)
     said = record.report
     if said is not None and said.no_changes and not git.dirty and is_allowed(record, Status.NO_CHANGES):
         return step(Status.NO_CHANGES, said.text)

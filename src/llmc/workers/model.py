@@ -58,6 +58,21 @@ class Outcome(StrEnum):
         return self in (Outcome.PENDING, Outcome.TYPED)
 
 
+class SelfReview(StrEnum):
+    """How far the self-review of a worker's task is; there is at most one for each task."""
+
+    #: not asked for
+    NO = "no"
+    #: asked for with the task; comes when the agent stops with commits
+    WANTED = "wanted"
+    #: the agent stopped with commits, and has to be told
+    DUE = "due"
+    #: its prompt is in state, and may have been typed
+    SENT = "sent"
+    #: the agent was told, or could not be; it will not be told again
+    DONE = "done"
+
+
 class Reviewed(StrEnum):
     """Whether what lands is what a person saw in `llmc review`."""
 
@@ -147,6 +162,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     resolution_attempts: int = 0
     #: the agent has to be told about the conflicts (again)
     conflict_prompt_due: bool = False
+    self_review: SelfReview = SelfReview.NO
     held: bool = False
     error_reason: str = ""
     cause: str = ""

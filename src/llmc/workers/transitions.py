@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import SelfReview, Status, WorkerRecord
 
 S = Status
 
@@ -27,7 +27,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.WORKING, S.IDLE): "reset, or a person's own turn ended",
     (S.WORKING, S.OFFLINE): "agent ended",
     (S.WORKING, S.ERROR): "failure",
-    (S.NEEDS_INPUT, S.WORKING): "message, or the question was answered",
+    (S.NEEDS_INPUT, S.WORKING): "message, the question was answered, or a self-review is due",
     (S.NEEDS_INPUT, S.NEEDS_REVIEW): "commits appeared",
     (S.NEEDS_INPUT, S.NO_CHANGES): "reported that nothing needs to change",
     (S.NEEDS_INPUT, S.IDLE): "reset",
@@ -81,9 +81,18 @@ NO_REBASE: dict[str, Any] = {
 
 #: what else is cleared when a status is entered; `offline` and `error` keep an open rebase as it is
 _FRESH: dict[Status, dict[str, Any]] = {
-    S.IDLE: {"current_prompt": "", "accept": None, "report": None, **_NOT_REVIEWED, **NO_REBASE},
+    S.IDLE: {
+        "current_prompt": "",
+        "accept": None,
+        "report": None,
+        "self_review": SelfReview.NO,
+        **_NOT_REVIEWED,
+        **NO_REBASE,
+    },
     S.NO_CHANGES: _NOT_REVIEWED,
-    S.REJECTED: {"report": None},
+    S.REVIEWING: {"self_review": SelfReview.DONE},
+    # A person's review takes the place of the agent's own.
+    S.REJECTED: {"report": None, "self_review": SelfReview.DONE},
     S.OFFLINE: {"instance": ""},
     S.WORKING: {"report": None, **NO_REBASE},
     S.NEEDS_INPUT: NO_REBASE,

@@ -1,0 +1,293 @@
+"""What `llmc status` prints for people: groups, ages, and the next useful command of each worker. Pure."""
+
+import unicodedata
+from collections.abc import Callable
+
+from llmc.cli.views import Raw
+
+#: what is printed where the width of the screen does not matter: into a pipe or a file
+PLAIN_WIDTH = 80
+#: wider than this, a line is hard to follow
+MOST_WIDTH = 160
+#: so many lines of an error are shown; `llmc status --json` has all of it
+ERROR_LINES = 3
+#: so much of a task has to stay before a command may stand on its line
+LEAST_TASK = 20
+
+#: makes a text stand out: (text, style) -> text; the styles are the values of STYLES, and bold and dim
+Paint = Callable[[str, str], str]
+
+NEEDS_YOU, AT_WORK, RESTING = "Needs you", "At work", "Resting"
+_COUNTED = {NEEDS_YOU: "need you", AT_WORK: "at work", RESTING: "resting"}
+_GROUPS = {
+    "needs_review": NEEDS_YOU,
+    "needs_input": NEEDS_YOU,
+    "error": NEEDS_YOU,
+    "working": AT_WORK,
+    "reviewing": AT_WORK,
+    "rejected": AT_WORK,
+    "rebasing": AT_WORK,
+}
+STYLES = {
+    "idle": "green",
+    "no_changes": "green",
+    "working": "blue",
+    "reviewing": "blue",
+    "rejected": "blue",
+    "rebasing": "magenta",
+    "needs_review": "yellow",
+    "needs_input": "yellow",
+    "error": "red",
+    "offline": "dim",
+}
+#: reasons that say no more than the status itself
+_PLAIN_REASONS = (
+    *("added", "ready", "reset", "accepted", "prompt arrived", "late receipt", "stopped with commits"),
+)
+#: reasons that scripts look for, in words
+_WORDS = {
+    "stopped_clean": "stopped without a commit",
+    "stopped_dirty": "stopped with changes that are not committed",
+    "restarted": "restarted; it knows its conversation, and waits for a word",
+    "question": "asks a question",
+    "permission": "asks for permission",
+    "limit": "usage limit",
+    "api": "the API failed",
+}
+
+_DETACH = "detach from it first (C-b d)"
+
+
+def next_command(worker: Raw, daemon: bool) -> str:
+    """What a person would most likely do now, and can: a command that would be refused is never offered.
+
+    `worker` is its row of `status --json` with two more facts: `dialog`, that its agent waits for an answer, and
+    `acting`, that some command or the daemon is busy with it at this moment.
+    """
+    name, status = worker["name"], worker["status"]
+    busy = worker["acting"] or daemon
+    if status == "offline":
+        return "llmc up"
+    if worker["dialog"] and status != "error":
+        return f"llmc attach {name}"
+    if worker["held"]:
+        return f"llmc release {name}"
+    if worker["accept_step"] and busy:
+        return ""
+    if worker["delivery"] in ("pending", "typed"):
+        return "" if busy else "llmc up"
+    if status == "needs_review" and not worker["reviewed"] and not worker["accept_step"]:
+        return f"llmc review {name}"
+    if worker["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
+        return f"llmc peek {name}"
+    if _group_of(status) is AT_WORK:
+        return f"llmc peek {name}"
+    return _DETACH if worker["attached"] else _acting_command(worker)
+
+
+def _acting_command(worker: Raw) -> str:
+    """What changes a worker that waits; llmc does none of it while a person is attached."""
+    name = worker["name"]
+    match worker["status"]:
+        case "needs_review" if worker["accept_step"]:
+            return f"llmc accept {name}"
+        case "needs_review":
+            return f"llmc accept {name}, or llmc reject {name}"
+        case "needs_input":
+            return f"llmc message {name}"
+        case "error":
+            return _after_error(worker)
+        case _:
+            return f"llmc start --worker {name}"
+
+
+def _after_error(worker: Raw) -> str:
+    """Only a reset leaves an error; some causes would come back at once."""
+    reset = f"llmc reset {worker['name']}"
+    first = {
+        "auth": "log in again with `claude`",
+        "config": "llmc config edit",
+        "disk": "free some disk space",
+    }.get(worker["cause"])
+    return f"{first}, then {reset}" if first else f"llmc peek {worker['name']}, or {reset}"
+
+
+def group_of(worker: Raw, daemon: bool) -> str:
+    """Where a worker belongs; one whose accept goes on by itself needs nobody."""
+    if worker["accept_step"] and (worker["acting"] or daemon) and not worker["held"]:
+        return AT_WORK
+    return _group_of(worker["status"])
+
+
+def _group_of(status: str) -> str:
+    return _GROUPS.get(status, RESTING)
+
+
+def render(view: Raw, now: float, width: int, paint: Paint) -> str:
+    """The whole status. `width` is in cells; every line fits."""
+    width = max(40, min(width, MOST_WIDTH))
+    daemon = view["daemon"]["running"]
+    groups = {title: [w for w in view["workers"] if group_of(w, daemon) is title] for title in _COUNTED}
+    lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
+    if not view["workers"]:
+        return "\n".join([*lines, "no workers yet; next: llmc add adam"])
+    columns = _Columns(view["workers"], now, width, daemon, paint)
+    for title, found in groups.items():
+        if found:
+            lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
+    return "\n".join(lines)
+
+
+def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
+    daemon = view["daemon"]
+    pid = f" {daemon['pid']}" if daemon["pid"] else ""
+    runs = f"daemon{pid} runs" if daemon["running"] else "no daemon runs (llmc up)"
+    said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
+    said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
+    rest = "  ".join(["", runs, *([said] if said else [])])
+    root = shortened_at_start(printable(view["root"]), max(12, width - cells(rest)))
+    line = shortened(root + rest, width)
+    head, found, tail = line.partition(runs)
+    if not found:
+        return paint(line, "bold")
+    return paint(head.rstrip(), "bold") + "  " + (runs if daemon["running"] else paint(runs, "red")) + tail
+
+
+class _Columns:
+    """Lays out workers one below the other."""
+
+    def __init__(self, workers: list[Raw], now: float, width: int, daemon: bool, paint: Paint) -> None:
+        self.now, self.width, self.daemon, self.paint = now, width, daemon, paint
+        self.name = max(cells(w["name"]) for w in workers)
+        self.badge = max(cells(w["status"]) for w in workers) + 2
+        self.age = max(cells(age(now - w["since_unix"])) for w in workers)
+        self.indent = 2 + self.name + 2
+        self.room = max(LEAST_TASK, width - self.indent - self.badge - 2 - self.age - 2)
+
+    def rows(self, workers: list[Raw], *, apart: bool) -> list[str]:
+        """`apart`: details and command on lines of their own; else all of a worker on one line, if it fits."""
+        tasks = [self._task(worker) for worker in workers]
+        commands = [next_command(worker, self.daemon) for worker in workers]
+        longest = max(map(cells, tasks))
+        column = min(longest, self.room - max(map(cells, commands)) - 2)
+        apart = apart or column < min(LEAST_TASK, longest)
+        lines = []
+        for worker, task, command in zip(workers, tasks, commands, strict=True):
+            if apart:
+                lines += [self._line(worker, shortened(task, self.room)), *self._details(worker)]
+                lines += self._under(f"next: {command}" if command else "", "bold", 2)
+            else:
+                shown = padded(shortened(task, column), column) + "  " if longest else ""
+                lines += [self._line(worker, shown + self.paint(command, "dim")), *self._details(worker)]
+        return lines
+
+    def _line(self, worker: Raw, rest: str) -> str:
+        badge = f"[{worker['status']}]"
+        fill = " " * (self.badge - cells(badge))
+        when = age(self.now - worker["since_unix"]).rjust(self.age)
+        name = self.paint(worker["name"], "bold") + " " * (self.name - cells(worker["name"]))
+        coloured = self.paint(badge, STYLES.get(worker["status"], "dim"))
+        return f"  {name}  {coloured}{fill}  {when}  {rest}".rstrip()
+
+    def _task(self, worker: Raw) -> str:
+        marks = [f"({word})" for word in ("held", "attached", "reviewed") if worker[word]]
+        if worker["accept_step"]:
+            marks.append(f"(accepting: {worker['accept_step']})")
+        lines = [line.strip() for line in worker["prompt"].splitlines() if line.strip()]
+        first = lines[0] + (" …" if len(lines) > 1 else "") if lines else ""
+        return printable(" ".join([*marks, first])).strip()
+
+    def _details(self, worker: Raw) -> list[str]:
+        commit = (
+            f"{worker['commit_sha'][:8]} {worker['subject']}"
+            if worker["subject"] and worker["commit_sha"]
+            else ""
+        )
+        is_bad = worker["status"] == "error"
+        return [
+            *self._under(commit, "", 1),
+            *self._under(why(worker), "red" if is_bad else "dim", ERROR_LINES if is_bad else 2),
+        ]
+
+    def _under(self, text: str, style: str, most: int) -> list[str]:
+        wrapped = wrap(printable(text), self.width - self.indent, most)
+        return [" " * self.indent + (self.paint(line, style) if style else line) for line in wrapped]
+
+
+def why(worker: Raw) -> str:
+    """What there is to know about a worker's status beyond its name; often nothing."""
+    if worker["status"] == "rebasing" and worker["conflicted_files"]:
+        return f"conflicts in {', '.join(worker['conflicted_files'])}"
+    reason = _WORDS.get(worker["reason"], worker["reason"])
+    parts = [] if reason in _PLAIN_REASONS else [reason]
+    if worker["dialog"] and worker["reason"] not in ("question", "permission"):
+        parts.append("a dialog is open")
+    if worker["self_review"] == "due":
+        parts.append("self-review is due")
+    parts.append(worker["error_reason"])
+    if worker["delivery"] == "unconfirmed" and not worker["reason"].startswith("self-review"):
+        parts.append(f"whether {worker['prompt_id']} arrived is not known")
+    return ": ".join(part for part in dict.fromkeys(parts) if part)
+
+
+def age(seconds: float) -> str:
+    """In its largest unit, rounded down: "9s", "4m", "2h", "3d"."""
+    whole = int(max(0.0, seconds))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if whole >= size:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def printable(text: str) -> str:
+    """In one line, without what a terminal would act on: commit subjects and errors come from others."""
+    kept = (" " if c.isspace() else c for c in text)
+    return "".join(c for c in kept if unicodedata.category(c) not in ("Cc", "Cs") and c not in _DIRECTIONS)
+
+
+#: they would turn the rest of the line around
+_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(map(_cells, text))
+
+
+def _cells(char: str) -> int:
+    if char.isascii():
+        return 1
+    if unicodedata.east_asian_width(char) in "WF":
+        return 2
+    # U+FE0F makes the character before it an emoji, which is wide.
+    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") and char != "\ufe0f" else 1
+
+
+def shortened(text: str, width: int) -> str:
+    """At most `width` cells; what was cut off is shown by an ellipsis."""
+    if cells(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while cells(kept) > width - 1:
+        kept = kept[:-1]
+    return kept.rstrip() + "…"
+
+
+def shortened_at_start(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    return shortened(text[::-1], width)[::-1]
+
+
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - cells(text))
+
+
+def wrap(text: str, width: int, most: int) -> list[str]:
+    """At most so many lines of at most `width` cells."""
+    lines: list[str] = []
+    rest = text.split()
+    while rest and len(lines) < most - 1:
+        count = next((n for n in range(len(rest), 1, -1) if cells(" ".join(rest[:n])) <= width), 1)
+        lines.append(shortened(" ".join(rest[:count]), width))
+        rest = rest[count:]
+    return lines + ([shortened(" ".join(rest), width)] if rest else [])

@@ -1,0 +1,89 @@
+"""Self-review: the second prompt of a task, in which the agent reads its own work once more before a person does.
+
+The Stop that makes it due is in state first (`self_review` of the worker's record). Whoever looks at the worker next
+sends the prompt, once; where that fails, a person gets the work as it is, with the reason.
+"""
+
+from llmc.agents.protocol import ClientStatus
+from llmc.services import intake, submit
+from llmc.services.project import Project
+from llmc.services.prompts import self_review_prompt
+from llmc.services.sessions import is_taken, status_of
+from llmc.tools.faults import step as fault_step
+from llmc.tools.processes import wait_until
+from llmc.tools.tmux import Pane
+from llmc.workers import decide, self_review
+from llmc.workers.decide import GitFacts
+from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
+from llmc.workers.self_review import Todo
+from llmc.workers.transitions import step
+
+#: a client still shows itself busy for a moment after its Stop
+SETTLE_S = 0.5
+
+
+def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """Do what is left to do about a worker's self-review; the caller holds its lock.
+
+    While a person has the worker, or a dialog or another turn is open, it waits.
+    """
+    todo = self_review.todo(record)
+    if todo is None:
+        return record
+    pane = project.tmux.pane(record.session_id)
+    if not isinstance(pane, Pane) or pane.dead or is_taken(record, pane):
+        return record
+    if not _was_typed(record) and not _rests(record, pane):
+        return record
+    facts = intake.git_facts(project, record)
+    if facts is None or facts.rebasing:
+        return record
+    if todo is Todo.GIVE_UP or not facts.ahead:
+        return _give_up(project, record, facts)
+    with fault_step("self_review.prompt"):
+        receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
+    after = project.store.worker(record.name)
+    return after if receipt.outcome.arrived else _give_up(project, after, facts)
+
+
+def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
+    text = self_review_prompt(project, record)
+    return submit.submit(
+        project,
+        record.name,
+        self_review.KIND,
+        text,
+        then=Status.REVIEWING,
+        self_review=SelfReview.SENT,
+    )
+
+
+def _was_typed(record: WorkerRecord) -> bool:
+    """Then the agent may be busy with it already; submit finds out."""
+    on_its_way = self_review.is_on_its_way(record.delivery)
+    return on_its_way and record.delivery is not None and record.delivery.outcome is Outcome.TYPED
+
+
+def _rests(record: WorkerRecord, pane: Pane) -> bool:
+    """Whether the agent would take the prompt as a turn of its own."""
+    busy = (ClientStatus.BUSY, ClientStatus.WAITING)
+    return wait_until(lambda: status_of(record, pane) not in busy, SETTLE_S)
+
+
+def _give_up(project: Project, record: WorkerRecord, facts: GitFacts) -> WorkerRecord:
+    """The work waits for a person as it is."""
+    name, why = record.name, self_review.failure(record.delivery)
+    with fault_step("self_review.give_up"), project.store.transaction() as tx:
+        if record.self_review is SelfReview.DUE:  # its commits are gone again, so nothing was sent
+            record = tx.update(name, self_review=SelfReview.WANTED)
+            change = decide.after_stop(record, facts) if record.status is Status.WORKING else None
+            return tx.move(name, change) if change else record
+        tx.update(name, self_review=SelfReview.DONE)
+        if record.delivery is not None and record.delivery.outcome.arrived:
+            return tx.worker(name)  # it went away with the agent's process
+        tx.emit("self_review_failed", worker=name, reason=why)
+        if record.status is Status.NEEDS_REVIEW:
+            return tx.update(name, reason=why)
+        with_commits = step(Status.NEEDS_REVIEW, why, commit_sha=facts.head)
+        change = with_commits if facts.ahead else decide.after_stop(record, facts)
+        return tx.move(name, change) if change else tx.worker(name)

@@ -1,0 +1,282 @@
+"""What `llmc status` prints for people: the next command is true, every line fits, and it looks as it should."""
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.cli.overview import age, cells, group_of, next_command, printable, render, shortened, why, wrap
+from llmc.cli.views import Raw, worker_view
+from llmc.workers.causes import Cause
+from llmc.workers.model import Outcome, Status
+
+AT_WORK = ("working", "reviewing", "rejected", "rebasing")
+RESTING = ("idle", "no_changes", "offline")
+NOW = 1_000_000.0
+
+
+def row(name: str = "adam", status: str = "idle", ago: float = 9, **fields: Any) -> Raw:
+    """A worker as `status --json` has it, and what the text shows besides."""
+    view = worker_view({"name": name, "status": status, "since_unix": NOW - ago}, set())
+    if status == "needs_review":
+        view["commit_sha"] = "8243c5bc742f39adaeec1dcc728ca0bc528ed3b1"
+    assert fields.keys() <= view.keys() | {"subject", "dialog", "acting"}
+    return {**view, "subject": "", "dialog": False, "acting": False, **fields}
+
+
+def expected(worker: Raw, daemon: bool) -> str:
+    """The command's verb by status alone, then what stands in its way, in the order in which it is refused."""
+    status = worker["status"]
+    by_status = {
+        "needs_review": "accept" if worker["reviewed"] or worker["accept_step"] else "review",
+        "needs_input": "message",
+        "error": "peek",
+        **dict.fromkeys(AT_WORK, "peek"),
+        **dict.fromkeys(RESTING, "start"),
+    }
+    going_on = worker["acting"] or daemon
+    verb = by_status[status]
+    if worker["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
+        verb = "peek"
+    if worker["attached"] and (status == "error" or verb in ("accept", "message", "start")):
+        verb = "detach"
+    if worker["delivery"] == "pending":
+        verb = "" if going_on else "up"
+    if worker["accept_step"] and going_on:
+        verb = ""
+    if worker["held"]:
+        verb = "release"
+    if worker["dialog"] and status != "error":
+        verb = "attach"
+    return "up" if status == "offline" else verb
+
+
+FLAGS = [False, True]
+DELIVERIES = [None, "acknowledged", "pending", "unconfirmed"]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_the_next_command_can_be_run(status: Status) -> None:
+    """Every status with everything that can be in the way of a command.
+
+    Break: leave any `if` of `next_command` out.
+    """
+    cases = product(FLAGS, FLAGS, FLAGS, FLAGS, [None, "rebase"], DELIVERIES, FLAGS, FLAGS)
+    for held, dialog, attached, reviewed, accept_step, delivery, daemon, acting in cases:
+        worker = row(
+            status=str(status),
+            held=held,
+            dialog=dialog,
+            attached=attached,
+            reviewed=reviewed,
+            accept_step=accept_step if status == "needs_review" else None,
+            delivery=delivery,
+            acting=acting,
+        )
+        command = next_command(worker, daemon)
+        verb = command.removeprefix("llmc ").partition(" ")[0]
+        assert verb == expected(worker, daemon), worker
+        assert verb in ("up", "start", "") or "adam" in command or verb == "detach"
+
+
+@pytest.mark.parametrize("cause", ["", *Cause])
+def test_only_a_reset_leaves_an_error(cause: str) -> None:
+    """Break: offer `message`, which an error refuses, or a reset alone where the cause would come back."""
+    command = next_command(row(status="error", cause=cause, error_reason="x"), daemon=True)
+    assert command.endswith("llmc reset adam")
+    assert command.startswith("llmc peek adam") == (cause not in ("auth", "config", "disk"))
+
+
+def test_every_outcome_of_a_delivery_was_thought_of() -> None:
+    assert {outcome for outcome in Outcome if outcome.open} == {"pending", "typed"}
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_every_status_is_in_a_group(status: Status) -> None:
+    """Break: leave a status out of _GROUPS; it would rest, whatever it does."""
+    group = group_of(row(status=str(status)), daemon=True)
+    assert (group == "At work") == (status in AT_WORK)
+    assert (group == "Resting") == (status in RESTING)
+
+
+@pytest.mark.parametrize(
+    ("daemon", "acting", "held", "group"),
+    [
+        (True, False, False, "At work"),
+        (False, True, False, "At work"),
+        (False, False, False, "Needs you"),
+        (True, False, True, "Needs you"),
+    ],
+)
+def test_an_accept_goes_on_by_itself_or_needs_a_person(
+    daemon: bool, acting: bool, held: bool, group: str
+) -> None:
+    """Break: group by the status alone."""
+    worker = row(status="needs_review", accept_step="validate", acting=acting, held=held)
+    assert group_of(worker, daemon) == group
+
+
+def marked(text: str, style: str) -> str:
+    """Colours one can read in a test."""
+    return f"<{style}>{text}</>"
+
+
+def plain(text: str, style: str) -> str:
+    return text
+
+
+def fleet(*workers: Raw, running: bool = True) -> Raw:
+    daemon = {"running": running, "pid": 18613 if running else None, "auto": False, "instance_id": None}
+    return {"root": "/home/you/llmc", "daemon": daemon, "workers": list(workers)}
+
+
+FLEET = fleet(
+    row(
+        "adam",
+        "needs_review",
+        240,
+        prompt="Let greet() take a name, and keep greeting the world without one\n@sh x",
+        reason="self-review done",
+        subject="Greet by name",
+    ),
+    row("baker", "needs_input", 12, prompt="Pick a colour", reason="question", dialog=True),
+    row("charlie", "working", 3700, prompt="日本語の説明を README に書いてください。とても長い文章です。"),
+    row("dora", "idle", 200_000),
+    row("edward", "error", 5, prompt="Move it", reason="model_not_found", error_reason="no such model"),
+    row("frank", "rebasing", 61, prompt="Sort the list", conflicted_files=["a.txt", "b.txt"]),
+    row("george", "needs_review", 3, prompt="Rename it", reviewed=True, held=True, subject="Rename it"),
+    row("harriet", "idle", 30, delivery="unconfirmed", prompt_id="task-1"),
+)
+
+GOLDEN_80 = """\
+/home/you/llmc  daemon 18613 runs  4 need you, 2 at work, 2 resting
+
+Needs you
+  adam     [needs_review]   4m  Let greet() take a name, and keep greeting the…
+           8243c5bc Greet by name
+           self-review done
+           next: llmc review adam
+  baker    [needs_input]   12s  Pick a colour
+           asks a question
+           next: llmc attach baker
+  edward   [error]          5s  Move it
+           model_not_found: no such model
+           next: llmc peek edward, or llmc reset edward
+  george   [needs_review]   3s  (held) (reviewed) Rename it
+           8243c5bc Rename it
+           next: llmc release george
+
+At work
+  charlie  [working]        1h  日本語の説明を README に書い…  llmc peek charlie
+  frank    [rebasing]       1m  Sort the list                  llmc peek frank
+           conflicts in a.txt, b.txt
+
+Resting
+  dora     [idle]           2d  llmc start --worker dora
+  harriet  [idle]          30s  llmc peek harriet
+           whether task-1 arrived is not known"""
+
+GOLDEN_46 = """\
+…me/you/llmc  no daemon runs (llmc up)  1 at…
+
+At work
+  charlie  [working]  1h  日本語の説明を READ…
+           next: llmc peek charlie"""
+
+
+def test_it_looks_as_it_should() -> None:
+    """Break: any change of the layout; look at it on a terminal before you change this text."""
+    assert render(FLEET, NOW, 80, plain) == GOLDEN_80
+
+
+def test_it_fits_a_narrow_terminal() -> None:
+    assert render(fleet(FLEET["workers"][2], running=False), NOW, 46, plain) == GOLDEN_46
+
+
+def test_it_shows_more_on_a_wide_one() -> None:
+    """Break: ignore the width."""
+    wide = render(FLEET, NOW, 160, plain)
+    assert "keep greeting the world without one …\n" in wide
+    assert "とても長い文章です。  llmc peek charlie\n" in wide
+
+
+def test_colours_say_what_the_words_say() -> None:
+    """Break: paint before the text is shortened or padded, or not at all."""
+    text = render(FLEET, NOW, 80, marked)
+    assert "<yellow>[needs_review]</>" in text
+    assert "<red>model_not_found: no such model</>" in text
+    assert "<bold>next: llmc review adam</>" in text
+    assert "<dim>llmc peek charlie</>" in text
+    assert re.sub(r"<\w+>|</>", "", text) == GOLDEN_80
+
+
+def test_an_empty_fleet() -> None:
+    text = render(fleet(running=False), NOW, 80, plain)
+    assert text == "/home/you/llmc  no daemon runs (llmc up)\nno workers yet; next: llmc add adam"
+
+
+TEXTS = st.text(max_size=120)
+
+
+@given(
+    workers=st.lists(
+        st.builds(
+            row,
+            name=st.from_regex(r"[a-z][a-z0-9-]{0,30}", fullmatch=True),
+            status=st.sampled_from([str(status) for status in Status]),
+            ago=st.floats(-10, 1e7),
+            prompt=TEXTS,
+            reason=TEXTS,
+            subject=TEXTS,
+            error_reason=TEXTS,
+            held=st.booleans(),
+            delivery=st.sampled_from(DELIVERIES),
+        ),
+        max_size=4,
+    ),
+    width=st.sampled_from([80, 100, 160, 400]),
+)
+def test_every_line_fits(workers: list[Raw], width: int) -> None:
+    """Whatever agents and git say: no line is too wide, and nothing in it acts on the terminal.
+
+    Break: count characters instead of cells, or print a text as it came.
+    """
+    text = render(fleet(*workers), NOW, width, plain)
+    for line in text.split("\n"):
+        assert cells(line) <= width, line
+        assert line.isprintable() or printable(line) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("short", 5, "short"),
+        ("longer", 5, "long…"),
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+        ("a b c", 3, "a…"),
+    ],
+)
+def test_shortened_by_cells(text: str, width: int, short: str) -> None:
+    """Break: len() instead of cells()."""
+    assert shortened(text, width) == short
+    assert cells(short) <= width
+
+
+def test_small_things() -> None:
+    assert [age(s) for s in (-5, 0, 59, 60, 3599, 3600, 86399, 86400)] == [
+        *("0s", "0s", "59s", "1m", "59m", "1h", "23h", "1d")
+    ]
+    assert printable("a\x1b[31m\u202eb\tc\n") == "a[31mb c "
+    assert wrap("one two three four", 9, 2) == ["one two", "three fo…"]
+    assert wrap("", 9, 2) == []
+    assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
+    assert why(row(status="needs_review", reason="commits are there", self_review="due")) == (
+        "commits are there: self-review is due"
+    )
+    assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
