@@ -42,7 +42,7 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
     return fleet
 
 
-@pytest.mark.req("1-116")
+@pytest.mark.req("1-016", "1-116", "2-017")
 def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     """Break that fails it: keep the accept's journal, or abort the rebase before the worker sees it."""
     set_up(fleet, repo__validate="grep -q mine a.txt")
@@ -73,6 +73,17 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
 RENAME = (
     "cat main.txt mine.txt > /dev/null; git rm -q --cached a.txt mine.txt; rm -f mine.txt; git add main.txt"
 )
+#: what the prompt says of each: a line in the summary, and the ways out
+WORDS = {
+    "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
+    "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
+    "add/add": ("added by both you and main", "Join the contents, then `git add new.txt`"),
+    "rename/rename": (
+        "renamed differently by you and main",
+        "`git add main.txt` and `git rm a.txt mine.txt`",
+        "`git add mine.txt` and `git rm a.txt main.txt`",
+    ),
+}
 KINDS = {
     "modify/delete": (["rm", "-q", "a.txt"], "echo mine > a.txt", "git add a.txt", "ModifyDelete"),
     "delete/modify": (None, "git rm -q a.txt; echo o > other.txt", "git rm -q a.txt", "ModifyDelete"),
@@ -86,10 +97,13 @@ KINDS = {
 }
 
 
-@pytest.mark.req("1-132")
+@pytest.mark.req("1-132", "2-018", "2-019")
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_conflict(scripted: Fleet, kind: str) -> None:
-    """Break that fails it: look for conflicts by their markers; three of the kinds may have none."""
+    """Break that fails it: look for conflicts by their markers; three of the kinds may have none.
+
+    Or: one sentence for all kinds in conflicts.describe, or in the details of the template.
+    """
     theirs, mine, resolve, shown = KINDS[kind]
     set_up(scripted)
     tip = begin(scripted, mine, f"@on-conflict {resolve}; {CONTINUE}")
@@ -103,12 +117,15 @@ def test_each_kind_of_conflict(scripted: Fleet, kind: str) -> None:
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     (prompt,) = conflict_prompts(scripted)
     assert f"({shown}, " in prompt
+    assert "\n1 file(s) with 1 conflict region(s):" in prompt or "\n1 file(s) with 0 conflict" in prompt
+    for words in WORDS[kind]:
+        assert words in prompt
     scripted.llmc("accept", "adam")
     assert scripted.log()[:2] == ["Mine", "Theirs"]
     assert is_pinned(scripted, tip)
 
 
-@pytest.mark.req("1-133")
+@pytest.mark.req("1-133", "2-021")
 def test_the_labels_in_the_prompt_are_true(scripted: Fleet) -> None:
     """What the prompt calls the default branch's is, and what it calls the worker's own is.
 
@@ -123,6 +140,7 @@ def test_the_labels_in_the_prompt_are_true(scripted: Fleet) -> None:
     (prompt,) = conflict_prompts(scripted)
     assert "- main's version: `git show :2:<file>`" in prompt
     assert "- your own version: `git show :3:<file>`" in prompt
+    assert "- DO NOT use `git rebase --abort`, unless the conflicts cannot be resolved" in prompt
     assert (scripted.dir / "two").read_text() == "main\n"
     assert (scripted.dir / "three").read_text() == "mine\n"
 
@@ -141,7 +159,7 @@ def test_aborted_by_the_worker(scripted: Fleet) -> None:
     assert record(scripted)["pre_rebase_sha"] == ""
 
 
-@pytest.mark.req("2-023")
+@pytest.mark.req("2-016", "2-023")
 @pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
 def test_three_rounds_and_then_a_person(scripted: Fleet, what: str) -> None:
     """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
@@ -158,6 +176,10 @@ def test_three_rounds_and_then_a_person(scripted: Fleet, what: str) -> None:
     failed = scripted.wait("adam", "error")
     assert failed["cause"] == "git"
     assert "after 3 rounds" in failed["error_reason"]
+    kept = record(scripted)
+    assert (kept["conflicted_files"], kept["resolution_attempts"]) == (["a.txt"], 3)
+    (begun,) = scripted.events("rebase_started")
+    assert abs(float(str(kept["rebase_started_at_unix"])) - begun["ts"]) < 1
     prompts = conflict_prompts(scripted)
     assert len(prompts) == 3
     assert "This is round 3 of 3" in prompts[2]

@@ -106,7 +106,7 @@ def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
     assert not (fleet.worktree("adam") / "harm").exists()
 
 
-@pytest.mark.req("1-109")
+@pytest.mark.req("1-106", "1-109")
 def test_review_shows_the_longest_waiting_first(running: Fleet) -> None:
     """Break that fails it: sort by name instead of by since_unix."""
     work(running, "b", "baker", "b.txt", "Of baker")
@@ -163,15 +163,23 @@ def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
     assert running.events("accepted")[-1]["reviewed"] == "changed"
 
 
+@pytest.mark.req("1-106")
 def test_a_rebase_alone_is_the_same_change(running: Fleet) -> None:
-    """Break that fails it: compare commit ids, or hash the hunk headers."""
+    """Break that fails it: compare commit ids, hash the hunk headers, or review without a rebase."""
     running.commit("long.txt", "".join(f"{n}\n" for n in range(40)), "A long file")
     running.llmc("start", "--worker", "adam", "--prompt", f"@sh echo end >> long.txt; {COMMIT} 'End' -a")
     running.wait("adam", "needs_review")
     running.llmc("review", "adam")
     running.commit("long.txt", "begin\n" + "".join(f"{n}\n" for n in range(40)), "Main moves")
-    assert running.llmc("review", "adam", "--json").json["behind"] == 1
-    assert "main is 1 ahead" in running.llmc("review", "adam").out
+    running.llmc("hold", "adam")
+    held = running.llmc("review", "adam", "--json").json
+    assert held["behind"] == 1
+    assert "adam is held" in held["not_rebased"]
+    assert "main is 1 ahead of it; it was not rebased: adam is held" in running.llmc("review", "adam").out
+    running.llmc("release", "adam")
+    fresh = running.llmc("review", "adam", "--json").json
+    assert (fresh["behind"], fresh["not_rebased"]) == (0, "")
+    assert fresh["base"] == running.git("rev-parse", "main")
     assert running.llmc("accept", "adam", "--json").json["reviewed"] == "same"
     assert (running.source / "long.txt").read_text().startswith("begin\n")
 
@@ -290,6 +298,33 @@ def test_a_source_that_is_away_is_said_and_the_work_is_shown(scripted: Fleet) ->
     assert "could not be fetched" in shown
     assert "+away" in shown
     assert scripted.llmc("--root", str(scripted.root), "status", "--json").json["workers"][0]["reviewed"]
+
+
+@pytest.mark.req("1-106")
+def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Fleet) -> None:
+    """Break that fails it: show the old diff instead of the conflict, or refuse an offline worker's commits."""
+    scripted.commit("a.txt", "one\n", "Add a.txt")
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    resolve = (
+        f"printf 'main\\nmine\\n' > a.txt; git add a.txt; {IDENTITY} -c core.editor=true rebase --continue"
+    )
+    task = f"@sh echo mine > a.txt; {COMMIT} 'Mine' -a\n@on-conflict {resolve}"
+    scripted.llmc("start", "--prompt", task)
+    scripted.wait("adam", "needs_review")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    found = scripted.llmc("review", code=1)
+    assert "adam conflicts with main in a.txt; adam resolves them now. Review it again when" in found.err
+    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert "+mine" in scripted.llmc("review").out
+    scripted.llmc("down")
+    scripted.commit("b.txt", "more\n", "More")
+    head = scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam"))
+    shown = scripted.llmc("review", "adam")
+    assert "it was not rebased: adam is offline" in shown.out
+    assert "+mine" in shown.out
+    assert "llmc up" in shown.err
+    assert scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam")) == head
 
 
 def test_the_message_from_an_editor(running: Fleet) -> None:

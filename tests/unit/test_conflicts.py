@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def found(repo: Repo) -> tuple[Conflict, ...]:
     return conflicts.classify(stages, renames("REBASE_HEAD"), renames("HEAD"))
 
 
+@pytest.mark.req("2-019", "2-020")
 def test_content(tmp_path: Path) -> None:
     """Breaks when stages are read as a set of paths only."""
     repo = conflict(
@@ -121,6 +123,7 @@ def block(number: int) -> list[str]:
     return ["<<<<<<< HEAD", f"main {number}", "=======", f"mine {number}", ">>>>>>> c0ffee (Mine)"]
 
 
+@pytest.mark.req("2-019", "2-020")
 def test_regions_that_touch_are_shown_once_and_completely() -> None:
     """Breaks with document 002's own loop: a region inside another's context was skipped."""
     text = "\n".join([*block(1), "between", *block(2)])
@@ -128,6 +131,7 @@ def test_regions_that_touch_are_shown_once_and_completely() -> None:
     assert conflicts.regions(text) == [text]
 
 
+@pytest.mark.req("2-020")
 def test_a_heading_underlined_with_equal_signs_is_no_marker() -> None:
     assert conflicts.marker_count("Title\n=======\n<<<<<<<< eight\n <<<<<<< indented\n") == 0
     assert conflicts.regions("Title\n=======\n") == []
@@ -155,5 +159,7 @@ def test_what_is_shown_is_fit_for_a_terminal(text: str) -> None:
     normalise("x " + conflicts.printable(text + "\x1b[31m\x00\udc80"))
 
 
+@pytest.mark.req("2-018", "2-020")
 def test_summary() -> None:
+    """Breaks when files without regions are not counted."""
     assert conflicts.summary([2, 0, 1]) == "3 file(s) with 3 conflict region(s)"

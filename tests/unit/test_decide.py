@@ -8,7 +8,7 @@ import pytest
 from llmc.names import PromptId
 from llmc.workers import causes
 from llmc.workers.causes import Cause
-from llmc.workers.decide import Facts, GitFacts, arrived_step, client_says, judge, wants_git
+from llmc.workers.decide import Facts, GitFacts, after_validation, arrived_step, client_says, judge, wants_git
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Delivery, Outcome, Status, WorkerRecord
 from tests.support.records import worker
@@ -237,6 +237,86 @@ def test_an_agent_that_starts_in_our_rebase_is_told() -> None:
     """Breaks when a restarted agent is left alone with conflicts it may not remember."""
     verdict = judge(worker(S.OFFLINE, **OURS_OPEN), event(START), Facts(git=REBASING))
     assert verdict.fields["conflict_prompt_due"] is True
+
+
+@pytest.mark.req("1-134")
+@pytest.mark.parametrize(
+    "left", [{}, {"rebasing": True}, {"marked": ("a.txt",)}, {"dirty": True}, {"on_base": False}]
+)
+def test_resolved_is_what_git_and_the_validation_say(left: dict[str, Any]) -> None:
+    """Breaks when a validation that is wanted is not waited for, or begins before git is done."""
+    record = worker(S.REBASING, **OURS_OPEN, validate_rebase=True)
+    verdict = judge(record, event(STOP), Facts(git=replace(AHEAD, **left)))
+    assert verdict.change is None
+    assert verdict.fields.get("validation_due", False) is (not left)
+    assert verdict.action == ("rebase_unresolved" if left else "rebase_resolved")
+
+
+VALIDATED = OURS_OPEN | {"validate_rebase": True, "validation_due": True}
+
+
+@pytest.mark.req("1-134", "2-022")
+@pytest.mark.parametrize(
+    ("attempts", "code", "then", "fields"),
+    [
+        (0, 0, S.NEEDS_REVIEW, {}),
+        (2, 0, S.NEEDS_REVIEW, {}),
+        (0, 7, None, {"resolution_attempts": 1, "conflict_prompt_due": True, "validation_output": "broken"}),
+        (1, 7, None, {"resolution_attempts": 2, "conflict_prompt_due": True, "validation_output": "broken"}),
+        (2, 7, S.ERROR, {"resolution_attempts": 3}),
+    ],
+)
+def test_the_validation_of_resolved_conflicts(
+    attempts: int, code: int, then: Status | None, fields: dict[str, Any]
+) -> None:
+    """Breaks when a failure is not sent back, is no round, or is sent back for ever."""
+    record = worker(S.REBASING, **VALIDATED, resolution_attempts=attempts)
+    verdict = after_validation(record, "c0ffee", code, "broken")
+    assert (verdict.change.to if verdict.change else None) is then
+    assert {key: verdict.fields.get(key) for key in fields} == fields
+    assert (verdict.action == "validation_failed") is (code != 0)
+    if then is S.ERROR:
+        assert verdict.change is not None
+        assert verdict.change.fields["cause"] == "command"
+        assert "broken" in verdict.change.fields["error_reason"]
+
+
+def test_the_validation_of_a_clean_rebase_is_a_person_s_matter() -> None:
+    """Breaks when a default branch that is broken itself sends every waiting worker to work."""
+    record = worker(S.REBASING, validation_due=True, since_unix=5.0)
+    for code, reason in ((0, "rebased"), (1, "rebased, but its validation fails")):
+        change = after_validation(record, "c0ffee", code, "broken").change
+        assert change is not None
+        assert (change.to, change.reason, change.fields["since_unix"]) == (S.NEEDS_REVIEW, reason, 5.0)
+
+
+def test_a_stop_from_before_the_failed_validation_is_no_round() -> None:
+    """Breaks when the same work is validated again before its worker has heard of the failure."""
+    record = worker(
+        S.REBASING, **OURS_OPEN, validate_rebase=True, validation_output="x", conflict_prompt_due=True
+    )
+    verdict = judge(record, event(STOP), Facts(git=AHEAD))
+    assert (verdict.change, verdict.fields) == (None, {})
+
+
+def test_a_restart_before_the_validation_does_not_skip_it() -> None:
+    verdict = judge(worker(S.OFFLINE, **VALIDATED), event(START), Facts(git=AHEAD))
+    assert verdict.change is not None
+    assert verdict.change.to is S.REBASING
+    assert "conflict_prompt_due" not in verdict.fields
+
+
+@pytest.mark.parametrize(
+    ("tasks", "since"),
+    [(RUNNING, 1000.0), ([*RUNNING, {"type": "agent", "status": "running"}], 0.0), (DONE, None)],
+)
+def test_only_shells_in_the_background_start_the_grace(
+    tasks: list[dict[str, str]], since: float | None
+) -> None:
+    """Breaks when an agent that works in the background is taken for a shell that was forgotten."""
+    verdict = judge(worker(S.WORKING), event(hook("Stop", background_tasks=tasks)), Facts(git=AHEAD))
+    assert verdict.fields.get("background_since_unix") == since
+    assert (verdict.change is None) is (since is not None)
 
 
 @pytest.mark.req("1-019", "2-033")

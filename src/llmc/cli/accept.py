@@ -8,6 +8,7 @@ from llmc.errors import Refused, UsageError
 from llmc.services.accept import accept
 from llmc.services.catch_up import catch_up
 from llmc.services.project import Project
+from llmc.services.rebase import wake_queued
 from llmc.services.tasks import reviewed_last
 from llmc.workers.model import Reviewed, Status
 
@@ -46,6 +47,7 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
 
     with project.worker_lock(name):
         done = accept(project, name, progress)
+    wake_queued(project)
     if as_json:
         print_json(
             {

@@ -14,8 +14,10 @@ from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
 from llmc.errors import ToolFailed
 from llmc.services.catch_up import catch_up
-from llmc.services.review import FileChange, Review, begin, longest_waiting, remember
+from llmc.services.fresh_review import begin
+from llmc.services.review import FileChange, Review, longest_waiting, remember
 from llmc.tools import git, proc
+from llmc.workers.model import Status
 
 INTERFACES = ("diff", "difftastic", "vscode")
 
@@ -37,6 +39,8 @@ def command(
     ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
     """Show what a worker's accept would land: its commits, and the diff from where they left the default branch.
+
+    Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
 
     \b
     Examples:
@@ -60,7 +64,9 @@ def command(
     else:
         _show(review, _head(review, time.time(), project.config.repo.default_branch), show)
     remember(project, review, seen=not name_only)
-    if not as_json:
+    if not as_json and project.store.worker(name).status is Status.OFFLINE:
+        note(f"next: llmc up, which starts {review.worker}; then it can be accepted or rejected")
+    elif not as_json:
         note(f"next: llmc accept {review.worker}   or: llmc reject {review.worker} ...")
 
 
@@ -71,6 +77,7 @@ def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
         "head": review.head,
         "ahead": review.ahead,
         "behind": review.behind,
+        "not_rebased": review.not_rebased,
         "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
         "files": [_file_view(file) for file in review.files],
         "dirty": [_text(name) for name in review.dirty],
@@ -94,7 +101,8 @@ def _head(review: Review, now: float, branch: str) -> str:
     if not review.diff:
         lines.append(paint("  the commits change nothing", "red"))
     if review.behind:
-        moved = f"{branch} is {review.behind} ahead of it; accept rebases first"
+        why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept rebases first"
+        moved = f"{branch} is {review.behind} ahead of it; {why}"
         lines.append(paint(f"note: {moved}", "yellow"))
     if review.stale:
         lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))

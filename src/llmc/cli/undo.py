@@ -5,6 +5,7 @@ import click
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import project_of
+from llmc.services.rebase import wake_queued
 from llmc.services.undo import last_accept, undo
 
 
@@ -23,6 +24,7 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
     worker, commit, _ = last_accept(project)
     confirm(f"Revert {commit[:12]} of {worker}?", f"this reverts {commit[:12]} of {worker}", yes)
     done = undo(project)
+    wake_queued(project)
     if as_json:
         print_json(
             {"worker": done.worker, "commit": done.commit, "revert": done.revert, "prompt": done.prompt}

@@ -161,6 +161,12 @@ class Defaults(Table, frozen=True, kw_only=True):
         Meta(description="Environment variables added for every agent", examples=[{"EDITOR": "true"}]),
     ] = {}
     start_stagger_s: Annotated[float, duration("Pause between two agent launches", ge=0)] = 0.2
+    background_grace_s: Annotated[
+        float,
+        duration(
+            "How long shells may run on after the agent stopped with commits; then llmc ends them", ge=0
+        ),
+    ] = 60.0
     ready_timeout_s: Annotated[float, duration("Longest time an agent may take to become ready", gt=0)] = 20.0
     self_review: SelfReview = SelfReview()
 

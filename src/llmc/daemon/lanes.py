@@ -8,8 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from llmc.errors import LlmcError, LockTimeout
+from llmc.tools.proc import ShuttingDown
 
 #: when to look again at a worker whose lock was taken
 RETRY_S = 1.0
@@ -19,16 +21,19 @@ class Lane:
     """The queue of one worker; pokes that come while it works are answered by one more round."""
 
     def __init__(
-        self, name: str, work: Callable[[str], None], pool: ThreadPoolExecutor, log: logging.Logger
+        self, name: str, work: Callable[[str, bool], None], pool: ThreadPoolExecutor, log: logging.Logger
     ) -> None:
         self.name = name
         self._work = work
         self._pool = pool
         self._log = log
         self._poked = asyncio.Event()
+        self._patrol_due = False
         self._task = asyncio.create_task(self._run())
 
-    def poke(self) -> None:
+    def poke(self, *, patrol: bool = False) -> None:
+        """Work, soon; with `patrol`, by the rules of patrol too."""
+        self._patrol_due |= patrol
         self._poked.set()
 
     async def stop(self) -> None:
@@ -40,18 +45,21 @@ class Lane:
         while True:
             await self._poked.wait()
             self._poked.clear()
+            patrol, self._patrol_due = self._patrol_due, False
             loop = asyncio.get_running_loop()
-            done = await asyncio.shield(loop.run_in_executor(self._pool, self._round))
+            done = await asyncio.shield(loop.run_in_executor(self._pool, self._round, patrol))
             if not done:
-                loop.call_later(RETRY_S, self.poke)
+                loop.call_later(RETRY_S, partial(self.poke, patrol=patrol))
 
-    def _round(self) -> bool:
+    def _round(self, patrol: bool) -> bool:
         """Whether it could be done: False while a command holds the worker's lock."""
         try:
-            self._work(self.name)
+            self._work(self.name, patrol)
         except LockTimeout:
             # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.
             return False
+        except ShuttingDown:
+            pass  # what was given up is in state; the next daemon does it
         except LlmcError as error:
             self._log.info(
                 error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}

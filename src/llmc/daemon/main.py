@@ -1,11 +1,13 @@
 """The daemon `llmc up`: one per root. Hooks wake it; patrol is only the safety net."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import signal
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Coroutine, Mapping
@@ -15,11 +17,14 @@ from dataclasses import dataclass, replace
 from llmc.agents.protocol import Agent
 from llmc.daemon.lanes import Lane
 from llmc.daemon.log import open_log, say
+from llmc.daemon.patrol import Watch
 from llmc.errors import LlmcError, NotFound, Refused
 from llmc.names import WorkerName
 from llmc.services import sessions
 from llmc.services.fleet import bring_up, end_every_session, take_down
+from llmc.services.patrol import patrol, rebase_if_queued
 from llmc.services.project import Project, agent_for, open_project
+from llmc.services.provision import refresh_base
 from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
 from llmc.tools import locks
@@ -34,6 +39,8 @@ MAX_THREADS = 128
 DAY_S = 24 * 3600.0
 #: how often the clients' status files are looked at
 CLIENT_WATCH_S = 1.0
+#: how long a patrol waits for the source before it goes on with the base it knows
+FETCH_WAIT_S = 10.0
 
 
 @dataclass
@@ -43,7 +50,8 @@ class Options:
 
 class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
-        self.project = replace(project, in_daemon=True)
+        self.stopping = threading.Event()
+        self.project = self._as_daemon(project)
         self.options = options
         self.instance_id = str(uuid.uuid4())
         self.started_unix = now_unix()
@@ -54,10 +62,15 @@ class Daemon:
         self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
         self.pruned_unix = 0.0
+        self.watch = Watch(now_unix(), monotonic())
+        self.patrolling: asyncio.Future[None] | None = None
         self.pids: dict[str, int] = {}
         self.workers: dict[WorkerName, WorkerRecord] = {}
         self.state_changed = 0
         self.config_changed = project.root.config.stat().st_mtime_ns
+
+    def _as_daemon(self, project: Project) -> Project:
+        return replace(project, in_daemon=True, stopping=self.stopping.is_set)
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -101,6 +114,7 @@ class Daemon:
 
     async def _serve(self, stopping: asyncio.Event) -> None:
         patrolled = monotonic()
+        self.watch = Watch(now_unix(), patrolled)
         while not stopping.is_set():
             try:
                 await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
@@ -127,12 +141,37 @@ class Daemon:
                 self.lanes[name].poke()
 
     def _patrol(self) -> None:
-        """Look at everybody, in case a wake-up was missed."""
+        """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
         self._find_new_workers()
-        for lane in self.lanes.values():
-            lane.poke()
         if now_unix() - self.pruned_unix > DAY_S:
             self._in_background(self._prune())
+        interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
+        jump = self.watch.tick(now_unix(), monotonic(), interval_s)
+        if jump:
+            self.log.info(jump, extra={"action": "clock_jump"})
+        if self.patrolling is None or self.patrolling.done():
+            self.patrolling = self._in_background(self._patrol_once(jump))
+
+    async def _patrol_once(self, jump: str) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.run_in_executor(self.pool, self._begin_patrol, jump)
+        with contextlib.suppress(TimeoutError):  # a source that does not answer holds nobody up
+            await asyncio.wait_for(asyncio.shield(begun), FETCH_WAIT_S)
+        for lane in self.lanes.values():
+            lane.poke(patrol=True)
+
+    def _begin_patrol(self, jump: str) -> None:
+        """What is done once for everybody: the time is written down, and the base fetched if somebody waits for review."""
+        try:
+            with self.project.store.transaction() as tx:
+                tx.remember_patrol()
+                if jump:
+                    tx.emit("clock_jump", why=jump)
+                waiting = any(r.status is Status.NEEDS_REVIEW for r in tx.state.workers.values())
+            if waiting:
+                refresh_base(self.project)
+        except (LlmcError, OSError) as error:
+            self.log.info(str(error), extra={"action": "patrol_problem"})
 
     async def _prune(self) -> None:
         """Old trash goes once a day."""
@@ -202,14 +241,19 @@ class Daemon:
         record = self.project.store.read().workers.get(WorkerName(name))
         return f"{name}: {record.status if record else 'removed'}"
 
-    def _look(self, name: str) -> None:
-        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session."""
+    def _look(self, name: str, patrol: bool) -> None:
+        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
         try:
             project = self._current_project()
             with project.worker_lock(name, timeout_s=0.2):
+                accepting = project.store.worker(name).accept is not None
                 record = finish_interrupted(project, name)
                 if record.status is not Status.OFFLINE:
                     sessions.reconcile(project, name)
+                if not self.stopping.is_set():
+                    self._look_after(project, name, patrol)
+            if accepting and record.accept is None:
+                self._poke_queued()
             if name not in self.pids and record.status is not Status.OFFLINE:
                 pane = project.tmux.pane(record.session_id)
                 if isinstance(pane, Pane) and not pane.dead:  # launched by a command since
@@ -220,6 +264,25 @@ class Daemon:
                 raise
             # Removed: its lane goes with the wake-up that follows.
 
+    def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
+        """The rules of patrol, and the rebase that somebody else's landing asked for."""
+        problem = rebase_if_queued(project, name)
+        held = project.store.worker(name).held
+        if by_patrol:
+            failed_s = self.watch.since_rebase_failed_s(name, monotonic())
+            done = patrol(project, name, self.watch.clock(name, now_unix(), monotonic()), failed_s)
+            held, problem = done.taken, done.rebase_problem or problem
+        self.watch.see(name, held, monotonic())
+        if problem:
+            self.watch.rebase_failed(name, monotonic())
+            self.log.info(problem.message, extra={"action": "rebase_put_off", "worker": name})
+
+    def _poke_queued(self) -> None:
+        """An accept ended here: the lanes of those it queued have work."""
+        for name, record in self.project.store.read().workers.items():
+            if record.rebase_due and name in self.lanes:
+                self.loop.call_soon_threadsafe(self.lanes[name].poke)
+
     def _current_project(self) -> Project:
         """With the configuration as it is now: an accept must be validated by today's rules, not by those of our start.
 
@@ -227,7 +290,7 @@ class Daemon:
         """
         changed = self.project.root.config.stat().st_mtime_ns
         if changed != self.config_changed:
-            self.project = replace(open_project(str(self.project.root.path)), in_daemon=True)
+            self.project = self._as_daemon(open_project(str(self.project.root.path)))
             self.config_changed = changed
         return self.project
 
@@ -236,7 +299,10 @@ class Daemon:
         if self.seen.get(name) is not record.status:
             self.seen[name] = record.status
             reason = f" ({record.reason})" if record.reason else ""
-            bell = record.status is Status.NEEDS_REVIEW and self.project.config.defaults.sound_on_review
+            wants_a_person = (
+                record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"
+            )
+            bell = wants_a_person and self.project.config.defaults.sound_on_review
             say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))
 
     def _drain(self, sock: socket.socket) -> None:
@@ -266,14 +332,18 @@ class Daemon:
             self._in_background(self.lanes.pop(name).stop())
             self.seen.pop(name, None)
 
-    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+    def _in_background(self, work: Coroutine[None, None, None]) -> asyncio.Future[None]:
         """The loop keeps only a weak reference to a task, so we keep a strong one."""
         task = asyncio.ensure_future(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
+        return task
 
     async def _shut_down(self) -> None:
         say("stopping ...")
+        self.stopping.set()
+        if self.patrolling is not None:
+            self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         loop = asyncio.get_running_loop()
         try:

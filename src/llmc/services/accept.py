@@ -45,6 +45,8 @@ def accept(project: Project, name: str, progress: Progress = lambda _: None) -> 
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+    if rebase.must_validate(record):
+        record = rebase.settle(project, name)
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
         raise rebase.tell(project, name)
     if record.accept is None:
@@ -247,6 +249,7 @@ class _Pipeline:
             else:
                 tx.emit("accepted_nothing", worker=self.name, base=self.journal.base)
             tx.move(self.name, step(Status.IDLE, "accepted"))
+            rebase.queue_others(tx, self.name)
         return self.journal
 
 

@@ -1,7 +1,7 @@
 """One root with everything a command needs to act on it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ class Project:
     tmux: Tmux
     #: this process is the daemon: it needs no wake-up from itself, or it would never sleep
     in_daemon: bool = False
+    #: whether this process is about to end, so that a long command is not waited for; None: it never is
+    stopping: Callable[[], bool] | None = None
 
     @property
     def base(self) -> str:

@@ -88,6 +88,22 @@ def self_review_prompt(project: Project, record: WorkerRecord) -> str:
     )
 
 
+def validation_prompt(project: Project, record: WorkerRecord) -> str:
+    """What a worker is told whose resolved rebase does not pass validation."""
+    return (
+        _templates()
+        .get_template("validation.md.j2")
+        .render(
+            branch=project.config.repo.default_branch,
+            worktree=record.worktree_path,
+            round=record.resolution_attempts + 1,
+            rounds=MAX_ROUNDS,
+            validate=project.config.repo.validate,
+            output=conflicts.printable(record.validation_output),
+        )
+    )
+
+
 def conflict_prompt(project: Project, record: WorkerRecord, facts: GitFacts) -> tuple[str, tuple[str, ...]]:
     """What a worker is told about the conflicts in its worktree now; and every path that git calls unmerged."""
     worktree = Path(record.worktree_path)

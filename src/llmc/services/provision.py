@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from llmc.errors import LlmcError
-from llmc.services import copied_files, lfs, serena, submodules, trash
-from llmc.services.commands import run_configured
+from llmc.services import commands, copied_files, lfs, serena, submodules, trash
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.files import append_line
@@ -24,9 +23,9 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
     missing = furnish(project, record)
     if not done.exists():
         setup = project.config.repo.setup
-        run_configured(
-            project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S, what="[repo].setup"
-        )
+        ran = commands.run_command(project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S)
+        if not ran.ok:
+            raise commands.failure(project, record.name, ran, what="[repo].setup")
         done.touch()
     return missing
 

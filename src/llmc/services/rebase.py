@@ -9,21 +9,26 @@ from pathlib import Path
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
-from llmc.services import intake, provision, submit, trash, validation
+from llmc.services import intake, provision, review, submit, trash, validation
 from llmc.services.authorship import committer
 from llmc.services.project import Project
-from llmc.services.prompts import conflict_prompt
+from llmc.services.prompts import conflict_prompt, validation_prompt
 from llmc.services.sessions import is_taken, status_of
+from llmc.state.store import Transaction
 from llmc.tools import git, proc
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Pane, Unknown
 from llmc.workers import decide
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
 
 LEFTOVER_WAIT_S = 2.0
+#: how long an agent that has just stopped may take to rest before its work is validated
+REST_WAIT_S = 5.0
+#: of a validation's output, so much goes back to the worker
+OUTPUT_CHARS = 4000
 #: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
 _SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
 
@@ -52,6 +57,11 @@ class Conflict(LlmcError):
 def rebase(project: Project, name: str) -> Rebased:
     """`llmc rebase`, or the rest of one that was interrupted; the caller holds the worker's lock."""
     record = intake.apply_pending(project, name)
+    if must_validate(record):
+        record = settle(project, name)
+        if record.status is Status.NEEDS_REVIEW:
+            head = git.head(Path(record.worktree_path))
+            return Rebased(git.resolve(project.root.path, project.base) or head, head, moved=True)
     if must_tell(record):
         raise tell(project, name)
     if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
@@ -63,13 +73,94 @@ def rebase(project: Project, name: str) -> Rebased:
     if not was_interrupted(record):
         refuse_if_dirty(record)
     try:
-        done = onto_base(project, name)
+        done = onto_base(project, name, then_validate=True)
     except HasConflicts as found:
         raise tell(project, name) from found
-    if done.moved:
-        so = "but it is rebased, and waits in needs_review"
-        validation.validate(project, name, Path(record.worktree_path), so=so)
+    if must_validate(project.store.worker(name)):
+        settle(project, name)
     return done
+
+
+def keep_rebased(project: Project, name: str) -> LlmcError | None:
+    """A rebase that nobody asked for, because the branch moved; what there is to say about conflicts.
+
+    A clean one is not validated here: accept validates what lands, and a fleet that waits for review would be
+    validated, and locked, anew with each landing.
+    """
+    record = project.store.worker(name)
+    refuse_if_dirty(record)
+    try:
+        done = onto_base(project, name)
+    except HasConflicts:
+        return tell(project, name)
+    if record.rebase_due and not done.moved:
+        with project.store.transaction() as tx:
+            tx.update(name, rebase_due=False)
+    return None
+
+
+def queue_others(tx: Transaction, landed: str) -> None:
+    """The branch has moved: whoever waits for review is rebased, by its own lane, once this lock is gone."""
+    for record in list(tx.state.workers.values()):
+        if record.name != landed and record.status is Status.NEEDS_REVIEW and record.accept is None:
+            tx.update(record.name, rebase_due=True)
+
+
+def wake_queued(project: Project) -> None:
+    """The daemon's lanes of those; without a daemon the next patrol, `review` or `accept` does it."""
+    for record in project.store.read().workers.values():
+        if record.rebase_due:
+            project.wake(record.name)
+
+
+def must_validate(record: WorkerRecord) -> bool:
+    """Whether a rebase is over for git, but not validated yet."""
+    return record.status is Status.REBASING and record.validation_due
+
+
+def settle(project: Project, name: str) -> WorkerRecord:
+    """Validate rebased work, and take the step that follows; also after a crash in the middle of it.
+
+    Raises what a person should know of a clean rebase that fails; what the worker resolved goes back to the worker.
+    """
+    record = project.store.worker(name)
+    worktree = Path(record.worktree_path)
+    _wait_for_rest(project, record)
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+    # Somebody went on with it: the end of that turn says more. Files a validation left behind do not matter.
+    if facts.rebasing or facts.marked or not facts.on_base:
+        with project.store.transaction() as tx:
+            return tx.update(name, validation_due=False)
+    with fault_step("rebase.validate"):
+        done = validation.run(project, name, worktree)
+        if git.head(worktree) != facts.head:
+            raise LlmcError(f"{name} made a commit while it was validated", hint="It is validated again.")
+        output = done.stdout[-OUTPUT_CHARS:]
+        with project.store.transaction() as tx:
+            verdict = decide.after_validation(tx.worker(name), facts.head, done.returncode, output)
+            tx.update(name, **verdict.fields)
+            tx.emit(verdict.action, worker=name, **verdict.details)
+            after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
+    if not done.ok and after.status is Status.NEEDS_REVIEW:
+        so = "but it is rebased, and waits in needs_review"
+        raise validation.failure(project, name, done, so=so)
+    return after
+
+
+def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
+    """The agent's Stop comes a moment before it rests."""
+
+    def rests() -> bool:
+        try:
+            refuse_if_disturbed(project, record)
+        except Refused:
+            return False
+        return True
+
+    if not wait_until(rests, REST_WAIT_S, interval_s=0.1):
+        refuse_if_disturbed(project, record)
 
 
 def was_interrupted(record: WorkerRecord) -> bool:
@@ -77,8 +168,11 @@ def was_interrupted(record: WorkerRecord) -> bool:
     return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
 
 
-def onto_base(project: Project, name: str) -> Rebased:
-    """A worker's commits on top of the newest base. Raises HasConflicts; any other failure leaves all as it was."""
+def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Rebased:
+    """A worker's commits on top of the newest base. Raises HasConflicts; any other failure leaves all as it was.
+
+    With `then_validate` a clean rebase leaves a validation due, where one is configured.
+    """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
@@ -93,7 +187,7 @@ def onto_base(project: Project, name: str) -> Rebased:
     before = git.head(worktree)
     if git.is_ancestor(worktree, base, before):
         if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
-            _record_clean(project, name, base, before)
+            _record_clean(project, name, base, before, then_validate)
         return Rebased(base, before, moved=bool(record.pre_rebase_sha))
     _persist(project, record, worktree, before, base)
     with fault_step("rebase.run"):
@@ -101,7 +195,7 @@ def onto_base(project: Project, name: str) -> Rebased:
     if done.ok and not git.rebase_in_progress(worktree):
         after = git.head(worktree)
         provision.furnish(project, record)  # the new base may want other submodules and files
-        _record_clean(project, name, base, after)
+        _record_clean(project, name, base, after, then_validate)
         return Rebased(base, after, moved=True)
     files = git.conflicted_files(worktree)
     if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
@@ -142,14 +236,21 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
             tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)
 
 
-def _record_clean(project: Project, name: str, base: str, head: str) -> None:
+def _record_clean(project: Project, name: str, base: str, head: str, then_validate: bool) -> None:
+    before = project.store.worker(name)
+    seen = {}
+    if before.reviewed_sha == before.pre_rebase_sha and review.compare(before, base, head) is Reviewed.SAME:
+        seen = {"reviewed_sha": head}  # a person knows this change, whatever its commit is called now
     with fault_step("rebase.record"), project.store.transaction() as tx:
-        record = tx.update(name, **NO_REBASE)
+        record = tx.update(name, **NO_REBASE, **seen)
+        tx.emit("rebased", worker=name, commit=head, base=base)
         if record.status is Status.REBASING:
             tx.move(name, step(Status.NEEDS_REVIEW, "rebased", commit_sha=head))
+        elif record.status is Status.NEEDS_REVIEW and then_validate and project.config.repo.validate:
+            due = {"validation_due": True, "since_unix": record.since_unix}
+            tx.move(name, step(Status.REBASING, "to be validated", **due))
         elif record.status is Status.NEEDS_REVIEW:
             tx.update(name, commit_sha=head)
-        tx.emit("rebased", worker=name, commit=head, base=base)
 
 
 def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> None:
@@ -159,7 +260,14 @@ def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> No
         if record.accept is not None:
             tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="rebase")
         tx.emit("rebase_conflicted", worker=name, files=files, base=record.rebase_base)
-        tx.update(name, accept=None, conflicted_files=files, resolution_attempts=0, conflict_prompt_due=True)
+        tx.update(
+            name,
+            accept=None,
+            conflicted_files=files,
+            resolution_attempts=0,
+            conflict_prompt_due=True,
+            validate_rebase=bool(project.config.repo.validate),
+        )
         if record.status is not Status.REBASING:
             tx.move(name, step(Status.REBASING, "conflicts"))
 
@@ -177,18 +285,21 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
 
 
 def must_tell(record: WorkerRecord) -> bool:
-    """Whether the worker has conflicts it was not told about yet."""
+    """Whether the worker has conflicts, or a validation that failed, and was not told about them yet."""
     on_its_way = record.delivery is not None and (
-        record.delivery.outcome.open and submit.is_conflict_prompt(record.delivery)
+        record.delivery.outcome.open and submit.is_about_a_rebase(record.delivery)
     )
     return record.status is Status.REBASING and (record.conflict_prompt_due or on_its_way)
 
 
 def tell(project: Project, name: str) -> LlmcError:
-    """Send the conflict prompt that is due; what to say to whoever asked for the rebase."""
+    """Send the prompt that is due; what to say to whoever asked for the rebase."""
     record = project.store.worker(name)
     with fault_step("rebase.prompt"):
-        if record.conflict_prompt_due:
+        if record.conflict_prompt_due and record.validation_output:
+            text = validation_prompt(project, record)
+            receipt = submit.submit(project, name, "validation", text, conflict_prompt_due=False)
+        elif record.conflict_prompt_due:
             facts = intake.git_facts(project, record)
             if facts is None:
                 return LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
@@ -204,9 +315,13 @@ def tell(project: Project, name: str) -> LlmcError:
         else:
             receipt = submit.deliver(project, name)
     files = project.store.worker(name).conflicted_files or record.conflicted_files
-    problem = f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}"
+    branch = project.config.repo.default_branch
+    if record.validation_output:
+        problem, does = f"{name} does not pass validation on top of {branch}", "mends it"
+    else:
+        problem, does = f"{name} conflicts with {branch} in {_some(files)}", "resolves them"
     if receipt.outcome.arrived:
-        text = f"{problem}; {name} resolves them now"
+        text = f"{problem}; {name} {does} now"
         return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
     text = f"{problem}; {name} was not told: {receipt.outcome}: {receipt.reason}"
     return Conflict(text, hint=f"Look at it: llmc attach {name}", worker=name, files=files)
@@ -215,11 +330,13 @@ def tell(project: Project, name: str) -> LlmcError:
 def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:
     """Somebody finished or aborted it without a turn of the agent: then nothing needs to be said."""
     verdict = decide.after_round(record, facts, {"ahead": facts.ahead, "dirty": facts.dirty})
-    if verdict.change is None or verdict.change.to is not Status.NEEDS_REVIEW:
+    if verdict.action not in ("rebase_resolved", "rebase_aborted"):
         return False
     with project.store.transaction() as tx:
+        tx.update(record.name, **verdict.fields)
         tx.emit(verdict.action, worker=record.name, **verdict.details)
-        tx.move(record.name, verdict.change)
+        if verdict.change:
+            tx.move(record.name, verdict.change)
     return True
 
 

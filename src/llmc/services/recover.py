@@ -26,6 +26,8 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
         with suppress(rebase.Conflict):
             rebase.rebase(project, name)
         record = project.store.worker(name)
+    if rebase.must_validate(record):
+        record = rebase.settle(project, name)
     if rebase.must_tell(record):
         rebase.tell(project, name)
         record = project.store.worker(name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
 from llmc.review.patch import patch_id
-from llmc.services import intake, provision
+from llmc.services import provision
 from llmc.services.project import Project
 from llmc.state.model import State
 from llmc.tools import git
@@ -48,6 +48,8 @@ class Review:
     diff: str
     #: why the default branch could not be looked at freshly; empty when it was
     stale: str = ""
+    #: why it was not rebased though the branch moved; empty when it was, or need not be
+    not_rebased: str = ""
 
 
 def longest_waiting(state: State) -> WorkerRecord:
@@ -70,16 +72,6 @@ def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
             f"{name} is {record.status}, only a worker in needs_review can be {verb}",
             hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
         )
-
-
-def begin(project: Project, name: str) -> Review:
-    """A worker's work, for a person to look at."""
-    # Said at once: an accept may hold the lock for as long as its validation takes.
-    refuse_unless_waiting(project.store.worker(name), "reviewed")
-    with project.worker_lock(name):
-        record = intake.apply_pending(project, name)
-        refuse_unless_waiting(record, "reviewed")
-        return look(project, record)
 
 
 def look(project: Project, record: WorkerRecord) -> Review:
@@ -127,6 +119,9 @@ def parting_point(project: Project, record: WorkerRecord, head: str) -> str:
 def remember(project: Project, review: Review, *, seen: bool = True) -> None:
     """This is the worker reviewed last; and, if its diff was `seen`, what accept compares with."""
     head = git.head(review.worktree)  # a person can look for long; what waits is what is there now
+    base = git.merge_base(review.worktree, project.base, head)
+    # It may have been rebased meanwhile, and then it is the same change under another name.
+    same = base is not None and patch_id(git.diff(review.worktree, base, head)) == patch_id(review.diff)
     with project.store.transaction() as tx:
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
@@ -136,7 +131,7 @@ def remember(project: Project, review: Review, *, seen: bool = True) -> None:
                 review.worker,
                 commit_sha=head,
                 reviewed_patch=patch_id(review.diff),
-                reviewed_sha=review.head,
+                reviewed_sha=head if same else review.head,
                 reviewed_unix=now_unix(),
             )
         tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)

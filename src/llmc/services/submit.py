@@ -38,8 +38,8 @@ def new_prompt_id(kind: str) -> PromptId:
     return PromptId(f"{kind}-{os.urandom(5).hex()}")
 
 
-def is_conflict_prompt(delivery: Delivery) -> bool:
-    return delivery.prompt_id.startswith("conflict-")
+def is_about_a_rebase(delivery: Delivery) -> bool:
+    return delivery.prompt_id.startswith(decide.ABOUT_A_REBASE)
 
 
 def submit(
@@ -109,7 +109,7 @@ def _record(
         tx.update(name, delivery=done)
         if outcome is Outcome.REFUSED and record.status in (Status.IDLE, Status.NO_CHANGES):
             tx.update(name, current_prompt="")  # nothing was typed, so the worker has no task
-        if outcome is Outcome.REFUSED and record.status is Status.REBASING and is_conflict_prompt(done):
+        if outcome is Outcome.REFUSED and record.status is Status.REBASING and is_about_a_rebase(done):
             tx.update(name, conflict_prompt_due=True)  # nothing was typed: it still has to be told
         tx.emit(
             "prompt_delivered",

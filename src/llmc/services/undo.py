@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.errors import NotFound, Refused
-from llmc.services import landing, provision
+from llmc.services import landing, provision, rebase
 from llmc.services.project import Project
 from llmc.services.validation import validate
 from llmc.tools import git, locks
@@ -61,6 +61,7 @@ def undo(project: Project) -> Undone:
                 ) from error
     with project.store.transaction() as tx:
         tx.emit("undone", worker=worker, commit=commit, revert=revert)
+        rebase.queue_others(tx, NAME)
     return Undone(worker, commit, revert, _subject(project, commit), prompt)
 
 

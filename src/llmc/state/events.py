@@ -37,6 +37,10 @@ ACTIONS: dict[str, str] = {
     "rebase_unresolved": "the agent's turn ended with conflicts unresolved (`left`, `round`)",
     "rebase_aborted": "the worker gave the rebase up; its commits are as before",
     "self_review_failed": "the self-review was not delivered; a person gets the work as it is",
+    "rebase_stalled": "nothing has moved in a rebase for too long (`quiet_s`)",
+    "rebase_validated": "rebased work passed `repo.validate`",
+    "validation_failed": "a rebased worker does not pass `repo.validate` (`code`, `round`: 0 when it was a clean rebase)",
+    "background_ended": "llmc ended what an agent had left running in the background (`pids`, `commands`)",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
         "a worker's commit landed on the default branch (`commit`, `prompt`, "
@@ -54,6 +58,7 @@ ACTIONS: dict[str, str] = {
     "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",
     "daemon_stopped": "the daemon ended in order",
+    "clock_jump": "the clock or the daemon stood still: no age is judged for one full limit from now (`why`)",
 }
 
 

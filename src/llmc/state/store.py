@@ -80,6 +80,10 @@ class Transaction:
         """The worker that `reject` and `accept` mean when none is named."""
         self.state = replace(self.state, last_reviewed_worker=self.worker(name).name)
 
+    def remember_patrol(self) -> None:
+        """The daemon looked at everybody just now."""
+        self.state = replace(self.state, patrol_last_run_unix=self.now)
+
     def remove(self, name: str) -> None:
         workers = {key: value for key, value in self.state.workers.items() if key != name}
         self.state = replace(self.state, workers=workers)

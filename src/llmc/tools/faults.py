@@ -33,6 +33,7 @@ STEPS = (
     "rebase.prompt",
     "self_review.prompt",
     "self_review.give_up",
+    "rebase.validate",
     "accept.check",
     "accept.rebase",
     "accept.validate",

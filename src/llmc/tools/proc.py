@@ -4,17 +4,25 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmc.errors import LlmcError, ToolFailed
 
+#: how often a long command's waiter looks whether it is to end
+STOP_POLL_S = 0.2
+
 _INSTALL_HINTS = {
     "tmux": "Install tmux (Debian: sudo apt-get install tmux).",
     "git": "Install git (Debian: sudo apt-get install git).",
 }
+
+
+class ShuttingDown(Exception):
+    """We are to end: what runs is given up, and whoever comes next does it again."""
 
 
 class ToolMissing(LlmcError):
@@ -112,8 +120,19 @@ class _LateInterrupt:
             raise KeyboardInterrupt
 
 
-def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, timeout_s: float) -> Done:
-    """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout."""
+def run_logged(
+    command: str,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    stopping: Callable[[], bool] | None = None,
+) -> Done:
+    """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout.
+
+    It is ended, and ShuttingDown raised, once `stopping` says so.
+    """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
         raise _not_started([command], cwd, FileNotFoundError())
@@ -131,7 +150,7 @@ def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, ti
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout_s)
+            code = _wait(process, timeout_s, stopping)
         except BaseException as error:
             kill_group(process)
             if not isinstance(error, subprocess.TimeoutExpired):
@@ -139,6 +158,21 @@ def run_logged(command: str, *, cwd: Path, env: Mapping[str, str], log: Path, ti
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
             code = 124
     return Done([command], code, tail(log, start), "")
+
+
+def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callable[[], bool] | None) -> int:
+    if stopping is None:
+        return process.wait(timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            return process.wait(min(STOP_POLL_S, max(0.0, left_s)))
+        except subprocess.TimeoutExpired:
+            if stopping():
+                raise ShuttingDown from None
+            if left_s <= STOP_POLL_S:
+                raise
 
 
 def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:

@@ -75,6 +75,25 @@ def terminate(pid: int, *, grace_s: float) -> None:
         wait_until(lambda: not is_alive(pid), 2)
 
 
+def command_of(pid: int) -> str:
+    """The command line of a process; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def end_all(pids: list[int], *, grace_s: float) -> list[int]:
+    """SIGTERM to each, SIGKILL to what is still there after the grace; the pids that live on all the same."""
+    for pid in pids:
+        _signal(pid, signal.SIGTERM)
+    wait_until(lambda: not any(map(is_alive, pids)), grace_s)
+    kill([pid for pid in pids if is_alive(pid)])
+    wait_until(lambda: not any(map(is_alive, pids)), 2)
+    return [pid for pid in pids if is_alive(pid)]
+
+
 def kill(pids: list[int]) -> None:
     for pid in pids:
         _signal(pid, signal.SIGKILL)

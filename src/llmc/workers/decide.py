@@ -36,6 +36,12 @@ BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 #: why a worker is `working` on something llmc has no task for
 PERSONS_PROMPT = "a prompt llmc did not send"
 TURN_GOES_ON = "its turn goes on"
+#: why a worker that rests was not ended by a Stop
+INTERRUPTED = "interrupted"
+#: why a worker waits for review though its rebase did not come to anything
+ABORTED = "rebase aborted by the worker"
+#: the prompts that llmc sends about a rebase, by the first word of their id
+ABOUT_A_REBASE = ("conflict-", "validation-")
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ def client_says(record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float
     a queued message that begins a turn of its own, fires none either: then it is at work again.
     """
     if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not self_review.is_open(record):
-        return step(Status.NEEDS_INPUT, "interrupted")
+        return step(Status.NEEDS_INPUT, INTERRUPTED)
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
     if is_busy and resting and for_s >= BUSY_AFTER_S:
         return step(Status.WORKING, TURN_GOES_ON)
@@ -118,6 +124,8 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     """Where a worker with a living but resting agent belongs, from git alone."""
     if git.rebasing:
         return step(Status.REBASING, "rebase in progress")
+    if record.validation_due:
+        return step(Status.REBASING, "to be validated")
     if git.ahead:
         return step(Status.NEEDS_REVIEW, "commits are there", commit_sha=git.head)
     if record.current_prompt:
@@ -136,7 +144,7 @@ def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verd
     change = None
     if record.status is Status.OFFLINE and facts.git is not None:
         change = rest(record, facts.git)
-        if change.to is Status.REBASING and record.pre_rebase_sha:
+        if change.to is Status.REBASING and record.pre_rebase_sha and facts.git.rebasing:
             fields["conflict_prompt_due"] = True  # its turn ended with its process
     return Verdict(change, fields, "session_started", details)
 
@@ -180,10 +188,19 @@ def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
         # A turn that a person began by hand: what waits for review is what is there now.
         return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
-    if event.background_running or record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
+    if record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
+    if event.background_running:
+        since = event.at_unix if event.only_shells_running else 0.0
+        return Verdict(None, {"background_since_unix": since}, "agent_stopped", details)
+    return turn_ended(record, git, details, event.at_unix)
+
+
+def turn_ended(record: WorkerRecord, git: GitFacts, details: dict[str, Any], at_unix: float) -> Verdict:
+    """A turn is over and nothing of it runs any more: where that leaves the worker."""
     if record.status is Status.REBASING and record.pre_rebase_sha:
-        if event.at_unix < record.rebase_started_at_unix:
+        told_later = bool(record.validation_output) and record.conflict_prompt_due
+        if at_unix < record.rebase_started_at_unix or told_later:
             return Verdict(action="agent_stopped", details=details)
         return after_round(record, git, details)
     if git.ahead and not git.rebasing and self_review.comes_next(record):
@@ -220,22 +237,56 @@ def _report(event: HookEvent) -> Verdict:
 def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) -> Verdict:
     """What became of a rebase with conflicts that the agent was told to resolve; git alone says so."""
     if not git.rebasing and git.head == record.pre_rebase_sha:
-        aborted = step(Status.NEEDS_REVIEW, "rebase aborted by the worker", commit_sha=git.head)
+        aborted = step(Status.NEEDS_REVIEW, ABORTED, commit_sha=git.head)
         return Verdict(aborted, action="rebase_aborted", details=details)
     left = unresolved(git)
+    if not left and record.validate_rebase:
+        due = {"validation_due": True, "validation_output": "", "conflict_prompt_due": False}
+        return Verdict(None, due, "rebase_resolved", details)
     if not left:
         resolved = step(Status.NEEDS_REVIEW, "conflicts resolved", commit_sha=git.head)
         return Verdict(resolved, action="rebase_resolved", details=details)
-    if record.delivery is not None and not record.delivery.prompt_id.startswith("conflict-"):
+    if record.delivery is not None and not record.delivery.prompt_id.startswith(ABOUT_A_REBASE):
         # A person talks with it: that is no round, and the person sees what it does.
         return Verdict(action="agent_stopped", details=details)
     rounds = record.resolution_attempts + 1
-    fields: dict[str, Any] = {"resolution_attempts": rounds, "conflict_prompt_due": rounds < MAX_ROUNDS}
+    fields: dict[str, Any] = {
+        "resolution_attempts": rounds,
+        "conflict_prompt_due": rounds < MAX_ROUNDS,
+        "validation_output": "",
+    }
     if rounds < MAX_ROUNDS:
         return Verdict(None, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
     text = f"its conflicts are unresolved after {rounds} rounds: {'; '.join(left)}"
     failed = step(Status.ERROR, "conflicts not resolved", error_reason=text[:500], cause=causes.Cause.GIT)
     return Verdict(failed, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
+
+
+def after_validation(record: WorkerRecord, head: str, code: int, output: str) -> Verdict:
+    """What a validation of rebased work means; `code` 0 is a success, `output` the end of what it said.
+
+    What the worker itself resolved goes back to it, at most MAX_ROUNDS times. After a clean rebase there is nothing
+    of its doing to correct, and the default branch may be what is broken: that is left to a person.
+    """
+    clean = not record.conflicted_files
+    since = {"since_unix": record.since_unix} if clean else {}
+    if code == 0:
+        reason = "rebased" if clean else "conflicts resolved"
+        return Verdict(step(Status.NEEDS_REVIEW, reason, commit_sha=head, **since), action="rebase_validated")
+    if clean:
+        waits = step(Status.NEEDS_REVIEW, "rebased, but its validation fails", commit_sha=head, **since)
+        return Verdict(waits, action="validation_failed", details={"code": code, "round": 0})
+    rounds = record.resolution_attempts + 1
+    details = {"code": code, "round": rounds}
+    fields = {"resolution_attempts": rounds, "validation_due": False}
+    if rounds < MAX_ROUNDS:
+        told = {"validation_output": output or "(it printed nothing)", "conflict_prompt_due": True}
+        return Verdict(None, fields | told, "validation_failed", details)
+    text = f"its validation fails after {rounds} rounds of conflicts: {output.strip()[-400:]}"
+    failed = step(
+        Status.ERROR, "validation fails after the rebase", error_reason=text, cause=causes.Cause.COMMAND
+    )
+    return Verdict(failed, fields, "validation_failed", details)
 
 
 def unresolved(git: GitFacts) -> list[str]:

@@ -36,10 +36,17 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def background_running(self) -> bool:
         """A Stop with work still running in the background is not an end."""
+        return bool(self._running())
+
+    @property
+    def only_shells_running(self) -> bool:
+        """Whether what runs in the background is shells, which nobody waits for, and no agent."""
+        return self.background_running and all(task.get("type") == "shell" for task in self._running())
+
+    def _running(self) -> list[dict[str, Any]]:
         tasks = self.payload.get("background_tasks")
-        return isinstance(tasks, list) and any(
-            isinstance(task, dict) and task.get("status") == "running" for task in tasks
-        )
+        found = tasks if isinstance(tasks, list) else []
+        return [task for task in found if isinstance(task, dict) and task.get("status") == "running"]
 
     def text(self, key: str) -> str:
         value = self.payload.get(key)

@@ -160,9 +160,21 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     conflicted_files: tuple[str, ...] = ()
     #: turns of the agent that ended with the conflicts unresolved
     resolution_attempts: int = 0
-    #: the agent has to be told about the conflicts (again)
+    #: the agent has to be told about the conflicts (again), or about `validation_output`
     conflict_prompt_due: bool = False
     self_review: SelfReview = SelfReview.NO
+    #: [repo].validate has to pass before the conflicts count as resolved
+    validate_rebase: bool = False
+    #: git is done with the rebase; validation has the last word
+    validation_due: bool = False
+    #: the end of what a validation said that failed after the conflicts were resolved
+    validation_output: str = ""
+    #: somebody else's work landed: this worker's is to be rebased when nobody is disturbed by it
+    rebase_due: bool = False
+    #: when patrol first saw commits of a turn that has not ended yet
+    commits_seen_unix: float = 0.0
+    #: when the agent stopped and left only shells running in the background
+    background_since_unix: float = 0.0
     held: bool = False
     error_reason: str = ""
     cause: str = ""

@@ -20,7 +20,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.IDLE, S.NEEDS_REVIEW): "commits of a person's own turn",
     (S.IDLE, S.OFFLINE): "agent ended",
     (S.IDLE, S.ERROR): "failure",
-    (S.WORKING, S.NEEDS_REVIEW): "stopped with commits",
+    (S.WORKING, S.NEEDS_REVIEW): "stopped with commits, or rests with them",
     (S.WORKING, S.REVIEWING): "self-review sent",
     (S.WORKING, S.NEEDS_INPUT): "stopped without commits, asks, or was interrupted",
     (S.WORKING, S.NO_CHANGES): "reported that nothing needs to change",
@@ -36,7 +36,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.NEEDS_REVIEW, S.IDLE): "accept, or reset",
     (S.NEEDS_REVIEW, S.REJECTED): "reject",
     (S.NEEDS_REVIEW, S.REVIEWING): "self-review sent",
-    (S.NEEDS_REVIEW, S.REBASING): "rebase has conflicts",
+    (S.NEEDS_REVIEW, S.REBASING): "rebase has conflicts, or is validated",
     (S.NEEDS_REVIEW, S.WORKING): "message",
     (S.NEEDS_REVIEW, S.OFFLINE): "agent ended",
     (S.NEEDS_REVIEW, S.ERROR): "failure",
@@ -51,7 +51,7 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.REJECTED, S.IDLE): "reset",
     (S.REJECTED, S.OFFLINE): "agent ended",
     (S.REJECTED, S.ERROR): "failure",
-    (S.REBASING, S.NEEDS_REVIEW): "resolved, or aborted by the worker",
+    (S.REBASING, S.NEEDS_REVIEW): "resolved and validated, or aborted by the worker",
     (S.REBASING, S.IDLE): "reset",
     (S.REBASING, S.OFFLINE): "agent ended",
     (S.REBASING, S.ERROR): "no progress, or the third round",
@@ -64,7 +64,14 @@ ALLOWED: dict[tuple[Status, Status], str] = {
 }
 
 #: fields that belong to the status that is left: cleared, unless the step brings new ones
-_LEFT: dict[str, Any] = {"commit_sha": None, "error_reason": "", "cause": ""}
+_LEFT: dict[str, Any] = {
+    "commit_sha": None,
+    "error_reason": "",
+    "cause": "",
+    "commits_seen_unix": 0.0,
+    "background_since_unix": 0.0,
+    "rebase_due": False,
+}
 
 #: what belongs to one task, and must not be taken for the next one's
 _NOT_REVIEWED: dict[str, Any] = {"reviewed_patch": None, "reviewed_sha": None, "reviewed_unix": 0.0}
@@ -77,6 +84,10 @@ NO_REBASE: dict[str, Any] = {
     "conflicted_files": (),
     "resolution_attempts": 0,
     "conflict_prompt_due": False,
+    "validate_rebase": False,
+    "validation_due": False,
+    "validation_output": "",
+    "rebase_due": False,
 }
 
 #: what else is cleared when a status is entered; `offline` and `error` keep an open rebase as it is

@@ -1,0 +1,57 @@
+"""Beginning a review: the worker's commits are on the newest base first, where that disturbs nobody."""
+
+from dataclasses import replace
+
+from llmc.errors import LlmcError
+from llmc.services import intake, rebase, review
+from llmc.services.project import Project
+from llmc.services.review import Review
+from llmc.tools.tmux import Pane
+from llmc.workers.model import Status, WorkerRecord
+
+
+def begin(project: Project, name: str) -> Review:
+    """A worker's work, for a person to look at."""
+    # Said at once: an accept may hold the lock for as long as its validation takes.
+    record = project.store.worker(name)
+    nobody_else_validates = rebase.must_validate(record) and not project.daemon_runs()
+    if record.status is not Status.OFFLINE and not nobody_else_validates:
+        review.refuse_unless_waiting(record, "reviewed")
+    with project.worker_lock(name):
+        record = intake.apply_pending(project, name)
+        if rebase.must_validate(record):
+            record = rebase.settle(project, name)
+        if record.status is Status.OFFLINE:
+            return _of_an_offline_worker(project, record)
+        review.refuse_unless_waiting(record, "reviewed")
+        problem = _rebase_first(project, record)
+        seen = review.look(project, project.store.worker(name))
+        return replace(seen, not_rebased=problem if seen.behind else "")
+
+
+def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
+    """Its commits are there, though nobody could resolve conflicts now."""
+    seen = review.look(project, record)
+    if not seen.ahead:
+        review.refuse_unless_waiting(record, "reviewed")
+    return replace(seen, not_rebased=f"{record.name} is offline" if seen.behind else "")
+
+
+def _rebase_first(project: Project, record: WorkerRecord) -> str:
+    """Why it could not be rebased, "" when it was or need not be. Conflicts go to the worker, and end the review."""
+    pane = project.tmux.pane(record.session_id)
+    if not isinstance(pane, Pane) or pane.dead:
+        return f"no agent runs for {record.name}"
+    try:
+        found = rebase.keep_rebased(project, record.name)
+    except LlmcError as problem:
+        return problem.message.splitlines()[0]
+    if found is not None:
+        raise _for_a_reviewer(found, record.name)
+    return ""
+
+
+def _for_a_reviewer(found: LlmcError, name: str) -> LlmcError:
+    if isinstance(found, rebase.Conflict):
+        found.hint = found.hint.replace("Accept again", "Review it again")
+    return found

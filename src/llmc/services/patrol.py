@@ -1,0 +1,162 @@
+"""Patrol of one worker: what was observed goes to the rules in workers/patrol.py, and what they decide is done here."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmc import hook_client
+from llmc.agents.protocol import ClientStatus
+from llmc.errors import LlmcError, ToolFailed
+from llmc.services import intake, provision, rebase, sessions
+from llmc.services.project import Project
+from llmc.tools import git, processes
+from llmc.tools.clock import now_unix
+from llmc.tools.tmux import Pane
+from llmc.workers import decide
+from llmc.workers import patrol as rules
+from llmc.workers.model import Status, WorkerRecord
+
+#: the statuses there is a rule for
+CONCERNED = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
+#: how long a leftover process has to end by itself when it is told to
+END_GRACE_S = 2.0
+COMMAND_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Patrolled:
+    """What patrol did about a worker, and whether a person had it."""
+
+    decision: rules.Decision | None = None
+    taken: bool = False
+    #: a rebase that did not come about, and why
+    rebase_problem: LlmcError | None = None
+
+
+def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: float) -> Patrolled:
+    """One look at one worker by every rule; the caller holds its lock."""
+    record = project.store.worker(name)
+    seen = _observe(project, record, rebase_failed_s) if record.status in CONCERNED else None
+    if seen is None:
+        return Patrolled(taken=record.held)
+    defaults = project.config.defaults
+    limits = rules.Limits(defaults.background_grace_s, defaults.patrol_interval_secs)
+    decision = rules.decide(record, seen, limits, clock)
+    match decision:
+        case rules.Remember(fields):
+            with project.store.transaction() as tx:
+                tx.update(name, **fields)
+        case rules.Move(change, action, details):
+            with project.store.transaction() as tx:
+                if action:
+                    tx.emit(action, worker=name, **details)
+                tx.move(name, change)
+        case rules.EndBackground():
+            _end_background(project, record)
+        case rules.Rebase():
+            return Patrolled(decision, rebase_problem=_rebase(project, name))
+    return Patrolled(decision, taken=seen.taken)
+
+
+def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
+    """Somebody else's work landed: this worker's follows, if that disturbs nobody. Why not, if it failed."""
+    record = project.store.worker(name)
+    if not record.rebase_due:
+        return None
+    try:
+        provision.refresh_base(project)
+    except LlmcError as error:
+        return error
+    seen = _observe(project, record, float("inf"))
+    if seen is None or seen.git is None:
+        return None
+    if not seen.behind:
+        with project.store.transaction() as tx:
+            tx.update(name, rebase_due=False)
+        return None
+    limits = rules.Limits(0.0, 0.0)
+    return _rebase(project, name) if rules.should_rebase(record, seen, limits) else None
+
+
+def _rebase(project: Project, name: str) -> LlmcError | None:
+    try:
+        rebase.keep_rebased(project, name)
+    except LlmcError as error:
+        return error
+    return None
+
+
+def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
+    """None where there is no living agent, or tmux gave no answer: other rules look after those."""
+    pane = project.tmux.pane(record.session_id)
+    if not isinstance(pane, Pane) or pane.dead:
+        return None
+    status = sessions.status_of(record, pane)
+    return rules.Seen(
+        git=intake.git_facts(project, record),
+        turn_runs=status is ClientStatus.BUSY,
+        dialog_open=status is ClientStatus.WAITING,
+        client_idle=status is ClientStatus.IDLE,
+        client_unknown=status is ClientStatus.UNKNOWN,
+        last_trace_unix=_last_trace(record),
+        behind=_behind(project, record),
+        taken=sessions.is_taken(record, pane) is not None,
+        rebase_failed_s=rebase_failed_s,
+    )
+
+
+def _behind(project: Project, record: WorkerRecord) -> int:
+    if record.status is not Status.NEEDS_REVIEW:
+        return 0
+    try:
+        return git.divergence(Path(record.worktree_path), project.base, "HEAD").behind
+    except ToolFailed:
+        return 0
+
+
+def _last_trace(record: WorkerRecord) -> float:
+    """When the agent last wrote: to its transcript, its index, its commits, or the state of its rebase."""
+    paths = [Path(record.transcript_path)] if record.transcript_path else []
+    try:
+        paths += git.git_paths(Path(record.worktree_path), "index", "logs/HEAD", "rebase-merge")
+    except ToolFailed:
+        return now_unix()  # unknown is not quiet
+    return max([0.0, *map(_changed_unix, paths)])
+
+
+def _changed_unix(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _end_background(project: Project, record: WorkerRecord) -> None:
+    """End exactly what the agent left behind, say so, and take its turn for over."""
+    name = record.name
+    left = [pid for pid in processes.leftovers(record.instance) if not _is_hook(pid)]
+    pane = project.tmux.pane(record.session_id)
+    if not isinstance(pane, Pane) or sessions.status_of(record, pane) is ClientStatus.BUSY:
+        return  # a turn has begun meanwhile, and what runs may be its own
+    if left:
+        commands = [processes.command_of(pid)[:COMMAND_CHARS] for pid in left]
+        with project.store.transaction() as tx:
+            tx.emit("background_ended", worker=name, pids=left, commands=commands)
+        alive = processes.end_all(left, grace_s=END_GRACE_S)
+        if alive:
+            raise LlmcError(f"{name}: what it left running does not end (pid {', '.join(map(str, alive))})")
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        return  # the next patrol finds nothing to end, and only this to do
+    details = {"ahead": facts.ahead, "dirty": facts.dirty, "background": False}
+    with project.store.transaction() as tx:
+        verdict = decide.turn_ended(tx.worker(name), facts, details, tx.now)
+        tx.update(name, background_since_unix=0.0, **verdict.fields)
+        tx.emit(verdict.action, worker=name, **verdict.details)
+        if verdict.change:
+            tx.move(name, verdict.change)
+
+
+def _is_hook(pid: int) -> bool:
+    """A hook sender is the agent's child too, and brings its word: it is never ended."""
+    return hook_client.__file__ in processes.command_of(pid)

@@ -1,0 +1,187 @@
+"""What is rebased is validated: a clean `rebase` before it waits again, resolved conflicts before they count."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from llmc.tools.processes import is_alive
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
+COMMIT = f"{WHO} commit -q -m"
+CONTINUE = f"{WHO} rebase --continue"
+RESOLVE = f"printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
+
+
+def set_up(fleet: Fleet, script: str, *flags: str, **config: str) -> None:
+    """A fleet whose validation is a script beside it, which tests may change."""
+    fleet.commit("a.txt", "one\n", "Add a.txt")
+    check(fleet, script)
+    command = {"repo.validate": f"sh {fleet.dir}/check"}
+    fleet.set_up("adam", config=command | {key.replace("__", "."): value for key, value in config.items()})
+    fleet.up(*flags)
+
+
+def check(fleet: Fleet, script: str) -> None:
+    (fleet.dir / "check").write_text(script)
+
+
+def begin(fleet: Fleet, on_conflict: str = RESOLVE) -> str:
+    """Work on a.txt that waits for review, and a default branch that conflicts with it."""
+    task = f"Do what I say\n@sh echo mine > a.txt; {COMMIT} 'Mine' -a\n@on-conflict {on_conflict}"
+    fleet.llmc("start", "--prompt", task)
+    tip = str(fleet.wait("adam", "needs_review")["commit_sha"])
+    fleet.commit("a.txt", f"main {time.time()}\n", "Theirs")
+    return tip
+
+
+def record(fleet: Fleet) -> dict[str, Any]:
+    return dict(json.loads((fleet.root / "state.json").read_text())["workers"]["adam"])
+
+
+def prompts(fleet: Fleet, kind: str) -> list[str]:
+    return [text for text in fleet.user_turns() if text.startswith(f"[llmc {kind}-")]
+
+
+def lines(fleet: Fleet, name: str) -> list[str]:
+    path = fleet.dir / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.req("2-017", "2-031")
+def test_a_clean_rebase_waits_again_only_after_its_validation(scripted: Fleet) -> None:
+    """Break: no then_validate in rebase(); or leave the status needs_review while it is validated."""
+    set_up(scripted, f"cp {scripted.root}/state.json {scripted.dir}/during", "--no-patrol")
+    scripted.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
+    before = scripted.wait("adam", "needs_review")
+    scripted.commit("b.txt", "main\n", "Theirs")
+    done = scripted.llmc("rebase", "adam", "--json").json
+    during = json.loads((scripted.dir / "during").read_text())["workers"]["adam"]
+    assert (during["status"], during["commit_sha"]) == ("rebasing", None)
+    after = scripted.status("adam")
+    assert (after["status"], after["reason"]) == ("needs_review", "rebased")
+    assert after["commit_sha"] == done["commit"] != before["commit_sha"]
+    assert after["since_unix"] == before["since_unix"], "it waits as long as before"
+    assert len(scripted.events("rebase_validated")) == 1
+    check(scripted, "echo that is broken; exit 4")
+    scripted.commit("c.txt", "main\n", "Breaks it")
+    failed = scripted.llmc("rebase", "adam", code=1)
+    assert "validation failed with code 4, but it is rebased, and waits in needs_review" in failed.err
+    assert "that is broken" in failed.err
+    assert scripted.status("adam")["reason"] == "rebased, but its validation fails"
+    assert scripted.events("validation_failed")[0]["round"] == 0
+    assert not scripted.prompts_in_transcripts()[1:], "a clean rebase is nothing to bother the worker with"
+    check(scripted, "true")
+    scripted.llmc("accept", "adam")
+
+
+MENDED = "grep -q mended a.txt || { printf 'a.txt is not mended\\033\\n%s\\n' \"$MEND\"; exit 7; }"
+MEND = f"@sh echo mended >> a.txt; {COMMIT} 'Mend' -a"
+
+
+@pytest.mark.req("2-022", "1-134", "1-016", "2-017")
+def test_a_resolution_that_does_not_pass_goes_back_to_the_worker(fleet: Fleet) -> None:
+    """Break: needs_review as soon as git is done, or a prompt without the output."""
+    set_up(fleet, "true")
+    begin(fleet)
+    check(fleet, f"MEND='{MEND.replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}'; {MENDED}")
+    fleet.llmc("rebase", "adam", code=1)
+    assert fleet.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    (prompt,) = prompts(fleet, "validation")
+    assert "a.txt is not mended" in prompt
+    assert f"sh {fleet.dir}/check" in prompt
+    assert "round 2 of 3" in prompt
+    assert "Do what I say" not in prompt
+    (failed,) = fleet.events("validation_failed")
+    assert (failed["code"], failed["round"]) == (7, 1)
+    moves = [row["to"] for row in fleet.events("status_changed")]
+    assert moves[-2:] == ["rebasing", "needs_review"], "all the time in between it was rebasing"
+    assert len(prompts(fleet, "conflict")) == 1
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "a.txt").read_text() == "main\nmine\nmended\n"
+
+
+@pytest.mark.req("2-022")
+def test_three_validations_that_fail_are_an_error(scripted: Fleet) -> None:
+    """Break: do not count them, or send the whole output."""
+    set_up(scripted, "true")
+    tip = begin(scripted)
+    check(scripted, f"echo v >> {scripted.dir}/ran; seq 1 200000; exit 1")
+    scripted.llmc("rebase", "adam", code=1)
+    failed = scripted.wait("adam", "error")
+    assert failed["cause"] == "command"
+    assert "its validation fails after 3 rounds" in failed["error_reason"]
+    assert [row["round"] for row in scripted.events("validation_failed")] == [1, 2, 3]
+    assert len(lines(scripted, "ran")) == 3
+    sent = prompts(scripted, "validation")
+    assert len(sent) == 2
+    assert all(len(text) < 8000 and "\n200000\n" in text for text in sent)
+    pinned = scripted.git("for-each-ref", "--contains", tip, "refs/llmc/trash", cwd=scripted.root)
+    assert pinned
+
+
+@pytest.mark.parametrize(
+    ("when", "by"),
+    [("before", "up"), ("after", "up"), pytest.param("before", "review", marks=pytest.mark.soak)],
+)
+def test_killed_while_it_validates(scripted: Fleet, when: str, by: str) -> None:
+    """Break: forget validation_due before the validation has ended, or wait for a hook that came already."""
+    set_up(scripted, "true", "--no-patrol")
+    begin(scripted)
+    scripted.kill_daemon()
+    check(scripted, f"echo v >> {scripted.dir}/ran")
+    scripted.llmc("up", "--detach", "--no-patrol", LLMC_FAULT=f"rebase.validate:{when}:kill")
+    pid = scripted.daemon_pid()
+    scripted.llmc("rebase", "adam", code=1)
+    wait_until(lambda: not scripted.llmc("status", "--json").json["daemon"]["running"])
+    if when == "before":
+        assert record(scripted)["validation_due"]
+        assert scripted.status("adam")["status"] == "rebasing"
+    if by == "up":
+        scripted.up("--no-patrol")
+        assert scripted.daemon_pid() != pid
+    else:
+        scripted.llmc("review", "adam")
+    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert len(lines(scripted, "ran")) == 1
+    assert len(prompts(scripted, "conflict")) == 1
+    assert not prompts(scripted, "validation")
+    scripted.llmc("accept", "adam")
+
+
+@pytest.mark.req("1-081")
+def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
+    """Break: run patrol beside the lane, let a shutdown wait for what runs, or go on after it began."""
+    set_up(scripted, "true", defaults__patrol_interval_secs="0.2")
+    go = scripted.dir / "go"
+    begin(scripted)
+    check(
+        scripted,
+        f"echo begun >> {scripted.dir}/ran; echo $$ > {scripted.dir}/pid\n"
+        f"while ! test -e {go}; do sleep 0.05; done; echo ended >> {scripted.dir}/ran",
+    )
+    scripted.wait("adam", "rebasing")
+    wait_until(lambda: lines(scripted, "ran"))
+    for _ in range(4):
+        last = json.loads((scripted.root / "state.json").read_text())["patrol_last_run_unix"]
+        wait_until(
+            lambda last=last: (
+                json.loads((scripted.root / "state.json").read_text())["patrol_last_run_unix"] > last
+            )
+        )
+    assert lines(scripted, "ran") == ["begun"], "patrols came by, and left the one that runs alone"
+    began = time.monotonic()
+    scripted.llmc("down")
+    assert time.monotonic() - began < 15
+    assert lines(scripted, "ran") == ["begun"], "given up"
+    pid = int((scripted.dir / "pid").read_text())
+    assert not is_alive(pid)
+    assert scripted.events()[-1]["action"] == "daemon_stopped"
+    go.touch()
+    scripted.up()
+    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert lines(scripted, "ran") == ["begun", "begun", "ended"]
+    assert not scripted.events("validation_failed")
