@@ -217,13 +217,18 @@ def _has_pending(fleet: Fleet) -> bool:
 
 @pytest.mark.req("2-024", "1-136", "2-016")
 def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
-    """Break: no rule stalled_rebase; no bell for an error; or a prompt, an abort or a reset after it."""
+    """Break: no rule stalled_rebase; no bell for an error; or a prompt, an abort or a reset after it.
+
+    And no EndTurn: what baker's person resolves by hand would be an error too.
+    """
     scripted.commit("a.txt", "one\n", "Add a.txt")
-    scripted.set_up("adam", config=OFTEN)
+    scripted.set_up("adam", "baker", config=OFTEN)
     scripted.up()
-    work(scripted, "adam", "echo mine > a.txt", "while :; do sleep 0.1; done")
+    for worker in ("adam", "baker"):
+        work(scripted, worker, "echo mine > a.txt", "while :; do sleep 0.1; done")
     scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.wait("adam", "rebasing")
+    for worker in ("adam", "baker"):
+        scripted.wait(worker, "rebasing")
     opened = record(scripted)
     assert opened["conflicted_files"] == ["a.txt"]
     assert opened["resolution_attempts"] == 0
@@ -250,6 +255,12 @@ def test_a_rebase_in_which_nothing_moves_is_an_error(scripted: Fleet) -> None:
     assert (scripted.worktree("adam") / "a.txt").read_text() == tree
     assert "<<<<<<<" in tree
     assert "rebase in progress" in scripted.git("status", cwd=scripted.worktree("adam"))
+    scripted.tmux("send-keys", "-t", scripted.session("baker"), "Escape")
+    wait_until(lambda: scripted.client_status("baker") == "idle")
+    (scripted.worktree("baker") / "a.txt").write_text("main\nmine\n")
+    scripted.git("add", "a.txt", cwd=scripted.worktree("baker"))
+    scripted.git("-c", "core.editor=true", "rebase", "--continue", cwd=scripted.worktree("baker"))
+    assert scripted.wait("baker", "needs_review")["reason"] == "conflicts resolved"
 
 
 def age(fleet: Fleet, by_s: float = 400) -> None:

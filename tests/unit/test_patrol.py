@@ -17,6 +17,7 @@ from llmc.workers.patrol import (
     Clock,
     Decision,
     EndBackground,
+    EndTurn,
     Limits,
     Move,
     Rebase,
@@ -176,6 +177,24 @@ def test_what_counts_as_progress(
 ) -> None:
     """Breaks when one of the signs of life is not looked at."""
     assert looked(rebasing(**record), replace(STUCK, **seen), Clock(**{"now": NOW, **clock})) is None
+
+
+RESOLVED = replace(STUCK, git=replace(CLEAN, head="ab1e", ahead=1), client_idle=True, last_trace_unix=NOW)
+
+
+@pytest.mark.req("1-136")
+def test_a_rebase_that_a_person_ended_by_hand_is_no_failure() -> None:
+    """Breaks when only a Stop can end a rebase: the person's work would be an error five minutes later."""
+    assert looked(rebasing(), RESOLVED) == EndTurn()
+    aborted = replace(CLEAN, head="0ff1ce", ahead=1, on_base=False)
+    assert looked(rebasing(), replace(RESOLVED, git=aborted)) == EndTurn()
+    assert looked(rebasing(), replace(RESOLVED, client_idle=False)) is None
+    assert looked(rebasing(), replace(RESOLVED, turn_runs=True)) is None
+    assert looked(rebasing(validation_output="it fails"), RESOLVED) is None, "it was told to mend that"
+    quiet = replace(RESOLVED, last_trace_unix=LONG_AGO)
+    assert looked(rebasing(validation_output="it fails"), quiet) == EndTurn()
+    untold = rebasing(validation_output="it fails", conflict_prompt_due=True)
+    assert moved_to(looked(untold, quiet)) is S.ERROR
 
 
 def test_why_nothing_moves_is_said() -> None:

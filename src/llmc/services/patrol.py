@@ -53,6 +53,8 @@ def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: flo
                 tx.move(name, change)
         case rules.EndBackground():
             _end_background(project, record)
+        case rules.EndTurn():
+            _end_turn(project, record)
         case rules.Rebase():
             return Patrolled(decision, rebase_problem=_rebase(project, name))
     return Patrolled(decision, taken=seen.taken)
@@ -145,9 +147,15 @@ def _end_background(project: Project, record: WorkerRecord) -> None:
         alive = processes.end_all(left, grace_s=END_GRACE_S)
         if alive:
             raise LlmcError(f"{name}: what it left running does not end (pid {', '.join(map(str, alive))})")
+    _end_turn(project, record)
+
+
+def _end_turn(project: Project, record: WorkerRecord) -> None:
+    """The step that a Stop without anything left running would have led to."""
+    name = record.name
     facts = intake.git_facts(project, record)
     if facts is None:
-        return  # the next patrol finds nothing to end, and only this to do
+        return  # the next patrol comes to the same
     details = {"ahead": facts.ahead, "dirty": facts.dirty, "background": False}
     with project.store.transaction() as tx:
         verdict = decide.turn_ended(tx.worker(name), facts, details, tx.now)

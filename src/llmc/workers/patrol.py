@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmc.workers.causes import Cause
-from llmc.workers.decide import ABORTED, BUSY, INTERRUPTED, GitFacts
+from llmc.workers.decide import ABORTED, BUSY, INTERRUPTED, GitFacts, unresolved
 from llmc.workers.model import SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
@@ -85,11 +85,16 @@ class EndBackground:
 
 
 @dataclass(frozen=True)
+class EndTurn:
+    """Judge by git as if the agent had stopped: somebody else did what its turn was for."""
+
+
+@dataclass(frozen=True)
 class Rebase:
     """Put the worker's commits onto the newest base."""
 
 
-Decision = Remember | Move | EndBackground | Rebase
+Decision = Remember | Move | EndBackground | EndTurn | Rebase
 
 
 def decide(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
@@ -103,7 +108,7 @@ def decide(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> De
     if record.status in BUSY or (record.status is Status.NEEDS_INPUT and record.reason == INTERRUPTED):
         return commits_without_stop(record, seen, seen.git, clock)
     if record.status is Status.REBASING:
-        return stalled_rebase(record, seen, clock)
+        return stalled_rebase(record, seen, seen.git, clock)
     return Rebase() if should_rebase(record, seen, limits) else None
 
 
@@ -132,13 +137,20 @@ def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clo
     return EndBackground() if grace_over else None
 
 
-def stalled_rebase(record: WorkerRecord, seen: Seen, clock: Clock) -> Decision | None:
-    """No turn runs, and nothing was written, for too long: nobody is at it any more."""
+def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock) -> Decision | None:
+    """No turn runs, and nothing was written, for too long: nobody is at it any more.
+
+    Unless it is over: a person may have finished or aborted it by hand, and no Stop tells of that.
+    """
     if seen.turn_runs or record.validation_due:
         return None
     sent = record.delivery.at_unix if record.delivery else 0.0
     since = max(record.since_unix, record.rebase_started_at_unix, sent, seen.last_trace_unix)
     quiet_s = clock.age_s(since)
+    if _is_over(record, git) and (
+        quiet_s >= STALLED_S or (seen.client_idle and not record.validation_output)
+    ):
+        return EndTurn()
     if quiet_s < STALLED_S:
         return None
     if seen.dialog_open:
@@ -150,6 +162,13 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, clock: Clock) -> Decision |
     text = f"no progress in its rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
     failed = step(Status.ERROR, "no progress in its rebase", error_reason=text, cause=Cause.GIT)
     return Move(failed, "rebase_stalled", {"quiet_s": round(quiet_s)})
+
+
+def _is_over(record: WorkerRecord, git: GitFacts) -> bool:
+    """Whether git is done with a rebase that llmc began; not while its worker is to hear of a failed validation."""
+    told_later = bool(record.validation_output) and record.conflict_prompt_due
+    ended = not git.rebasing and (git.head == record.pre_rebase_sha or not unresolved(git))
+    return bool(record.pre_rebase_sha) and ended and not told_later
 
 
 def should_rebase(record: WorkerRecord, seen: Seen, limits: Limits) -> bool:

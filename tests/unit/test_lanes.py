@@ -1,0 +1,65 @@
+"""A lane: one round at a time, a patrol that was asked for is not forgotten, and nothing after its end."""
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from llmc.daemon import lanes
+from llmc.daemon.lanes import Lane
+from llmc.errors import LockTimeout
+from tests.support.waiting import wait_until
+
+
+class Work:
+    """Rounds that last until they are let go."""
+
+    def __init__(self) -> None:
+        self.rounds: list[bool] = []
+        self.at_once = self.most_at_once = 0
+        self.go = threading.Semaphore(0)
+        self.busy = 0
+
+    def __call__(self, name: str, patrol: bool) -> None:
+        self.rounds.append(patrol)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.go.acquire(timeout=10)
+        self.at_once -= 1
+        if self.busy:
+            self.busy -= 1
+            raise LockTimeout("somebody else has it")
+
+
+async def until(count: int, work: Work) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, wait_until, lambda: len(work.rounds) >= count)
+
+
+@pytest.mark.req("1-081")
+def test_patrols_that_come_during_a_round_are_one_more_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a poke starts a round of its own, or a patrol is lost while a command has the worker."""
+    monkeypatch.setattr(lanes, "RETRY_S", 0.01)
+    work = Work()
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(8) as pool:
+            lane = Lane("w1", work, pool, logging.getLogger("test"))
+            lane.poke()
+            await until(1, work)
+            for _ in range(5):
+                lane.poke(patrol=True)
+                await asyncio.sleep(0)
+            work.go.release()
+            await until(2, work)
+            work.busy = 1
+            work.go.release()
+            await until(3, work)
+            lane.poke(patrol=True)
+            await lane.stop()
+            work.go.release()
+
+    asyncio.run(scenario())
+    assert work.rounds == [False, True, True], "the third is the second again; none after the end"
+    assert work.most_at_once == 1
