@@ -161,7 +161,7 @@ def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
     check(
         scripted,
         f"echo begun >> {scripted.dir}/ran; echo $$ > {scripted.dir}/pid\n"
-        f"while ! test -e {go}; do sleep 0.05; done; echo ended >> {scripted.dir}/ran",
+        f"while test -e {scripted.dir}/check && ! test -e {go}; do sleep 0.05; done; echo ended >> {scripted.dir}/ran",
     )
     scripted.wait("adam", "rebasing")
     wait_until(lambda: lines(scripted, "ran"))
