@@ -124,6 +124,9 @@ def break_everything(fleet: Fleet) -> dict[str, str]:
     fleet.kill_daemon()
     wanted = {f"error {what}": thing for what, thing in make_mess(fleet, "error", "error").items()}
     fleet.tmux("kill-session", "-t", fleet.session("lost"))
+    os.kill(pane_pid(fleet, fleet.session("crashed")), signal.SIGKILL)
+    dead = "#{pane_dead}"
+    wait_until(lambda: "1" in fleet.tmux("display-message", "-p", "-t", fleet.session("crashed"), dead))
     wanted |= leave_a_rebase(fleet, "rebase")
     shutil.rmtree(fleet.worktree("gone"))
     (fleet.worktree("broken") / ".git").unlink()
@@ -194,6 +197,7 @@ BROKEN = {
     ("daemon_crashed", ""),
     ("session_without_worker", ""),
     ("session_missing", "lost"),
+    ("session_dead", "crashed"),
     ("hooks", "empty"),
     ("worker_error", "error"),
     ("worker_error", "held"),
@@ -213,13 +217,13 @@ BROKEN = {
 def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> None:
     """Break that fails it: leave any one repair out; abort the rebase, remove a branch or prune without a pin."""
     fleet = scripted
-    workers = ("lost", "error", "held", "review", "empty", "rebase", "gone", "broken", "dirty")
+    workers = ("lost", "crashed", "error", "held", "review", "empty", "rebase", "gone", "broken", "dirty")
     fleet.set_up(*workers, config={"defaults.start_stagger_s": "0"})
     fleet.up("--no-patrol")
     wanted = break_everything(fleet)
     shown = fleet.llmc("doctor", code=1).out
     assert set(findings(fleet)) == BROKEN
-    assert "21 problems, 20 of them --repair mends" in shown, shown
+    assert "22 problems, 21 of them --repair mends" in shown, shown
     assert "index.lock in its worktree, 2 hours ago" in shown
     ghost = pane_pid(fleet, f"=llmc-{fleet.root.name}-ghost:")
 
@@ -246,6 +250,7 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
     assert status == {
         **dict.fromkeys(("error", "gone", "broken", "dirty"), "idle"),
         "lost": "offline",
+        "crashed": "offline",
         "held": "error",
         "review": "needs_review",
         "empty": "working",
@@ -322,7 +327,7 @@ def test_killed_at_any_step_the_next_repair_goes_on(scripted: Fleet, kind: str) 
     assert kept == (["precious\n"] if kind == "worktree_broken" else [])
 
 
-@pytest.mark.req("1-119", "1-120", "1-123")
+@pytest.mark.req("1-117")
 def test_beside_a_running_daemon(shared: Fleet) -> None:
     """Break that fails it: leave the agent in the directory that is gone; or repair a worker somebody works on."""
     shutil.rmtree(shared.worktree("adam"))
