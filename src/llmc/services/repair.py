@@ -55,6 +55,8 @@ def _repair(project: Project, finding: Finding) -> Repair:
             text = _OF_THE_ROOT[finding.kind](project, finding.subject)
     except LlmcError as error:
         return Repair(finding, False, f"not mended: {error.message} {error.hint}".strip())
+    except OSError as error:
+        return Repair(finding, False, f"not mended: {error}")
     with contextlib.suppress(LlmcError), project.store.transaction() as tx:
         tx.emit("repaired", worker=finding.worker or None, kind=finding.kind, problem=finding.text)
     return Repair(finding, True, text)
