@@ -5,39 +5,28 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-from llmc.agents.client_files import prompts_in
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
-from llmc.doctor.records import task_in
-from llmc.errors import ConfigError, LlmcError, NotFound, ToolFailed
-from llmc.names import SessionName
-from llmc.services import restore, sessions
-from llmc.services.nuke import is_worktree
+from llmc.errors import ConfigError, LlmcError, NotFound
+from llmc.services import restore
+from llmc.services.examine_worker import Panes, ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
-from llmc.services.prompts import task_of
 from llmc.services.setup import CLONE_SETTINGS
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
-from llmc.tools import git, locks, proc, processes
+from llmc.tools import git, locks, proc
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.proc import ToolMissing
-from llmc.tools.tmux import Pane, Tmux, Unknown
-from llmc.workers.model import Status, WorkerRecord
+from llmc.tools.tmux import Tmux, Unknown
 
-#: how long a command or the daemon may be at a worker before it is looked at only in part
-PATIENCE_S = 2.0
 SOURCE_TIMEOUT_S = 20.0
 #: the launch spec of an agent that never started; it is read and removed at once otherwise
 STALE_SPEC_S = 60.0
 #: the oldest versions llmc was tried with
 MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
-
-Panes = dict[SessionName, Pane] | Unknown
 
 
 def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
@@ -55,7 +44,7 @@ def examine(root: Root) -> seen.Facts:
     """Everything that can be seen of a root now."""
     project, config_problems = open_any(root)
     # Sessions first: a worker that is added meanwhile has none yet, one that is removed has none any more.
-    panes = _panes(project)
+    panes = panes_of(project)
     state, state_facts = _state(project)
     names: list[str] = list(state.workers) if state else []
     programs = _programs(project, agent=not config_problems)
@@ -92,137 +81,6 @@ def _sessions(panes: Panes) -> tuple[seen.Session, ...] | None:
     if isinstance(panes, Unknown):
         return None
     return tuple(seen.Session(pane.session, pane.attached) for pane in panes.values())
-
-
-def worker_facts(project: Project, name: str, *, ours: bool = False) -> seen.WorkerFacts | None:
-    """One worker, seen at a moment when nothing was changing; `ours`: the caller holds its lock. None: it is gone."""
-    lock = project.root.lock(f"worker-{name}")
-    for _ in range(3):
-        busy = not ours and not processes.wait_until(lambda: not locks.is_locked(lock), PATIENCE_S)
-        record = _record(project, name)
-        if record is None:
-            return None
-        found = _worker(project, record, locks.holder(lock) if busy else "")
-        if busy or (_record(project, name) == record and (ours or not locks.is_locked(lock))):
-            return found
-    return replace(found, busy_with=locks.holder(lock))
-
-
-def _record(project: Project, name: str) -> WorkerRecord | None:
-    try:
-        return next((r for key, r in project.store.read().workers.items() if key == name), None)
-    except LlmcError:
-        return None
-
-
-def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.WorkerFacts:
-    pane = _panes(project)
-    mine = pane.get(record.session_id) if isinstance(pane, dict) else None
-    if isinstance(pane, Unknown):
-        state = seen.PaneState.UNKNOWN
-    else:
-        state = seen.PaneState.NONE if mine is None else seen.PaneState.ALIVE
-        state = seen.PaneState.DEAD if mine is not None and mine.dead else state
-    return seen.WorkerFacts(
-        record=record,
-        place=str(project.root.worktree(record.name)),
-        pane=state,
-        attached=mine is not None and mine.attached,
-        tree=tree_facts(project, record),
-        busy_with=busy_with,
-        settings_problem=_settings_problem(project, record) if state is seen.PaneState.ALIVE else "",
-        found_prompt=_found_prompt(project, record),
-    )
-
-
-def _panes(project: Project) -> Panes:
-    try:
-        return project.tmux.panes()
-    except LlmcError as error:  # tmux is not installed
-        return Unknown(error.message)
-
-
-def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
-    """What git says of a worktree; None without git."""
-    worktree = Path(record.worktree_path)
-    try:
-        tip = _or_empty(lambda: git.resolve(project.root.path, f"refs/heads/{record.branch}"))
-        if not os.path.lexists(worktree):
-            return seen.Tree(exists=False, tip=tip)
-        if not (worktree / ".git").exists():
-            return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
-        if not is_worktree(project, worktree):
-            return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
-        return _readable_tree(project, worktree, tip)
-    except ToolMissing:
-        return None
-    except (LlmcError, OSError) as error:
-        return seen.Tree(problem=" ".join(str(error).split())[:300], tip=tip)
-
-
-def _or_empty(ask: Callable[[], str | None]) -> str:
-    try:
-        return ask() or ""
-    except ToolFailed:
-        return ""
-
-
-def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
-    changes = git.tree_state(worktree)
-    branch = git.git(worktree, "symbolic-ref", "--quiet", "HEAD", check=False)
-    age, in_use = _index_lock(worktree)
-    return seen.Tree(
-        branch=branch.stdout.strip().removeprefix("refs/heads/") if branch.ok else "",
-        head=git.resolve(worktree, "HEAD") or "",
-        tip=tip,
-        ahead=_ahead(worktree, project.base, "HEAD"),
-        dirty=(*changes.tracked, *changes.untracked),
-        rebasing=git.rebase_in_progress(worktree),
-        lock_age_s=age,
-        lock_in_use=in_use,
-    )
-
-
-def _ahead(repo: Path, base: str, tip: str) -> int | None:
-    try:
-        return git.divergence(repo, base, tip).ahead
-    except ToolFailed:
-        return None
-
-
-def _index_lock(worktree: Path) -> tuple[float | None, bool]:
-    """The age of a lock, and whether a process has it open or a git command works in the worktree."""
-    lock = git.git_paths(worktree, "index.lock")[0]
-    try:
-        age = age_s(lock.stat().st_mtime, now_unix())
-    except FileNotFoundError:
-        return None, False
-    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
-    return age, bool(at_work or processes.works_in(os.path.realpath(lock)))
-
-
-def _settings_problem(project: Project, record: WorkerRecord) -> str:
-    path = sessions.settings_file(project, record.name)
-    try:
-        wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return f"its hooks are registered nowhere: {path} is gone"
-    except (OSError, ValueError, LlmcError):
-        return f"its hooks cannot be read: {path}"
-    same = isinstance(found, dict) and found.get("hooks") == wanted["hooks"]
-    return "" if same else f"its hooks are not those of this llmc: {path}"
-
-
-def _found_prompt(project: Project, record: WorkerRecord) -> str:
-    """The task of a worker whose record has none, from its conversation."""
-    if record.status is not Status.WORKING or record.current_prompt or not record.transcript_path:
-        return ""
-    try:
-        prompt_id, sent = task_in(prompts_in(Path(record.transcript_path)))
-    except OSError:
-        return ""
-    return task_of(project, record, prompt_id, sent) if prompt_id else ""
 
 
 def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
@@ -355,7 +213,7 @@ def _branches(project: Project) -> tuple[seen.Branch, ...]:
         seen.Branch(
             name=name,
             worker=name.removeprefix("llmc/"),
-            ahead=_ahead(clone, project.base, f"refs/heads/{name}"),
+            ahead=ahead_of(clone, project.base, f"refs/heads/{name}"),
             checked_out=git.checked_out_at(clone, name) is not None,
         )
         # What `llmc trash restore` made is a person's; a branch of a worker that is being added has its lock.

@@ -17,6 +17,7 @@ from llmc.doctor.records import mends
 from llmc.errors import LlmcError, Refused
 from llmc.names import SessionName
 from llmc.services import examine, fleet, provision, rebase, reset, sessions, trash
+from llmc.services.examine_worker import worker_facts
 from llmc.services.nuke import move_into_trash
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import configure_clone, write_launcher
@@ -93,7 +94,7 @@ def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[R
 def _on_worker(project: Project, finding: Finding) -> str:
     name = finding.worker
     with project.worker_lock(name, timeout_s=LOCK_S):
-        facts = examine.worker_facts(project, name, ours=True)
+        facts = worker_facts(project, name, ours=True)
         if facts is None:
             return "the worker is gone"
         still = worker_findings(facts, now_unix(), project.daemon_runs())
