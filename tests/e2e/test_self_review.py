@@ -210,8 +210,8 @@ def test_a_restart_does_not_lose_it(scripted: Fleet) -> None:
     scripted.up()
     assert scripted.wait("adam", "needs_review")["self_review"] == "due"
     scripted.llmc("release", "adam")
-    scripted.wait("adam", "reviewing")
-    assert scripted.wait("adam", "needs_review")["reason"] == "self-review done"
+    wait_until(lambda: scripted.status("adam")["reason"] == "self-review done")
+    assert steps(scripted)[-2:] == ["reviewing", "needs_review"]
     assert len(review_prompts(scripted)) == 1
 
 
@@ -234,7 +234,7 @@ POINTS = [
     "submit.record:before",
     "self_review.prompt:after",
 ]
-SHORT = ("self_review.prompt:before", "submit.paste:after", "submit.record:before")
+SHORT = ("self_review.prompt:before", "submit.paste:after")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """When a self-review is due, and what is left to do about it: pure rules."""
 
+import unicodedata
 from itertools import product
 from typing import Any
 
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.cli.views import self_review_waits
+from llmc.config.keys import quoted
+from llmc.config.load import check_text
 from llmc.names import PromptId
 from llmc.workers.decide import Facts, GitFacts, client_says, judge
 from llmc.workers.events import HookEvent
 from llmc.workers.model import AcceptJournal, Delivery, Outcome, SelfReview, Status, WorkerRecord
+from llmc.workers.prompt_text import normalise
 from llmc.workers.self_review import Todo, failure, todo
 from llmc.workers.transitions import apply, is_allowed, problems, step
 from tests.support.records import BROUGHT, worker
@@ -161,6 +165,20 @@ def test_what_a_step_does_to_it(before: Status, stage: SelfReview) -> None:
         if is_allowed(record, status):
             moved = apply(record, step(status, "because", **BROUGHT.get(status, {})), 50.0)
             assert moved.self_review is after.get(status, stage)
+
+
+@given(st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cs"]), max_size=4))
+def test_what_the_configuration_takes_can_be_typed(text: str) -> None:
+    """Break: no check of `defaults.self_review.prompt`; the prompt would be refused each time it is due, for ever."""
+    table = f"[defaults.self_review]\nprompt = {quoted(text)}\n"
+    config, problems = check_text(f'[repo]\nsource = "x"\n{table}', "config.toml")
+    if config is not None:
+        normalise(f"Read it. {config.defaults.self_review.prompt}")
+    assert (
+        (config is None)
+        == bool(problems)
+        == any(unicodedata.category(c) == "Cc" and c not in "\t\n\r" for c in text)
+    )
 
 
 EVENTS = st.sampled_from(["stop", "stop without commits", "asks", "busy", "idle", "llmc looks", "message"])

@@ -43,6 +43,12 @@ def check_no_nul(value: str) -> str | None:
     return "must not hold a NUL character" if "\0" in value else None
 
 
+def check_can_be_typed(value: str) -> str | None:
+    """A prompt with such characters would be refused when it is due, and nobody would be there to read why."""
+    bad = re.search(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]", value)
+    return f"must not hold control characters (U+{ord(bad[0]):04X})" if bad else None
+
+
 def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
     """Seconds; config.toml may also say "15m"."""
     bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
@@ -129,6 +135,7 @@ class SelfReview(Table, frozen=True, kw_only=True):
         Meta(
             description="What the agent is told to look for; empty: llmc's own words",
             examples=["Look for missing tests and for names that mislead."],
+            extra={"check": check_can_be_typed},
         ),
     ] = ""
 
