@@ -229,7 +229,7 @@ class _Pipeline:
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
         rebase.refuse_if_disturbed(self.project, self.record)
-        if git.head(self.worktree) != git.resolve(self.worktree, self.project.base):
+        if not git.same_commit(self.worktree, "HEAD", self.project.base):
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
                 with self.project.store.transaction() as tx:

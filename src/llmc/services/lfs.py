@@ -12,9 +12,13 @@ NOT_INSTALLED = (
 )
 
 
-def settle(project: Project, worktree: Path) -> list[str]:
-    """The worktree's large files are really here; the problem if they cannot be."""
-    if not is_used(worktree, "--cached"):
+def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
+    """The worktree's large files are really here; the problem if they cannot be.
+
+    Unless `thorough`, git is asked only where LFS is likely: it has to read the whole index for that.
+    """
+    likely = (worktree / ".gitattributes").exists() or (project.root.path / ".git/lfs").exists()
+    if not (likely or thorough) or not is_used(worktree, "--cached"):
         return []
     set_up(project.root.path)
     if not is_installed():

@@ -20,7 +20,7 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
         _add_worktree(project, record, worktree)
     # Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again.
     done = git.git_paths(worktree, "llmc-provisioned")[0]
-    missing = furnish(project, record)
+    missing = furnish(project, record, thorough=True)
     if not done.exists():
         setup = project.config.repo.setup
         ran = commands.run_command(project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S)
@@ -30,11 +30,11 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
     return missing
 
 
-def furnish(project: Project, record: WorkerRecord) -> list[str]:
+def furnish(project: Project, record: WorkerRecord, *, thorough: bool = False) -> list[str]:
     """What a worktree needs besides its commit, after each change of that; what cannot be had is said once."""
     worktree = Path(record.worktree_path)
     missing = submodules.update(project, worktree)
-    missing += lfs.settle(project, worktree)
+    missing += lfs.settle(project, worktree, thorough=thorough)
     missing += copied_files.copy_files(project, record, worktree)
     serena.settle(project, record, worktree)
     return _say_once(project, record, worktree, missing)

@@ -83,6 +83,11 @@ def trees_of(repo: Path, *commits: str) -> list[str]:
     return out(repo, "rev-parse", *(f"{commit}^{{tree}}" for commit in commits)).split()
 
 
+def same_commit(repo: Path, one: str, other: str) -> bool:
+    names = (f"{one}^{{commit}}", f"{other}^{{commit}}")
+    return len(set(out(repo, "rev-parse", *names).split())) == 1
+
+
 def is_ancestor(repo: Path, older: str, newer: str) -> bool:
     done = git(repo, "merge-base", "--is-ancestor", older, newer, check=False)
     if done.returncode in (0, 1):
