@@ -379,7 +379,7 @@ def test_on_a_terminal_it_goes_through_the_persons_pager_in_colour(running: Flee
     text = paged.read_text()
     assert "\x1b[32m" in text
     assert "paged text" in text
-    assert "waits since" in text
+    assert "has waited" in text
 
 
 def test_completion_and_help(running: Fleet) -> None:

@@ -10,8 +10,8 @@ from dataclasses import asdict
 import click
 
 from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.overview import age
 from llmc.cli.workers import complete_worker, project_of
-from llmc.config.durations import format_duration
 from llmc.errors import ToolFailed
 from llmc.services.catch_up import catch_up
 from llmc.services.fresh_review import begin
@@ -93,8 +93,8 @@ def _file_view(file: FileChange) -> dict[str, object]:
 
 def _head(review: Review, now: float, branch: str) -> str:
     """Whose work, since when, which commits and files, and what else a reviewer has to know."""
-    age = format_duration(max(0.0, now - review.since_unix))
-    lines = [paint(f"{review.worker}  waits since {age}", "yellow", bold=True)]
+    waited = age(max(0.0, now - review.since_unix))
+    lines = [paint(f"{review.worker}  has waited {waited}", "yellow", bold=True)]
     lines += [f"  {_line(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {_line(commit.subject)}" for commit in review.commits]
     lines += [f"  {_stat(file)}" for file in review.files]
