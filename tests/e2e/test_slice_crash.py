@@ -73,6 +73,7 @@ def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> N
     finished = (step, when) == ("finish", "after")
     crashing.llmc("accept", "adam", code=3 if finished else 0)
     assert crashing.log() == [subject, *before]
+    assert crashing.events("accepted")[-1]["commit"] == crashing.git("rev-parse", "main")
     assert (crashing.source / "file.txt").read_text().strip() == subject
     assert (crashing.source / "untracked.txt").read_text() == "a person's own"
     assert crashing.git("status", "--porcelain") == "?? untracked.txt"
