@@ -14,11 +14,9 @@ import pytest
 
 from llmc.config.paths import Root
 from llmc.state.store import Store
-from tests.support import forked
+from tests.support import zygote
 from tests.support.fleet import Fleet, Result
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.filterwarnings(forked.FORK_WARNING)
 
 FAILED, USAGE, REFUSED, NOT_FOUND, LOCKED = 1, 2, 3, 4, 5
 
@@ -42,8 +40,8 @@ def copy(shared: Fleet, tmp_path: Path) -> Path:
 
 
 def llmc(fleet: Fleet, *args: str, cwd: Path | None = None, **env: str) -> Result:
-    """As Fleet.llmc, without the start of a Python: there are many lines below."""
-    return forked.run(list(args), cwd or fleet.source, {**fleet.env, **env})
+    """As Fleet.llmc, for tests that look at the exit code themselves."""
+    return Result(zygote.run(list(args), cwd=cwd or fleet.source, env={**fleet.env, **env}))
 
 
 def complaint(result: Result, code: int, *words: str) -> str:

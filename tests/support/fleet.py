@@ -17,6 +17,7 @@ from llmc.config.layout import tmux_server
 from llmc.tools.locks import is_locked
 from llmc.tools.processes import is_alive
 from llmc.tools.wake import wake
+from tests.support import zygote
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
 from tests.support.waiting import answer_dialog, wait_until
@@ -93,15 +94,8 @@ class Fleet:
         **env: str,
     ) -> Result:
         """Run a command; `code` is the exit code it must have (None: any)."""
-        done = subprocess.run(
-            [sys.executable, "-m", "llmc", *args],
-            cwd=cwd or self.source,
-            env={**self.env, **env},
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
+        done = zygote.run(
+            list(args), cwd=cwd or self.source, env={**self.env, **env}, stdin=stdin, timeout_s=timeout
         )
         result = Result(done)
         assert code is None or result.code == code, f"llmc {' '.join(args)[:200]}\n{result!r}\n{self.story()}"

@@ -6,7 +6,6 @@ The worker's record goes last: as long as it is there, the next nuke finds what 
 import contextlib
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,9 +60,9 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
         return ref
     tip = git.resolve(root.path, f"refs/heads/{record.branch}")
     if not os.path.lexists(worktree):
-        earlier = _ref_of_an_earlier_try(project, record)
+        earlier = record.removal_ref
         if tip is None or (earlier and git.is_ancestor(root.path, tip, earlier)):
-            return earlier
+            return earlier or None
     # A directory that git cannot read is filed under the branch, or at least under the base.
     ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
     _tell(project, record.name, ref)
@@ -82,17 +81,8 @@ def is_worktree(project: Project, path: Path) -> bool:
 
 def _tell(project: Project, name: str, ref: str) -> None:
     with project.store.transaction() as tx:
+        tx.update(name, removal_ref=ref)
         tx.emit("work_pinned", worker=name, reason="nuke", ref=ref)
-
-
-def _ref_of_an_earlier_try(project: Project, record: WorkerRecord) -> str | None:
-    """Only a nuke of this very worker: one of the same name may have been there before."""
-    pattern = f"{trash.PREFIX}{record.name}/*-nuke"
-    shape = "--format=%(refname)"
-    refs = git.out(project.root.path, "for-each-ref", shape, pattern).splitlines()
-    added = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.created_at_unix))
-    own = [ref for ref in refs if ref.rpartition("/")[2] >= added]
-    return max(own, key=lambda ref: (trash.folder_of(project.root, ref).exists(), ref), default=None)
 
 
 def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from llmc.errors import LlmcError
@@ -102,6 +103,9 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     submodules.clean(project, record, worktree, modules, why)
     furnish(project, record)
     left = git.tree_state(worktree)
+    if left.tracked:
+        _write_anew(worktree, left.tracked)
+        left = git.tree_state(worktree)
     if not left.clean:
         names = ", ".join([*left.tracked, *left.untracked][:5])
         hint = ""
@@ -109,6 +113,17 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
         raise LlmcError(f"{record.name}: its worktree did not become clean ({names})", hint=hint)
     return ref
+
+
+def _write_anew(worktree: Path, names: Sequence[str]) -> None:
+    """Files as an earlier .gitattributes wanted them, which git took for unchanged: now as this commit wants them."""
+    for name in names:
+        if (worktree / name).is_file():
+            (worktree / name).unlink()
+    listed = "".join(f"{name}\0" for name in names).encode(errors="surrogateescape")
+    index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
+    git.git(worktree, *index, input=listed, check=False, timeout_s=300)
+    git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)
 
 
 def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:

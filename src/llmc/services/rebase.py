@@ -25,6 +25,7 @@ from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
 
 LEFTOVER_WAIT_S = 2.0
+AFTER_STOP_S = 2.0
 #: how long an agent that has just stopped may take to rest before its work is validated
 REST_WAIT_S = 5.0
 #: of a validation's output, so much goes back to the worker
@@ -340,6 +341,12 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
     return True
 
 
+def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then."""
+    wait_until(lambda: status_of(record, pane) is not ClientStatus.BUSY, AFTER_STOP_S, interval_s=0.02)
+    return status_of(record, pane) not in (ClientStatus.BUSY, ClientStatus.WAITING)
+
+
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Git work in a worktree starts only while nobody else is at work in it."""
     pane = project.tmux.pane(record.session_id)
@@ -348,8 +355,7 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     taken = is_taken(record, pane)
     if taken:
         raise Refused(taken)
-    busy = (ClientStatus.BUSY, ClientStatus.WAITING)
-    if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) in busy:
+    if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
     # Hooks are children of the agent too, but only for a moment.
     if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):

@@ -175,6 +175,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     commits_seen_unix: float = 0.0
     #: when the agent stopped and left only shells running in the background
     background_since_unix: float = 0.0
+    #: where a nuke that was interrupted keeps the work
+    removal_ref: str = ""
     held: bool = False
     error_reason: str = ""
     cause: str = ""

@@ -1,0 +1,146 @@
+"""Runs `llmc` in forks of a process that has it imported: the same code and exit codes, without the imports' cost.
+
+That process has one thread and runs nothing itself, so that each fork begins as a fresh interpreter would.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+_idle: "list[_Zygote]" = []
+
+
+def run(
+    argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None = None, timeout_s: float = 90
+) -> "subprocess.CompletedProcess[str]":
+    """Run one command to its end; commands that tests run at the same time have a process each."""
+    try:
+        zygote = _idle.pop()
+    except IndexError:
+        zygote = _Zygote()
+    done = zygote.run(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
+    _idle.append(zygote)  # one that did not answer as it should is not asked again
+    return done
+
+
+class _Zygote:
+    """The process that forks; it ends with the tests, when nobody can ask it any more."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.zygote"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # or an answer could wait in a buffer that select does not see
+        )
+
+    def run(
+        self, argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None, timeout_s: float
+    ) -> "subprocess.CompletedProcess[str]":
+        with tempfile.TemporaryDirectory(prefix="llmc-run-") as folder:
+            files = {name: Path(folder, name) for name in ("in", "out", "err")}
+            files["in"].write_text(stdin or "")
+            request = {
+                "argv": argv,
+                "cwd": str(cwd),
+                "env": dict(env),
+                "in": os.devnull if stdin is None else str(files["in"]),
+                "out": str(files["out"]),
+                "err": str(files["err"]),
+            }
+            pid = self._ask(request)
+            try:
+                code = self._answer(timeout_s)
+            except TimeoutError as error:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(
+                    ["llmc", *argv], timeout_s, _text(files["out"]), _text(files["err"])
+                ) from error
+            return subprocess.CompletedProcess(argv, code, _text(files["out"]), _text(files["err"]))
+
+    def _ask(self, request: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        rest = memoryview(json.dumps(request).encode() + b"\n")
+        while rest:
+            rest = rest[self._process.stdin.write(rest) :]
+        return self._answer(60)
+
+    def _answer(self, timeout_s: float) -> int:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
+            raise TimeoutError
+        return int(self._process.stdout.readline())
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "backslashreplace") if path.exists() else ""
+
+
+def _serve() -> None:
+    """One request a line; answered by the child's pid, then by its exit code."""
+    from llmc.cli.app import COMMANDS
+
+    for name in COMMANDS:
+        importlib.import_module(f"llmc.cli.{name}")
+    gc.collect()
+    gc.freeze()
+    while line := sys.stdin.buffer.readline():
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become_llmc(request)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _become_llmc(request: dict[str, Any]) -> NoReturn:
+    """Whatever happens, the child must not go on as the one that forks."""
+    code = 99
+    try:
+        flags = os.O_WRONLY | os.O_CREAT
+        for fd, file in enumerate(
+            (
+                os.open(request["in"], os.O_RDONLY),
+                os.open(request["out"], flags),
+                os.open(request["err"], flags),
+            )
+        ):
+            os.dup2(file, fd)
+            os.close(file)
+        sys.stdin = open(0, closefd=False)
+        sys.stdout = open(1, "w", closefd=False, encoding="utf-8", errors="surrogateescape")
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8", errors="backslashreplace")
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ.update(request["env"])
+        sys.argv = ["llmc", *request["argv"]]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from llmc.__main__ import main
+
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
