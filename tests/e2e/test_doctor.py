@@ -97,14 +97,15 @@ def answer(fleet: Fleet, text: bytes) -> int:
 def test_in_good_order_it_only_looks(shared: Fleet) -> None:
     """Break that fails it: write anything while looking, e.g. make the inbox or take a lock; or find something."""
     assert shared.wait("zoe", "idle")
-    before = everything(shared.root)
-    shown = shared.llmc("doctor").out
-    assert shown.splitlines()[-1] == "no problems"
-    assert "tmux" in shown.splitlines()[0]
-    view = shared.llmc("doctor", "--json").json
-    assert (view["healthy"], view["findings"], view["not_seen"]) == (True, [], {})
-    shared.llmc("doctor", "--repair")
-    assert everything(shared.root) == before
+    with shared.frozen_daemon():  # so that only doctor could write
+        before = everything(shared.root)
+        shown = shared.llmc("doctor").out
+        assert shown.splitlines()[-1] == "no problems"
+        assert "tmux" in shown.splitlines()[0]
+        view = shared.llmc("doctor", "--json").json
+        assert (view["healthy"], view["findings"], view["not_seen"]) == (True, [], {})
+        shared.llmc("doctor", "--repair")
+        assert everything(shared.root) == before
     assert "--repair" in shared.llmc("doctor", "--yes", code=2).err
     shared.llmc("doctor", "--repair", "--rebuild", code=2)
 
