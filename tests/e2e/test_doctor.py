@@ -2,11 +2,9 @@
 
 import json
 import os
-import pty
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,21 +74,6 @@ def works(fleet: Fleet, worker: str) -> None:
     fleet.wait(worker, "needs_review")
     fleet.llmc("accept", worker)
     assert fleet.log()[0] == f"Work in {name}"
-
-
-def answer(fleet: Fleet, text: bytes) -> int:
-    """`llmc doctor --repair` at a terminal, and what a person answers."""
-    master, slave = pty.openpty()
-    try:
-        argv = [sys.executable, "-m", "llmc", "doctor", "--repair"]
-        process = subprocess.Popen(
-            argv, cwd=fleet.source, env=fleet.env, stdin=slave, stdout=subprocess.DEVNULL, stderr=slave
-        )
-        os.write(master, text)
-        return process.wait(60)
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 @pytest.mark.req("1-117")
@@ -230,7 +213,7 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
 
     # Nothing without a yes.
     assert "--yes" in fleet.llmc("doctor", "--repair", code=2).err
-    assert answer(fleet, b"n\n") == 130
+    assert fleet.answered(b"n\n", "doctor", "--repair") == 130
     assert set(findings(fleet)) == BROKEN
 
     done = fleet.llmc("doctor", "--repair", "--yes", "--json", code=1).json
@@ -271,7 +254,7 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
 
     # And the held one, once it is given back.
     fleet.llmc("release", "held")
-    assert answer(fleet, b"y\n") == 0
+    assert fleet.answered(b"y\n", "doctor", "--repair") == 0
     assert fleet.llmc("doctor").out.splitlines()[-1] == "no problems"
     fleet.up("--no-patrol")
     fleet.llmc("accept", "review")

@@ -1,11 +1,7 @@
 """llmc nuke: the worker is gone, all it had is in the trash, and a daemon copes."""
 
 import json
-import os
-import pty
 import signal
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,24 +122,10 @@ def test_it_asks_first(running: Fleet) -> None:
     assert "--yes" in running.llmc("nuke", "zoe", code=2).err
     running.llmc("nuke", code=2)
     assert "zoe" in running.llmc("nuke", "zo", "--yes", code=4).err
-    assert answer(running, b"n\n") == 130
+    assert running.answered(b"n\n", "nuke", "zoe") == 130
     assert names(running) == ["zoe"]
-    assert answer(running, b"y\n") == 0
+    assert running.answered(b"y\n", "nuke", "zoe") == 0
     is_gone(running, "zoe")
-
-
-def answer(fleet: Fleet, text: bytes) -> int:
-    master, slave = pty.openpty()
-    try:
-        argv = [sys.executable, "-m", "llmc", "nuke", "zoe"]
-        process = subprocess.Popen(
-            argv, cwd=fleet.source, env=fleet.env, stdin=slave, stdout=subprocess.DEVNULL, stderr=slave
-        )
-        os.write(master, text)
-        return process.wait(60)
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 def test_everything_is_in_the_trash(alone: Fleet) -> None:

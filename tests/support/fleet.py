@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,24 @@ class Fleet:
         assert code is None or result.code == code, f"llmc {' '.join(args)[:200]}\n{result!r}\n{self.story()}"
         assert "Traceback" not in result.err, result.err
         return result
+
+    def answered(self, text: bytes, *args: str) -> int:
+        """The exit code of a command at a terminal, where a person answers its question."""
+        master, slave = pty.openpty()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "llmc", *args],
+                cwd=self.source,
+                env=self.env,
+                stdin=slave,
+                stdout=subprocess.DEVNULL,
+                stderr=slave,
+            )
+            os.write(master, text)
+            return process.wait(60)
+        finally:
+            os.close(master)
+            os.close(slave)
 
     def spawn(self, *args: str) -> "subprocess.Popen[bytes]":
         """Run a command in the background."""

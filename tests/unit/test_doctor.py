@@ -42,7 +42,7 @@ def one(record: WorkerRecord, **about: Any) -> WorkerFacts:
     """A worker in good order, but for what is said."""
     runs = record.status not in (Status.OFFLINE, Status.ERROR)
     good = {
-        "place": "/root/.worktrees/w1",
+        "place": "/r/.worktrees/w1",
         "pane": PaneState.ALIVE if runs else PaneState.NONE,
         "tree": Tree(branch="llmc/w1", head="c0ffee", tip="c0ffee"),
     }
@@ -248,7 +248,7 @@ def mended(facts: WorkerFacts) -> WorkerRecord:
         (worker(Status.IDLE, commit_sha="x"), tree(), {"commit_sha": None}),
         (worker(Status.ERROR, error_reason=""), tree(), {"error_reason": "not recorded"}),
         (worker(Status.IDLE, accept=JOURNAL), tree(), {"accept": None}),
-        (worker(worktree_path="adam"), tree(), {"worktree_path": "/root/.worktrees/w1"}),
+        (worker(worktree_path="adam"), tree(), {"worktree_path": "/r/.worktrees/w1"}),
         (worker(Status.WORKING), tree(), {"current_prompt": LOST_PROMPT}),
         (busy_record(Status.WORKING, since_unix=NOW + 3600), tree(), {"since_unix": NOW}),
         (worker(created_at_unix=NOW + 3600), tree(), {"created_at_unix": NOW}),
@@ -343,7 +343,7 @@ GOOD = one(worker(Status.IDLE))
         ({"branches": (Branch("llmc/w1", "w1"), Branch("llmc/x", "x"))}, Kind.BRANCH, True),
         ({"branches": (Branch("llmc/x", "x", ahead=None),)}, Kind.BRANCH, True),
         ({"source_problem": "gone", "source_fix": "do"}, Kind.SOURCE, False),
-        ({"open_directories": ("/root/logs",)}, Kind.PERMISSIONS, True),
+        ({"open_directories": ("/r/logs",)}, Kind.PERMISSIONS, True),
         ({"disk_free_bytes": 1000}, Kind.DISK, False),
         ({"trash_bytes": 2**40}, Kind.TRASH, False),
     ],
@@ -423,7 +423,7 @@ GIT = GitFacts(head="c0ffee", ahead=0, dirty=False, rebasing=False)
 
 def found_worker(**about: Any) -> Found:
     running = {"alive": True, "instance": "i1", "git": GIT}
-    names = (WorkerName("w1"), "/root/.worktrees/w1", SessionName("llmc-w1"), 1.0)
+    names = (WorkerName("w1"), "/r/.worktrees/w1", SessionName("llmc-w1"), 1.0)
     return Found(*names, **{**running, **about})
 
 

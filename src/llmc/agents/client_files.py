@@ -9,6 +9,7 @@ from typing import Any
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.scripted.session import project_slug
 from llmc.names import ClaudeSessionId
+from llmc.tools.files import json_row
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:
@@ -69,7 +70,7 @@ def rows_since(path: Path, needle: bytes, offset: int) -> tuple[list[dict[str, A
     except (FileNotFoundError, IsADirectoryError):
         return [], offset
     complete = data[: data.rfind(b"\n") + 1]
-    rows = (_row(line) for line in complete.split(b"\n") if needle in line)
+    rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
     return [row for row in rows if row is not None], offset + len(complete)
 
 
@@ -104,11 +105,3 @@ def _status_record(path: Path) -> dict[str, Any] | None:
             continue
         return record if isinstance(record, dict) else None
     return None
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None

@@ -4,7 +4,6 @@ The old file is kept. What only it knew is gone: who is held (where it cannot be
 prompts on their way.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from llmc.state.model import State
 from llmc.state.store import NewerState
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import now_unix
+from llmc.tools.files import json_row
 from llmc.tools.tmux import Pane, Unknown
 from llmc.workers.model import WorkerRecord
 
@@ -171,15 +171,7 @@ def _events(project: Project) -> list[dict[str, Any]]:
         lines = project.root.events.read_bytes().splitlines()
     except OSError:
         return []
-    return [event for line in lines if (event := _event(line)) is not None]
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None
+    return [event for line in lines if (event := json_row(line)) is not None]
 
 
 def _name_for_the_old(project: Project) -> Path:

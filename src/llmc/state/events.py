@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from llmc.tools.files import append_line, private_dir
+from llmc.tools.files import append_line, ends_torn, private_dir
 
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -73,7 +73,7 @@ def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     if not missing:
         return last
     private_dir(path.parent)
-    torn = b"\n" if _ends_torn(path) else b""
+    torn = b"\n" if ends_torn(path) else b""
     append_line(path, torn + "\n".join(json.dumps(event, ensure_ascii=False) for event in missing).encode())
     return int(missing[-1]["seq"])
 
@@ -96,18 +96,6 @@ def last_seq(path: Path) -> int:
                 window *= 8
     except FileNotFoundError:
         return 0
-
-
-def _ends_torn(path: Path) -> bool:
-    """Whether the last write was cut short (a full disk): the next event must not be glued to it."""
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return False
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-    except FileNotFoundError:
-        return False
 
 
 def _seq(line: bytes) -> int | None:

@@ -1,13 +1,12 @@
 """`.llmc/tasks.jsonl`: what llmc did with tasks, append-only; read on from where the last look ended."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from llmc.tasks.books import Books, fold
-from llmc.tools.files import append_line
+from llmc.tools.files import append_line, ends_torn, json_row
 
 
 class Ledger:
@@ -26,30 +25,10 @@ class Ledger:
             return self._books
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
-        rows = (_row(line) for line in whole.splitlines())
+        rows = (json_row(line) for line in whole.splitlines())
         return fold(self._books, [row for row in rows if row is not None])
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """One line, on the disk before this returns."""
         line = json.dumps(entry, ensure_ascii=False).encode()
-        append_line(self._path, b"\n" + line if self._ends_torn() else line, durable=True)
-
-    def _ends_torn(self) -> bool:
-        """Half a line is at the end, and would swallow the next one."""
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) == 0:
-                    return False
-                file.seek(-1, os.SEEK_END)
-                return file.read(1) != b"\n"
-        except FileNotFoundError:
-            return False
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    """A line torn by a crash or a full disk is none."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+        append_line(self._path, b"\n" + line if ends_torn(self._path) else line, durable=True)

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from llmc.errors import LlmcError
 
@@ -52,6 +54,27 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
     except OSError:
         return ""
     return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def json_row(line: bytes) -> dict[str, Any] | None:
+    """A line of a JSON lines file; None for one that is torn, or is no object."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def ends_torn(path: Path) -> bool:
+    """Whether the last write was cut short (a full disk): the next line must not be glued to it."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
 
 
 def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
