@@ -320,6 +320,17 @@ def test_submodules_and_large_files(scripted: Fleet) -> None:
     assert scripted.log()[0] == "Own library commit"
 
 
+def test_objects_behind_a_symlink(scripted: Fleet) -> None:
+    """Break: git refuses to link what is behind a symlink, and init gives up. So it is when `git gc` is at work."""
+    objects = scripted.source / ".git/objects"
+    objects.rename(scripted.dir / "objects")
+    objects.symlink_to(scripted.dir / "objects")
+    scripted.set_up("adam")
+    scripted.up()
+    work(scripted, "echo 1 > one.txt", "One")
+    landed(scripted, "One")
+
+
 def test_ten_thousand_files(scripted: Fleet) -> None:
     """Break: one git call for each file."""
     for number in range(100):

@@ -108,6 +108,21 @@ def test_tree_state_does_not_wait_for_a_lock(repo: Repo) -> None:
     assert git.tree_state(repo.path).tracked == ("a.txt",)
 
 
+def test_tree_state_knows_where_it_is(repo: Repo, linked: Worktree) -> None:
+    """Break: a file in conflict is no row of its own, or "(detached)" is taken for a branch."""
+    other_side(repo)
+    begin_conflict(linked)
+    found = git.tree_state(linked.path)
+    assert (found.branch, found.head) == (None, repo.git("rev-parse", "other"))
+    assert found.tracked == ("a.txt",)
+    assert git.rebase_and_head(linked.path) == (True, found.head)
+    at_home = git.tree_state(repo.path)
+    assert (at_home.branch, at_home.head) == ("main", git.head(repo.path))
+    assert git.rebase_and_head(repo.path) == (False, at_home.head)
+    repo.git("checkout", "-q", "--orphan", "new")
+    assert (git.tree_state(repo.path).branch, git.tree_state(repo.path).head) == ("new", None)
+
+
 def test_a_nested_repository_is_one_untracked_directory(repo: Repo) -> None:
     Repo(repo.path / "deep/nested").commit("x.txt")
     repo.write("deep/file.txt")

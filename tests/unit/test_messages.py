@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.review.messages import clean, squashed
+from llmc.review.messages import clean, squashed, subject
 
 ATTRIBUTIONS = [
     "🤖 Generated with [Claude Code](https://claude.ai/code)",
@@ -85,3 +85,17 @@ def test_squashed_keeps_every_distinct_message(messages: list[str]) -> None:
     wanted = list(dict.fromkeys(text for text in (clean(message).strip() for message in messages) if text))
     assert parts == (wanted or ["Work without a message"])
     assert result.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("One line\n", "One line"),
+        ("Head\n\nBody\n", "Head"),
+        ("Wrapped\nhead\n\nBody\n", "Wrapped head"),
+        ("Head\n \nBody\n", "Head"),
+    ],
+)
+def test_the_subject_is_what_git_shows(message: str, shown: str) -> None:
+    """Break: only the first line, or a line of blanks that does not end a paragraph."""
+    assert subject(message) == shown

@@ -1,6 +1,5 @@
 """A diff as text: what makes two of them the same change, and how one is quoted in a prompt. Pure."""
 
-import hashlib
 import re
 
 #: how much of a diff goes into a prompt; the agent can read the rest itself
@@ -16,6 +15,8 @@ def patch_id(diff: str) -> str:
     Not `git patch-id`: it ignores white space, and an indentation changed after the review is another change.
     Expects `--full-index`, so that the ids of binary files' contents are whole.
     """
+    import hashlib  # 4 ms that most commands do not need
+
     digest = hashlib.sha256()
     index = ""
     for line in diff.split("\n"):

@@ -4,6 +4,7 @@ The journal is the field `accept` of the worker's record. It names the step that
 that step acts, so a crash anywhere resumes there; every step can be repeated.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "fi
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
+#: so long a look at the source is good enough to land by; a validation or a wait for others makes it old
+CHECK_HOLDS_S = 1.0
 
 Progress = Callable[[str], None]
 
@@ -64,18 +67,18 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
             hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
         )
     rebase.refuse_if_disturbed(project, record)
-    _refuse_if_commits_are_elsewhere(record)
-    rebase.refuse_if_dirty(record)
-    journal = AcceptJournal(step="check", started_unix=now_unix(), tip=git.head(Path(record.worktree_path)))
+    found = rebase.refuse_if_dirty(record)
+    _refuse_if_commits_are_elsewhere(record, found)
+    journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
         return tx.update(record.name, accept=journal)
 
 
-def _refuse_if_commits_are_elsewhere(record: WorkerRecord) -> None:
+def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
     """What lands is what HEAD has; an agent that changed branches may have left commits behind."""
-    worktree = Path(record.worktree_path)
-    if git.is_on(worktree, record.branch):
+    if found.branch == record.branch:
         return
+    worktree = Path(record.worktree_path)
     tip = git.resolve(worktree, f"refs/heads/{record.branch}")
     if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
         raise Refused(
@@ -95,7 +98,11 @@ class _Pipeline:
         self.progress = progress
         self.ticket = ExitStack()
         self.has_ticket = False
+        #: what this very run has done, which after a crash is not known
+        self.checked: Path | None = None
+        self.checked_at = 0.0
         self.just_made = ""
+        self.subject = ""
 
     def run(self) -> Accepted:
         with self.ticket:
@@ -103,8 +110,12 @@ class _Pipeline:
                 if self.journal.attempt > 1:
                     self._take_ticket()
                 self._one_step()
-        subject = _subject(self.worktree, self.journal.squash) if self.journal.squash else ""
-        return Accepted(self.name, self.journal.squash, subject, self.journal.reviewed)
+        return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed)
+
+    def _subject(self) -> str:
+        if not self.journal.squash or self.subject:
+            return self.subject
+        return git.out(self.worktree, "show", "-s", "--format=%s", self.journal.squash)
 
     def _one_step(self) -> None:
         current = self.journal.step
@@ -166,9 +177,10 @@ class _Pipeline:
             tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
 
     def check(self) -> AcceptJournal:
-        place = landing.check_source(self.project)
-        if place is not None:
-            landing.refuse_files_in_the_way(self.project, place, self.worktree)
+        self.checked = landing.check_source(self.project)
+        self.checked_at = time.monotonic()
+        if self.checked is not None:
+            landing.refuse_files_in_the_way(self.project, self.checked, self.worktree)
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
 
@@ -184,23 +196,21 @@ class _Pipeline:
     def squash(self) -> AcceptJournal:
         """One commit with the rebased tree; its id is in the journal before it lands."""
         base, rebased = self.journal.base, self.journal.rebased
-        flags = ["--reverse", "--no-show-signature", "-z", "--format=%H%n%B"]
-        log = git.git(self.worktree, "log", *flags, f"{base}..{rebased}").stdout
-        commits = [row.split("\n", 1) for row in log.split("\0") if row]
-        before, tree = git.trees_of(self.worktree, base, rebased)
-        if not commits or before == tree:
+        trees, commits = _commits(self.worktree, base, rebased)
+        if not commits or trees[base] == trees[rebased]:
             # The same change is on the branch already: nothing lands, and the worker is free again.
             return replace(self.journal, step="reset", squash="")
-        texts = [text for _, text in commits]
-        env = signature(self.worktree, commits[0][0])
+        message = messages.squashed([commit.message for commit in commits])
+        first = commits[0]
         done = git.git(
             self.worktree,
-            *["commit-tree", tree, "-p", self.journal.base, "-F", "-"],
-            input=messages.squashed(texts).encode("utf-8", "surrogateescape"),
-            env=env,
+            *["commit-tree", trees[rebased], "-p", base, "-F", "-"],
+            input=message.encode("utf-8", "surrogateescape"),
+            env=signature(self.worktree, first.author, first.email, first.date),
         )
         squash = done.stdout.strip()
         self.just_made = squash
+        self.subject = messages.subject(message)
         reviewed = review.compare(self.record, self.journal.base, squash)
         return replace(self.journal, squash=squash, reviewed=reviewed)
 
@@ -210,7 +220,9 @@ class _Pipeline:
             return self.journal
         self._take_ticket()
         with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
-            landing.land(self.project, self.name, self.journal.squash, self.journal.base)
+            fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
+            checked = self.checked if fresh else None
+            landing.land(self.project, self.name, self.journal.squash, self.journal.base, checked=checked)
         return self.journal
 
     def verify(self) -> AcceptJournal:
@@ -228,8 +240,8 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
-        rebase.refuse_if_disturbed(self.project, self.record)
         if not git.same_commit(self.worktree, "HEAD", self.project.base):
+            rebase.refuse_if_disturbed(self.project, self.record)
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
                 with self.project.store.transaction() as tx:
@@ -256,5 +268,23 @@ class _Pipeline:
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}
 
 
-def _subject(worktree: Path, commit: str) -> str:
-    return git.out(worktree, "show", "-s", "--format=%s", commit)
+@dataclass(frozen=True)
+class _Commit:
+    author: str
+    email: str
+    date: str
+    message: str
+
+
+def _commits(worktree: Path, base: str, tip: str) -> tuple[dict[str, str], list[_Commit]]:
+    """What base..tip consists of, oldest first; and the trees of these commits and of the base."""
+    flags = ["--reverse", "--boundary", "--no-show-signature", "-z", "--format=%m%H%n%T%n%an%n%ae%n%aI%n%B"]
+    trees: dict[str, str] = {}
+    commits = []
+    for row in git.git(worktree, "log", *flags, f"{base}..{tip}").stdout.split("\0"):
+        if row:
+            name, tree, author, email, date, message = row.split("\n", 5)
+            trees[name[1:]] = tree
+            if name[0] != "-":  # else it is where the range begins
+                commits.append(_Commit(author, email, date, message))
+    return trees, commits

@@ -5,9 +5,8 @@ from pathlib import Path
 from llmc.tools import git
 
 
-def signature(worktree: Path, commit: str) -> dict[str, str]:
-    """The worker's author stays the author of what lands; where nobody is configured, the committer too."""
-    name, email, date = _people(worktree, commit)
+def signature(worktree: Path, name: str, email: str, date: str) -> dict[str, str]:
+    """An author stays the author of what lands; where nobody is configured, the committer too."""
     env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
     if git.config_get(worktree, "user.email"):
         return env
@@ -18,11 +17,6 @@ def committer(worktree: Path, commit: str) -> dict[str, str]:
     """The configured identity; where there is none, the author is the committer too."""
     if git.config_get(worktree, "user.email"):
         return {}
-    name, email, _ = _people(worktree, commit)
+    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae", commit).stdout
+    name, email = shown.strip("\n").split("\0")
     return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
-
-
-def _people(worktree: Path, commit: str) -> list[str]:
-    return (
-        git.git(worktree, "show", "-s", "--format=%an%x00%ae%x00%aI", commit).stdout.strip("\n").split("\0")
-    )

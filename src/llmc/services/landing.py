@@ -107,8 +107,11 @@ def is_landed(project: Project, commit: str) -> bool:
     )
 
 
-def land(project: Project, worker: str, commit: str, base: str) -> None:
-    """Move the branch from `base` to `commit`. The caller holds the merge lock."""
+def land(project: Project, worker: str, commit: str, base: str, *, checked: Path | None = None) -> None:
+    """Move the branch from `base` to `commit`. The caller holds the merge lock.
+
+    `checked` is what `check_source` returned a moment ago; without it the source is looked at again.
+    """
     branch = project.config.repo.default_branch
     if _tip(project) != base:
         raise BaseMoved
@@ -118,12 +121,11 @@ def land(project: Project, worker: str, commit: str, base: str) -> None:
     if not _is_local(project):
         _push(project, commit, branch)
         return
-    place = _checkout(project)
+    place = checked or check_source(project)
     source = place or Path(project.source)
     if place is None:
         _move_ref(project, source, ref, branch, base)
         return
-    _refuse_if_busy(place)
     git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
     # The time is ample: stopped halfway, it would leave a person's checkout half updated.

@@ -79,18 +79,13 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     worktree = Path(record.worktree_path)
     modules = submodules.pin_changes(project, record, worktree, why)
     rebasing = git.rebase_in_progress(worktree)
-    on_branch = git.is_on(worktree, record.branch)
-    head = git.resolve(worktree, "HEAD")
+    found = git.tree_state(worktree)
+    on_branch, head = found.branch == record.branch, found.head
     # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
     overwritten = _in_the_way(worktree, head, commit)
     ref = None
-    if (
-        rebasing
-        or overwritten
-        or not git.tree_state(worktree).clean
-        or not _are_in(worktree, {head, tip}, commit)
-    ):
+    if rebasing or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
     if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
         # It was an `am`, which asks for an identity even to stop.

@@ -178,14 +178,15 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Re
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
     base = provision.refresh_base(project)
-    if git.rebase_in_progress(worktree):
+    rebasing, before = git.rebase_and_head(worktree)
+    if rebasing:
         if not record.pre_rebase_sha:
             raise Refused(
                 f"a rebase that llmc did not begin is in progress in the worktree of {name}",
                 hint=f"Finish or abort it: llmc attach {name}",
             )
         git.git(worktree, "rebase", "--abort", timeout_s=300)
-    before = git.head(worktree)
+        before = git.head(worktree)
     if git.is_ancestor(worktree, base, before):
         if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
             _record_clean(project, name, base, before, then_validate)
@@ -193,8 +194,8 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Re
     _persist(project, record, worktree, before, base)
     with fault_step("rebase.run"):
         done = _run(worktree, before, base)
-    if done.ok and not git.rebase_in_progress(worktree):
-        after = git.head(worktree)
+    rebasing, after = git.rebase_and_head(worktree)
+    if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may want other submodules and files
         _record_clean(project, name, base, after, then_validate)
         return Rebased(base, after, moved=True)
@@ -366,7 +367,8 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         )
 
 
-def refuse_if_dirty(record: WorkerRecord) -> None:
+def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
+    """Refuse where something is not committed; what was seen of the worktree."""
     changes = git.tree_state(Path(record.worktree_path))
     if not changes.clean:
         names = ", ".join([*changes.tracked, *changes.untracked][:5])
@@ -374,6 +376,7 @@ def refuse_if_dirty(record: WorkerRecord) -> None:
             f"{record.name} has uncommitted changes: {names}",
             hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
         )
+    return changes
 
 
 def _some(files: tuple[str, ...]) -> str:

@@ -170,12 +170,14 @@ def _new_record(project: Project, name: str) -> WorkerRecord:
 
 
 def _clone(source: Source, target: Path) -> None:
-    local = ["--local"] if source.local else []
-    git.git(
-        target.parent,
-        *["clone", "--quiet", "--origin", "origin", *local, "--no-checkout", source.location, str(target)],
-        timeout_s=3600,
+    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout"]
+    where = [source.location, str(target)]
+    linked = (
+        source.local and git.git(target.parent, *clone, "--local", *where, check=False, timeout_s=3600).ok
     )
+    if not linked:
+        # A `git gc` may take files away while they are being linked, and git links no objects behind a symlink.
+        git.git(target.parent, *clone, "--no-local", *where, timeout_s=3600)
     configure_clone(target)
 
 

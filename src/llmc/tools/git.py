@@ -1,6 +1,6 @@
 """git, as flat functions: facts come back as data, and failure is never an empty answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmc.errors import ToolFailed
@@ -21,6 +21,10 @@ class TreeState:
 
     tracked: tuple[str, ...]
     untracked: tuple[str, ...]
+    #: None on a branch without a commit
+    head: str | None = field(default=None, compare=False)
+    #: the branch that is checked out, None when HEAD is detached
+    branch: str | None = field(default=None, compare=False)
 
     @property
     def clean(self) -> bool:
@@ -68,19 +72,8 @@ def head(repo: Path) -> str:
     return out(repo, "rev-parse", "--verify", "HEAD^{commit}")
 
 
-def is_on(repo: Path, branch: str) -> bool:
-    """Whether a branch is checked out here."""
-    done = git(repo, "symbolic-ref", "--quiet", "HEAD", check=False)
-    return done.ok and done.stdout.strip() == f"refs/heads/{branch}"
-
-
 def tree_of(repo: Path, commit: str) -> str:
     return out(repo, "rev-parse", "--verify", f"{commit}^{{tree}}")
-
-
-def trees_of(repo: Path, *commits: str) -> list[str]:
-    """The trees of several commits, in one call."""
-    return out(repo, "rev-parse", *(f"{commit}^{{tree}}" for commit in commits)).split()
 
 
 def same_commit(repo: Path, one: str, other: str) -> bool:
@@ -108,13 +101,25 @@ def divergence(repo: Path, base: str, tip: str) -> Divergence:
 
 def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     """Uncommitted changes; never takes the index lock, an agent may be at work there."""
-    flag = "--untracked-files=normal" if untracked else "--untracked-files=no"
-    done = git(worktree, "--no-optional-locks", "status", "--porcelain=v1", "-z", "--no-renames", flag)
-    entries = [entry for entry in done.stdout.split("\0") if entry]
+    which = "--untracked-files=normal" if untracked else "--untracked-files=no"
+    flags = ["--porcelain=v2", "-z", "--branch", "--no-ahead-behind", "--no-renames", which]
+    rows = git(worktree, "--no-optional-locks", "status", *flags).stdout.split("\0")
+    head = _after("# branch.oid ", rows)
+    branch = _after("# branch.head ", rows)
     return TreeState(
-        tracked=tuple(entry[3:] for entry in entries if not entry.startswith("??")),
-        untracked=tuple(entry[3:] for entry in entries if entry.startswith("??")),
+        tracked=tuple(row.split(" ", _FIELDS[row[0]])[-1] for row in rows if row[:1] in _FIELDS),
+        untracked=tuple(row[2:] for row in rows if row.startswith("? ")),
+        head=None if head == "(initial)" else head,
+        branch=None if branch == "(detached)" else branch,
     )
+
+
+#: how many fields of a row of `status --porcelain=v2` come before the path: of a change, and of a conflict
+_FIELDS = {"1": 8, "u": 10}
+
+
+def _after(start: str, rows: list[str]) -> str | None:
+    return next((row.removeprefix(start) for row in rows if row.startswith(start)), None)
 
 
 def untracked_files(worktree: Path) -> tuple[str, ...]:
@@ -133,9 +138,19 @@ def ignored_of(repo: Path, names: str) -> list[str]:
     return [name for name in done.stdout.split("\0") if name]
 
 
+_REBASES = ("rebase-merge", "rebase-apply")
+
+
 def rebase_in_progress(worktree: Path) -> bool:
     """In a linked worktree `.git` is a file, so git is asked for the paths."""
-    return any(path.exists() for path in git_paths(worktree, "rebase-merge", "rebase-apply"))
+    return any(path.exists() for path in git_paths(worktree, *_REBASES))
+
+
+def rebase_and_head(worktree: Path) -> tuple[bool, str]:
+    """Whether a rebase is in progress, and the commit of HEAD, in one call."""
+    args = [arg for name in _REBASES for arg in ("--git-path", name)]
+    *paths, head = out(worktree, "rev-parse", *args, "HEAD^{commit}").split("\n")
+    return any((worktree / path).exists() for path in paths), head
 
 
 def operation_in_progress(worktree: Path) -> str | None:
