@@ -11,7 +11,7 @@ def status_view(root: str, state: Raw, daemon: Raw, attached: set[str] | None) -
         "root": root,
         "daemon": daemon,
         "workers": [worker_view(record, attached) for _, record in sorted(state.get("workers", {}).items())],
-        "auto": None,
+        "auto": auto_view(state),
         "overseer": None,
     }
 
@@ -23,10 +23,10 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "status": record.get("status", "offline"),
         "reason": record.get("reason", ""),
         "since_unix": record.get("since_unix", 0),
-        "auto": False,
+        "auto": record.get("auto", False),
         "held": record.get("held", False),
         "attached": None if attached is None else record.get("session_id") in attached,
-        "task_id": None,
+        "task_id": (record.get("assignment") or {}).get("task_id"),
         "prompt": record.get("current_prompt", ""),
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),
@@ -41,6 +41,20 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "last_activity_unix": record.get("last_activity_unix", 0),
         "error_reason": record.get("error_reason", ""),
         "cause": record.get("cause", ""),
+    }
+
+
+def auto_view(state: Raw) -> Raw | None:
+    """The counters of auto mode; None where it never ran."""
+    workers = [record for record in state.get("workers", {}).values() if record.get("auto")]
+    auto = state.get("auto", {})
+    if not workers and not auto.get("tasks_completed"):
+        return None
+    return {
+        "workers": len(workers),
+        "tasks_completed": auto.get("tasks_completed", 0),
+        "errors": auto.get("errors", 0),
+        "parked_until_unix": auto.get("parked_until_unix") or None,
     }
 
 

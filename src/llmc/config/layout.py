@@ -14,6 +14,8 @@ LOCKS = ".llmc/locks"
 DAEMON_LOCK = ".llmc/locks/daemon.lock"
 AGENTS = ".llmc/agents"
 PROMPTS = ".llmc/prompts"
+TASKS_LEDGER = ".llmc/tasks.jsonl"
+HEARTBEAT = ".llmc/auto.heartbeat"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
 

@@ -210,7 +210,9 @@ class Trash(Table, frozen=True, kw_only=True):
 
 
 class Auto(Table, frozen=True, kw_only=True):
-    """The task list that llmc and its agents share."""
+    """Auto mode: `llmc up --auto` gives the tasks of a list to workers of its own, and lands what they make."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=99, description="How many auto workers there are")] = 1
 
     task_list_id: Annotated[
         str,
@@ -228,6 +230,41 @@ class Auto(Table, frozen=True, kw_only=True):
             extra={"check": check_no_nul},
         ),
     ] = ""
+    context_config_path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="File with a prologue and an epilogue for each label; relative to repo.source",
+            extra={"check": check_no_nul},
+        ),
+    ] = ".claude/llmc_task_context.toml"
+    post_accept_command: Annotated[
+        str,
+        Meta(
+            description="Command run in the source after each task that landed; a failure stops auto mode",
+            examples=["make deploy"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    task_pool_command: Annotated[
+        str,
+        Meta(
+            description="Command asked for new tasks when a worker has none; what it prints becomes a task",
+            examples=["scripts/next-task"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    worker_tasks: Annotated[
+        Literal["propose", "accept", "off"],
+        Meta(description="Tasks that agents make: wait for `tasks approve`, are taken like any, or are off"),
+    ] = "propose"
+    task_timeout_secs: Annotated[float, duration("Longest time one task may take", gt=0)] = 4 * 3600.0
+    limit_backoff_secs: Annotated[
+        float, duration("First wait after a usage limit without a reset time; doubles up to an hour", gt=0)
+    ] = 300.0
+    api_backoff_secs: Annotated[
+        float, duration("First wait when the API is overloaded or away; doubles up to half an hour", gt=0)
+    ] = 60.0
 
 
 class Config(Table, frozen=True, kw_only=True):

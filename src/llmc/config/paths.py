@@ -65,6 +65,14 @@ class Root:
         return self.path / layout.PROMPTS
 
     @property
+    def tasks_ledger(self) -> Path:
+        return self.path / layout.TASKS_LEDGER
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.path / layout.HEARTBEAT
+
+    @property
     def trash(self) -> Path:
         return self.path / layout.TRASH
 

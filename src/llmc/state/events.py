@@ -58,6 +58,25 @@ ACTIONS: dict[str, str] = {
     "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",
     "daemon_stopped": "the daemon ended in order",
+    "auto_started": "the daemon began to give tasks to auto workers (`concurrency`)",
+    "auto_stopped": "no more tasks are given, and what ran has ended (`reason`)",
+    "auto_failed": "auto mode ended because of a failure (`cause`, `worker`, `task_id`, `reason`)",
+    "task_assigned": "an auto worker took a task (`task_id`, `subject`, `label`, `claim`)",
+    "task_completed": "a task's work has landed, or nothing had to change (`task_id`, `commit`: null then)",
+    "task_released": "a task is free again and nothing counts against it (`task_id`, `cause`)",
+    "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `ref`: where unfinished work is pinned)",
+    "task_quarantined": "a task failed too often and waits for a person (`task_id`, `cause`, `attempt`)",
+    "task_parked": "a task used up its budget and waits for a person (`task_id`, `cause`)",
+    "task_proposed": "a worker's session made a task that waits for `tasks approve` (`task_id`, `subject`)",
+    "task_sent_back": "a task's work did not pass its `verify` and went back to the worker (`task_id`, `round`, `code`)",
+    "fleet_parked": "nobody is given work for a while (`cause`, `until_unix`)",
+    "fleet_resumed": "work goes on after a park (`cause`)",
+    "source_dirty": "uncommitted changes in the source keep work from landing (`retry_in_s`, `attempt`)",
+    "post_accept": "the post-accept command ran (`task_id`, `code`, `elapsed_s`)",
+    "usage_recorded": (
+        "tokens an agent used since the last such event (`task_id`, `model`, `input_tokens`, `output_tokens`, "
+        "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null without a price)"
+    ),
     "clock_jump": "the clock or the daemon stood still: no age is judged for one full limit from now (`why`)",
 }
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from llmc.names import WorkerName
+from llmc.auto.model import AutoState
+from llmc.names import TaskId, WorkerName
 from llmc.workers.model import WorkerRecord
 
 VERSION = 1
@@ -17,6 +18,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     workers: dict[WorkerName, WorkerRecord] = {}
     last_reviewed_worker: WorkerName | None = None
     patrol_last_run_unix: float = 0.0
+    #: which task each auto worker is at; the same as in the workers' records, and written with them
+    active_task_ids: dict[WorkerName, TaskId] = {}
+    auto: AutoState = AutoState()
     #: number of the newest event, and the events of the newest write (see state/store.py)
     event_seq: int = 0
     recent_events: list[dict[str, Any]] = []

@@ -84,6 +84,10 @@ class Transaction:
         """The daemon looked at everybody just now."""
         self.state = replace(self.state, patrol_last_run_unix=self.now)
 
+    def update_auto(self, **fields: Any) -> None:
+        """Change what auto mode remembers."""
+        self.state = replace(self.state, auto=replace(self.state.auto, **fields))
+
     def remove(self, name: str) -> None:
         workers = {key: value for key, value in self.state.workers.items() if key != name}
         self.state = replace(self.state, workers=workers)
@@ -128,7 +132,7 @@ class Store:
             if tx.state == old and not tx.emitted:
                 return
             # The log is ahead of a state.json that was put back from its backup: no number is given twice.
-            new = _number(tx.state, tx.emitted, max(old.event_seq, logged))
+            new = _number(_with_active_tasks(tx.state), tx.emitted, max(old.event_seq, logged))
             try:
                 data = encode(new, raw)
             except UnicodeEncodeError:  # what a program printed, or a path, with bytes that are no text
@@ -259,6 +263,11 @@ def unknown_worker(name: str, state: State) -> NotFound:
     near = difflib.get_close_matches(name, state.workers, 1)
     known = f'Did you mean "{near[0]}"?' if near else f"Add it with `llmc add {name}`."
     return NotFound(f"there is no worker {name!r}", hint=known)
+
+
+def _with_active_tasks(state: State) -> State:
+    active = {name: r.assignment.task_id for name, r in state.workers.items() if r.assignment is not None}
+    return replace(state, active_task_ids=active)
 
 
 def _number(state: State, emitted: list[dict[str, Any]], last: int) -> State:

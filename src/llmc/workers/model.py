@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PromptId, SessionName, WorkerName
+from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, WorkerName
 
 
 class Status(StrEnum):
@@ -118,6 +118,23 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
 
 
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The task an auto worker is at. What could be changed in its file meanwhile is kept as it was when it was taken."""
+
+    identity: ClassVar[str] = "claim"
+    task_id: TaskId
+    claim: str
+    since_unix: float
+    subject: str = ""
+    label: str = ""
+    #: the task's own acceptance command
+    verify: str = ""
+    #: it stopped without a commit and was asked for one; that happens once
+    asked_to_commit: bool = False
+    #: how often its work came back because `verify` failed
+    sent_back: int = 0
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent said about its work, with `llmc report`."""
 
@@ -178,6 +195,9 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: where a nuke that was interrupted keeps the work
     removal_ref: str = ""
     held: bool = False
+    #: works on tasks from the list, and takes nothing from a person's `start`
+    auto: bool = False
+    assignment: Assignment | None = None
     error_reason: str = ""
     cause: str = ""
     crash_count: int = 0

@@ -95,6 +95,7 @@ _FRESH: dict[Status, dict[str, Any]] = {
     S.IDLE: {
         "current_prompt": "",
         "accept": None,
+        "assignment": None,
         "report": None,
         "self_review": SelfReview.NO,
         **_NOT_REVIEWED,

@@ -1,0 +1,20 @@
+"""What auto mode remembers between two runs of the daemon. Pure data."""
+
+import msgspec
+
+
+class AutoState(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of state.json that belongs to auto mode."""
+
+    tasks_completed: int = 0
+    errors: int = 0
+    #: uncommitted changes of a person in the source: when to try again, how long the last wait was, how many there were
+    source_repo_dirty_retry_after_unix: float = 0.0
+    source_repo_dirty_backoff_secs: float = 0.0
+    source_repo_dirty_retry_count: int = 0
+    #: nobody is given work before this time; 0: the fleet is not parked
+    parked_until_unix: float = 0.0
+    parked_cause: str = ""
+    parked_reason: str = ""
+    #: parks in a row without a turn that went well: each waits longer
+    parks: int = 0
