@@ -310,6 +310,10 @@ def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
     """
     scripted.set_up("adam", "baker", config={"defaults.patrol_interval_secs": "0.2"})
     scripted.up("--no-patrol")
+    # The daemon looks at everybody once when it starts; a whole task later that is over.
+    scripted.llmc("start", "--worker", "baker", "--prompt", "@say hello")
+    scripted.wait("baker", "needs_input")
+    scripted.llmc("reset", "baker", "--yes")
     name = scripted.session("adam").strip("=:")
     scripted.tmux("rename-session", "-t", f"={name}", "away")
     scripted.llmc("wait", "adam", "--status", "offline", "--timeout", "1.5", code=1)
