@@ -18,3 +18,10 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     parked_reason: str = ""
     #: parks in a row without a turn that went well: each waits longer
     parks: int = 0
+    #: the worker that was sent ahead when the wait was over, and when
+    probe: str = ""
+    probe_unix: float = 0.0
+    #: when the last park ended: who was stopped before that goes on
+    resumed_unix: float = 0.0
+    #: tasks that landed and whose post-accept command has not ended yet
+    post_accept_due: tuple[str, ...] = ()

@@ -6,11 +6,15 @@ import click
 import psutil
 
 from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
+from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
+from llmc.errors import UsageError
 from llmc.services.daemon_control import start_detached
 from llmc.services.fleet import bring_up
 from llmc.services.project import Project
+from llmc.tools.clock import now_unix
 from llmc.tools.files import DiskFull
 from llmc.tools.locks import holder
 from llmc.workers.model import Status
@@ -25,23 +29,58 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
     "--detach", "-d", is_flag=True, help="Run the daemon in the background; return when all is ready."
 )
 @click.option("--no-patrol", is_flag=True, help="No regular look at everything; hooks alone drive it.")
+@click.option(
+    "--auto",
+    is_flag=True,
+    help="Give the tasks of the list to auto workers and land what they make, without a review by a person. "
+    "Agents run with the permissions of defaults.skip_permissions: set repo.validate first.",
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 99), help="How many auto workers, over auto.concurrency."
+)
+@click.option("--post-accept-command", help="Run after each task that landed, over auto.post_accept_command.")
+@click.option("--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or 8h from now.")
+@click.option("--max-tasks", type=click.IntRange(1), help="Begin at most so many tasks, then end.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, detach: bool, no_patrol: bool, as_json: bool) -> int:
+def command(
+    ctx: click.Context,
+    detach: bool,
+    no_patrol: bool,
+    auto: bool,
+    concurrency: int | None,
+    post_accept_command: str | None,
+    until: str | None,
+    max_tasks: int | None,
+    as_json: bool,
+) -> int:
     """Start the agents and the daemon that looks after them. Agents that run already are left alone.
 
     \b
-    Example:
+    Examples:
       llmc up --detach
+      llmc up --auto --concurrency 3 --until 07:30
     """
+    given = {"--concurrency": concurrency, "--post-accept-command": post_accept_command}
+    given |= {"--until": until, "--max-tasks": max_tasks}
+    if not auto and any(value is not None for value in given.values()):
+        named = next(name for name, value in given.items() if value is not None)
+        raise UsageError(f"{named} needs --auto", hint="llmc up --auto ...")
+    options = None
+    if auto:
+        ends = None if until is None else parse_end(until, now_unix())
+        options = AutoOptions(concurrency, post_accept_command, ends, max_tasks)
     project = project_of(ctx)
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     if project.daemon_runs():
         return _start_the_missing(project, as_json)
     _check_room(project)
     if not detach:
-        return Daemon(project, Options(patrol=not no_patrol)).run()
-    record = start_detached(project, ["--no-patrol"] if no_patrol else [])
+        return Daemon(project, Options(patrol=not no_patrol, auto=options)).run()
+    arguments = ["--no-patrol"] if no_patrol else []
+    arguments += ["--auto"] if auto else []
+    arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]
+    record = start_detached(project, arguments)
     workers = project.store.read().workers.values()
     if as_json:
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]

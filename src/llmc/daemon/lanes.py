@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from llmc.errors import LlmcError, LockTimeout
+from llmc.tools import progress
 from llmc.tools.proc import ShuttingDown
 
 #: when to look again at a worker whose lock was taken
@@ -54,7 +55,8 @@ class Lane:
     def _round(self, patrol: bool) -> bool:
         """Whether it could be done: False while a command holds the worker's lock."""
         try:
-            self._work(self.name, patrol)
+            with progress.watched(f"the lane of {self.name}"):
+                self._work(self.name, patrol)
         except LockTimeout:
             # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.
             return False

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from llmc.agents.protocol import Agent
+from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.lanes import Lane
 from llmc.daemon.log import open_log, say
 from llmc.daemon.patrol import Watch
@@ -27,6 +28,7 @@ from llmc.services.project import Project, agent_for, open_project
 from llmc.services.provision import refresh_base
 from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
+from llmc.state.model import State
 from llmc.tools import locks
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.files import private_dir, write_atomic
@@ -46,13 +48,15 @@ FETCH_WAIT_S = 10.0
 @dataclass
 class Options:
     patrol: bool = True
+    #: None: no auto mode
+    auto: AutoOptions | None = None
 
 
 class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
         self.stopping = threading.Event()
-        self.project = self._as_daemon(project)
         self.options = options
+        self.project = self._as_daemon(project)
         self.instance_id = str(uuid.uuid4())
         self.started_unix = now_unix()
         self.lanes: dict[str, Lane] = {}
@@ -65,12 +69,16 @@ class Daemon:
         self.watch = Watch(now_unix(), monotonic())
         self.patrolling: asyncio.Future[None] | None = None
         self.pids: dict[str, int] = {}
-        self.workers: dict[WorkerName, WorkerRecord] = {}
+        self.state = State()
         self.state_changed = 0
+        self.auto: AutoMode | None = None
+        self.exit_code = 0
         self.config_changed = project.root.config.stat().st_mtime_ns
 
     def _as_daemon(self, project: Project) -> Project:
-        return replace(project, in_daemon=True, stopping=self.stopping.is_set)
+        auto = self.options.auto
+        config = auto.applied(project.config) if auto is not None else project.config
+        return replace(project, config=config, in_daemon=True, stopping=self.stopping.is_set)
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -85,13 +93,30 @@ class Daemon:
             # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
             os.environ["LLMC_AGENT"] = agent.program()[0]
         self.agent_version = agent.version()
+        if self.options.auto is not None:
+            self.auto = AutoMode(self.project, self.options.auto, self.log, self._poke_after, self._end_with)
+            self.auto.prepare()
         asyncio.run(self._main(agent))
         os.close(claim)
-        return 0
+        return self.exit_code
+
+    def _poke_after(self, name: str, delay_s: float) -> None:
+        """Look at a worker in a while; from any thread."""
+
+        def poke() -> None:
+            if lane := self.lanes.get(name):
+                lane.poke()
+
+        self.loop.call_soon_threadsafe(self.loop.call_later, delay_s, poke)
+
+    def _end_with(self, code: int) -> None:
+        """End the daemon, with this exit code; from any thread."""
+        self.exit_code = self.exit_code or code
+        self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
     async def _main(self, agent: Agent) -> None:
         loop = self.loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
+        stopping = self.told_to_stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stopping.set)
         socket_path = self.project.root.wake_socket()
@@ -104,6 +129,10 @@ class Daemon:
             await self._start_workers()
             self._register(agent, ready=True)
             say("ready; Ctrl-C stops the agents and this daemon")
+            if self.auto is not None:
+                self.auto.begin(loop, self.instance_id)
+                for name in self.auto.workers:
+                    self._poke_after(name, 0.0)
             await self._serve(stopping)
         finally:
             loop.remove_reader(sock)
@@ -120,6 +149,8 @@ class Daemon:
                 await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
             except TimeoutError:
                 self._watch_clients()
+                if self.auto is not None and self.state_changed:
+                    self.auto.tick(self.state)
             if (
                 self.options.patrol
                 and monotonic() - patrolled >= self.project.config.defaults.patrol_interval_secs
@@ -132,10 +163,12 @@ class Daemon:
         try:
             changed = os.stat(self.project.root.state).st_mtime_ns
             if changed != self.state_changed:
-                self.workers, self.state_changed = self.project.store.read().workers, changed
-        except (OSError, LlmcError):
+                self.state, self.state_changed = self.project.store.read(), changed
+        except (OSError, LlmcError) as error:
+            if self.auto is not None:
+                self.auto.state_unreadable(error)
             return  # whoever writes or reads it next says what is wrong
-        for name, record in self.workers.items():
+        for name, record in self.state.workers.items():
             pid = self.pids.get(name)
             if pid and name in self.lanes and sessions.wants_a_look(record, pid, now_unix()):
                 self.lanes[name].poke()
@@ -188,7 +221,8 @@ class Daemon:
                 tx.emit("trash_pruned", refs=gone)
 
     async def _start_workers(self) -> None:
-        names = list(self.project.store.read().workers)
+        known = self.project.store.read().workers
+        names = [name for name in known if name not in not_ours(known, self.auto)]
         starts = []
         for index, name in enumerate(names):
             starts.append(asyncio.create_task(self._start_worker(name, index)))
@@ -247,11 +281,13 @@ class Daemon:
             project = self._current_project()
             with project.worker_lock(name, timeout_s=0.2):
                 accepting = project.store.worker(name).accept is not None
-                record = finish_interrupted(project, name)
+                record = self._finish(project, name)
                 if record.status is not Status.OFFLINE:
                     sessions.reconcile(project, name)
                 if not self.stopping.is_set():
                     self._look_after(project, name, patrol)
+                    if self._is_auto(name) and self.auto is not None:
+                        self.auto.look(project, name)
             if accepting and record.accept is None:
                 self._poke_queued()
             if name not in self.pids and record.status is not Status.OFFLINE:
@@ -263,6 +299,19 @@ class Daemon:
             if name in self.project.store.read().workers:
                 raise
             # Removed: its lane goes with the wake-up that follows.
+
+    def _is_auto(self, name: str) -> bool:
+        return self.auto is not None and name in self.auto.workers
+
+    def _finish(self, project: Project, name: str) -> WorkerRecord:
+        """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
+        try:
+            return finish_interrupted(project, name)
+        except LlmcError as error:
+            if not self._is_auto(name):
+                raise
+            self.log.info(error.message, extra={"action": "lane_problem", "worker": name})
+            return project.store.worker(name)
 
     def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
         """The rules of patrol, and the rebase that somebody else's landing asked for."""
@@ -322,7 +371,8 @@ class Daemon:
             self.log.info(str(error), extra={"action": "workers_not_read"})
             return
         self._drop_removed({name: record.created_at_unix for name, record in known.items()})
-        new = [name for name in known if name not in self.lanes and name not in self.seen]
+        others = not_ours(known, self.auto)
+        new = [name for name in known if name not in {*self.lanes, *self.seen, *others}]
         for index, name in enumerate(new):
             self.seen[name] = Status.OFFLINE
             self._in_background(self._start_worker(name, index))
@@ -346,6 +396,8 @@ class Daemon:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
         loop = asyncio.get_running_loop()
+        if self.auto is not None:
+            await loop.run_in_executor(self.pool, self.auto.stop)
         try:
             names = list(self.project.store.read().workers)
             ends = [loop.run_in_executor(self.pool, self._end, name) for name in names]
@@ -373,7 +425,7 @@ class Daemon:
             "instance_id": self.instance_id,
             "log_file": str(self.project.root.logs / "daemon.jsonl"),
             "socket": str(self.project.root.wake_socket()),
-            "auto": False,
+            "auto": self.auto is not None,
             "agent": agent.name,
             "program": agent.program(),
             "version": self.agent_version,

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from llmc.auto.waiting import NOT_DIRTY
 from llmc.errors import LlmcError, Refused
 from llmc.review import messages
-from llmc.services import intake, landing, provision, rebase, review, submodules, validation
+from llmc.services import claims, intake, landing, provision, rebase, review, submodules, validation
 from llmc.services.authorship import signature
 from llmc.services.project import Project
+from llmc.state.store import Transaction
 from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -24,7 +26,7 @@ from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
 #: the steps in their order; `finish` ends the journal
-STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "reset", "finish")
+STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "complete", "reset", "finish")
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
@@ -191,6 +193,8 @@ class _Pipeline:
 
     def validate(self) -> AcceptJournal:
         validation.validate(self.project, self.name, self.worktree)
+        if self.record.assignment is not None:
+            validation.verify(self.project, self.name, self.worktree, self.record.assignment)
         return self.journal
 
     def squash(self) -> AcceptJournal:
@@ -199,7 +203,7 @@ class _Pipeline:
         trees, commits = _commits(self.worktree, base, rebased)
         if not commits or trees[base] == trees[rebased]:
             # The same change is on the branch already: nothing lands, and the worker is free again.
-            return replace(self.journal, step="reset", squash="")
+            return replace(self.journal, step=self._after_landing(), squash="")
         message = messages.squashed([commit.message for commit in commits])
         first = commits[0]
         done = git.git(
@@ -236,6 +240,15 @@ class _Pipeline:
             with self.project.store.transaction() as tx:
                 tx.emit("push_failed", worker=self.name, reason=problem)
             self.progress(f"not pushed onward: {problem}")
+        return replace(self.journal, step=self._after_landing())
+
+    def _after_landing(self) -> str:
+        return "complete" if self.record.assignment is not None else "reset"
+
+    def complete(self) -> AcceptJournal:
+        """The task is completed before anything else happens to its worker: nobody may take it again."""
+        assert self.record.assignment is not None
+        claims.complete_for(self.project, self.record.name, self.record.assignment, self.journal.squash)
         return self.journal
 
     def reset(self) -> AcceptJournal:
@@ -260,9 +273,20 @@ class _Pipeline:
                 )
             else:
                 tx.emit("accepted_nothing", worker=self.name, base=self.journal.base)
+            completed(tx, self.name, self.journal.squash or None)
             tx.move(self.name, step(Status.IDLE, "accepted"))
             rebase.queue_others(tx, self.name)
         return self.journal
+
+
+def completed(tx: Transaction, name: str, commit: str | None) -> None:
+    """The worker's task, if it had one, counts as completed."""
+    task = tx.worker(name).assignment
+    if task is not None:
+        auto = tx.state.auto
+        due = (*auto.post_accept_due, task.task_id) if commit else auto.post_accept_due
+        tx.update_auto(tasks_completed=auto.tasks_completed + 1, post_accept_due=due, **NOT_DIRTY)
+        tx.emit("task_completed", worker=name, task_id=task.task_id, commit=commit, subject=task.subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

@@ -1,5 +1,6 @@
-"""Commands a person configured ([repo].setup, [repo].validate), run for a worker: one place says how they failed."""
+"""Commands a person configured ([repo].setup, [repo].validate, a task's verify), run for a worker: one place says how they failed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from llmc.errors import ToolFailed
@@ -7,21 +8,47 @@ from llmc.services.project import Project
 from llmc.tools import proc
 
 
+class CommandFailed(ToolFailed):
+    """One of them failed; `command` is its line, `output` the end of what it printed."""
+
+    def __init__(self, done: proc.Done, message: str, hint: str) -> None:
+        super().__init__(done.argv, done.returncode, done.stdout, message=message, hint=hint)
+        self.command = " ".join(done.argv)
+        self.output = done.stdout
+
+
 def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
     """How it ended, with the end of its output; all of it is in the worker's log. Without a command all is well."""
+    return _run(project, worker, command, cwd, timeout_s, {"LLMC_WORKER": worker})
+
+
+def run_in_log(
+    project: Project, log: str, command: str, *, cwd: Path, timeout_s: float, **env: str
+) -> proc.Done:
+    """The same for a command that is no worker's; `log` is the name of its log."""
+    return _run(project, log, command, cwd, timeout_s, env)
+
+
+def _run(
+    project: Project, log: str, command: str, cwd: Path, timeout_s: float, more: Mapping[str, str]
+) -> proc.Done:
     if not command:
         return proc.Done([], 0, "", "")
-    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker}
-    log = project.root.log(worker)
-    return proc.run_logged(command, cwd=cwd, env=env, log=log, timeout_s=timeout_s, stopping=project.stopping)
+    env = {**proc.command_env(), **project.config.defaults.env, **more}
+    return proc.run_logged(
+        command,
+        cwd=cwd,
+        env=env,
+        log=project.root.log(log),
+        timeout_s=timeout_s,
+        stopping=project.stopping,
+    )
 
 
-def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> ToolFailed:
+def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:
     """What to say of one that failed; `what` names it, `so` says what follows from it."""
-    return ToolFailed(
-        done.argv,
-        done.returncode,
-        done.stdout,
+    return CommandFailed(
+        done,
         message=f"{worker}: {what} failed with code {done.returncode}" + (f", {so}" if so else ""),
         hint=f"Its whole output is in {project.root.log(worker)}.",
     )

@@ -88,6 +88,28 @@ def self_review_prompt(project: Project, record: WorkerRecord) -> str:
     )
 
 
+def sent_back_prompt(
+    project: Project, record: WorkerRecord, command: str, output: str, round_: int, rounds: int
+) -> str:
+    """What an auto worker is told whose work does not pass a check."""
+    return (
+        _templates()
+        .get_template("sent_back.md.j2")
+        .render(
+            worktree=record.worktree_path,
+            branch=project.config.repo.default_branch,
+            command=command,
+            output=conflicts.printable(output) or "(it printed nothing)",
+            round=round_,
+            rounds=rounds,
+        )
+    )
+
+
+def ask_to_commit_prompt(record: WorkerRecord) -> str:
+    return _templates().get_template("ask_to_commit.md.j2").render(worktree=record.worktree_path)
+
+
 def validation_prompt(project: Project, record: WorkerRecord) -> str:
     """What a worker is told whose resolved rebase does not pass validation."""
     return (

@@ -110,6 +110,16 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     return ref
 
 
+def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
+    """What a worktree has that the base has not is kept under a trash ref, and stays where it is; None: nothing."""
+    worktree = Path(record.worktree_path)
+    found = git.tree_state(worktree)
+    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
+    if found.clean and _are_in(worktree, {found.head, tip}, project.base):
+        return None
+    return trash.pin(project.root, worktree, record.name, why, branch=record.branch, move_out=False)
+
+
 def _write_anew(worktree: Path, names: Sequence[str]) -> None:
     """Files as an earlier .gitattributes wanted them, which git took for unchanged: now as this commit wants them."""
     for name in names:

@@ -4,9 +4,11 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from llmc.config.load import load_config
 from llmc.config.model import Worker, check_worker_name
@@ -151,6 +153,15 @@ def add_worker(
             tx.put(record)
             tx.emit("worker_added", worker=name)
     return record
+
+
+def ensure_auto_workers(project: Project, names: Iterable[str]) -> None:
+    """The workers of auto mode, in the state only: they have no settings of their own. Their worktrees come with `up`."""
+    with project.store.transaction() as tx:
+        for name in names:
+            if WorkerName(name) not in tx.state.workers:
+                tx.put(replace(_new_record(project, name), auto=True))
+                tx.emit("worker_added", worker=name)
 
 
 def _new_record(project: Project, name: str) -> WorkerRecord:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from llmc.errors import ToolFailed
 from llmc.services import commands
+from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
 from llmc.tools import proc
+from llmc.workers.model import Assignment
 
 
 def validate(project: Project, name: str, worktree: Path, *, so: str = "nothing landed") -> None:
@@ -21,5 +22,14 @@ def run(project: Project, name: str, worktree: Path) -> proc.Done:
     return commands.run_command(project, name, repo.validate, cwd=worktree, timeout_s=repo.validate_timeout_s)
 
 
-def failure(project: Project, name: str, done: proc.Done, *, so: str) -> ToolFailed:
+def verify(project: Project, name: str, worktree: Path, task: Assignment) -> None:
+    """The task's own acceptance command."""
+    limit_s = project.config.repo.validate_timeout_s
+    done = commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
+    if not done.ok:
+        what = f"verify of task {task.task_id}"
+        raise commands.failure(project, name, done, what=what, so="nothing landed")
+
+
+def failure(project: Project, name: str, done: proc.Done, *, so: str) -> CommandFailed:
     return commands.failure(project, name, done, what="validation", so=so)

@@ -1,6 +1,7 @@
 """`.llmc/tasks.jsonl`: what llmc did with tasks, append-only; read on from where the last look ended."""
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,14 @@ class Ledger:
         self._path = path
         self._offset = 0
         self._books = Books()
+        self._reading = threading.Lock()
 
     def books(self) -> Books:
         """The books as they are now."""
+        with self._reading:
+            return self._read()
+
+    def _read(self) -> Books:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

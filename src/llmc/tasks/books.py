@@ -1,6 +1,6 @@
 """What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,12 +35,34 @@ class Books:
     claims: dict[str, Claim] = field(default_factory=dict)
     #: what counted against a task since it was last put back by a person
     failures: dict[TaskId, list[Failure]] = field(default_factory=dict)
+    #: by worker: what failed there since it last completed a task, as task and cause
+    streaks: dict[str, list[tuple[TaskId, str]]] = field(default_factory=dict)
+
+    def holds(self, claim_id: str) -> bool:
+        return any(claim.id == claim_id for claim in self.claims.values())
 
     def attempts(self, task: str) -> int:
         return len(self.failures.get(TaskId(task), ()))
 
     def is_quarantined(self, task: str) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
+
+
+def hopeless(books: Books, workers: Collection[str]) -> str:
+    """Why going on makes no sense; "" when it does. A task that fails alone is not it: that one is quarantined."""
+    by_cause: dict[str, dict[str, set[TaskId]]] = {}
+    for worker in workers:
+        tasks: dict[str, set[TaskId]] = {}
+        for task, cause in books.streaks.get(worker, ()):
+            tasks.setdefault(cause, set()).add(task)
+            by_cause.setdefault(cause, {}).setdefault(worker, set()).add(task)
+        for cause, failed in tasks.items():
+            if len(failed) > 1:
+                return f"{worker} failed at the tasks {', '.join(sorted(failed))}, each time by {cause}"
+    for cause, hit in by_cause.items():
+        if len(hit) == len(workers) and len(set().union(*hit.values())) > 1:
+            return f"every worker failed by {cause}"
+    return ""
 
 
 def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
@@ -66,10 +88,12 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
             case "completed":
                 books.completed.add(task)
                 books.failures.pop(task, None)
+                books.streaks.pop(worker, None)
                 _let_go(books, worker, claim_id)
             case "failed" if held is not None and held.id == claim_id:
                 failure = Failure(str(row.get("cause")), str(row.get("reason")), float(row.get("ts", 0)))
                 books.failures.setdefault(task, []).append(failure)
+                books.streaks.setdefault(worker, []).append((task, failure.cause))
                 _let_go(books, worker, claim_id)
             case "released":
                 _let_go(books, worker, claim_id)

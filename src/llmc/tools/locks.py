@@ -11,6 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from llmc.errors import LockTimeout
+from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
 
 
@@ -33,7 +34,8 @@ def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
         raise AssertionError(f"lock order: {path.name} wanted while holding {ranks[-1].name.lower()}")
-    fd = _acquire(path, timeout_s)
+    with progress.waiting(timeout_s):
+        fd = _acquire(path, timeout_s)
     _held.ranks = [*ranks, rank]
     try:
         yield

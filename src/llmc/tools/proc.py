@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.errors import LlmcError, ToolFailed
+from llmc.tools import progress
 
 #: how often a long command's waiter looks whether it is to end
 STOP_POLL_S = 0.2
@@ -80,7 +81,7 @@ def run(
             )
     except OSError as error:
         raise _not_started(args, cwd, error) from error
-    with process:
+    with process, progress.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
             stdout, stderr = process.communicate(input, timeout=timeout_s)
@@ -137,7 +138,7 @@ def run_logged(
     if not cwd.is_dir():
         raise _not_started([command], cwd, FileNotFoundError())
     with open(log, "ab", opener=_private) as sink:
-        sink.write(f"$ {command}\n".encode())
+        sink.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} $ {command}\n".encode())
         sink.flush()
         start = sink.tell()
         process = subprocess.Popen(
@@ -150,7 +151,8 @@ def run_logged(
             start_new_session=True,
         )
         try:
-            code = _wait(process, timeout_s, stopping)
+            with progress.waiting(timeout_s):
+                code = _wait(process, timeout_s, stopping)
         except BaseException as error:
             kill_group(process)
             if not isinstance(error, subprocess.TimeoutExpired):

@@ -1,0 +1,184 @@
+"""What an auto worker needs next: its record in, one step out. Judged anew at each look, so a restart changes nothing."""
+
+from dataclasses import dataclass
+
+from llmc.workers import decide
+from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
+from llmc.workers.model import Assignment, Outcome, Status, WorkerRecord
+
+#: reasons of a worker that rests without having asked anything
+_JUST_STOPPED = ("stopped_clean", "stopped_dirty", decide.INTERRUPTED, "restarted")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to do now: it works, or a person has it."""
+
+
+@dataclass(frozen=True)
+class Assign:
+    """It is free for a task."""
+
+
+@dataclass(frozen=True)
+class Deliver:
+    """It has a task and was not told of it yet."""
+
+
+@dataclass(frozen=True)
+class Accept:
+    """Its work is to land."""
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """Nothing had to change: the task is completed without a commit."""
+
+
+@dataclass(frozen=True)
+class AskToCommit:
+    """It stopped without a commit; it is asked for one, once."""
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The task goes back to the list, and the worker starts over. What counts is an attempt of the task."""
+
+    cause: Cause
+    reason: str
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Park:
+    """The whole fleet waits: a usage limit, or an API that is away."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What stopped it has passed: it goes on with its task."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Trying again cannot help: auto mode ends."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True)
+class Clean:
+    """It holds the rest of something that is no task any more: that is pinned, and the worker starts over."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Its agent does not run."""
+
+
+Step = (
+    Wait
+    | Assign
+    | Deliver
+    | Accept
+    | Unchanged
+    | AskToCommit
+    | GiveUp
+    | Park
+    | Resume
+    | Stop
+    | Clean
+    | Restart
+)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is true for the whole fleet at this moment, as far as it concerns one worker."""
+
+    now: float
+    #: new tasks are given out
+    taking: bool = True
+    #: work may land: the source is not known to be in somebody's way
+    landing: bool = True
+    #: a worker that a limit stopped may go on
+    resuming: bool = True
+    task_timeout_s: float = float("inf")
+
+
+def next_step(record: WorkerRecord, situation: Situation) -> Step:
+    if record.held or record.accept is not None:
+        return Wait()
+    if record.status is Status.OFFLINE:
+        return _offline(record)
+    if record.status is Status.ERROR:
+        return _failed(record)
+    if record.assignment is None:
+        return _without_task(record, situation)
+    return _with_task(record, record.assignment, situation)
+
+
+def _offline(record: WorkerRecord) -> Step:
+    if record.assignment is None:
+        return Restart()
+    if record.cause == Cause.TMUX:
+        return GiveUp(Cause.TMUX, record.error_reason or "its session is gone", counts=False)
+    return GiveUp(Cause.CRASH, record.error_reason or "its agent ended")
+
+
+def _failed(record: WorkerRecord) -> Step:
+    cause = Cause(record.cause) if record.cause else Cause.AGENT
+    if needs_a_person(cause):
+        return Stop(cause, record.error_reason)
+    return GiveUp(cause, record.error_reason) if record.assignment is not None else Clean()
+
+
+def _without_task(record: WorkerRecord, situation: Situation) -> Step:
+    if record.status is Status.IDLE:
+        return Assign() if situation.taking else Wait()
+    if not record.current_prompt:
+        return Wait()  # a person talks with it
+    return Clean()
+
+
+def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
+    match record.status:
+        case Status.IDLE:
+            return _not_begun(record, task)
+        case Status.NO_CHANGES:
+            return Unchanged()
+        case Status.NEEDS_REVIEW:
+            return Accept() if situation.landing else Wait()
+        case Status.NEEDS_INPUT:
+            return _stopped(record, task, situation)
+    if situation.now - task.since_unix > situation.task_timeout_s:
+        return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
+    return Wait()
+
+
+def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
+    delivery = record.delivery
+    if delivery is None or delivery.at_unix < task.since_unix:
+        return Deliver()
+    if delivery.outcome is Outcome.REFUSED or delivery.outcome is Outcome.UNCONFIRMED:
+        return GiveUp(Cause.AGENT, f"it did not take its prompt: {delivery.reason or delivery.outcome}")
+    return Wait()
+
+
+def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
+    cause = Cause(record.cause) if record.cause else None
+    if cause is not None and passes_by_itself(cause):
+        return Resume() if situation.resuming else Park(cause, record.error_reason)
+    if cause is not None:
+        return GiveUp(cause, record.error_reason)
+    if record.reason == "blocked":
+        return GiveUp(Cause.TASK, f"it says it is blocked: {record.error_reason}")
+    if record.reason not in _JUST_STOPPED:
+        return GiveUp(Cause.AGENT, f"it asks for a person ({record.reason})")
+    if not task.asked_to_commit:
+        return AskToCommit()
+    return GiveUp(Cause.AGENT, "it stopped without a commit, also after it was asked for one")

@@ -1,0 +1,34 @@
+"""Points in time as people write them on a command line."""
+
+import re
+from datetime import datetime, timedelta
+
+from llmc.config.durations import parse_duration
+from llmc.errors import UsageError
+
+
+def parse_end(text: str, now: float) -> float:
+    """A time to come: `07:30` (today or tomorrow), ISO 8601, or a duration from now such as `8h`; unix seconds."""
+    here = datetime.fromtimestamp(now)
+    if found := re.fullmatch(r"(\d{1,2}):(\d{2})", text):
+        hour, minute = int(found[1]), int(found[2])
+        if hour > 23 or minute > 59:
+            raise _no_time(text)
+        at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return (at if at > here else at + timedelta(days=1)).timestamp()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now + parse_duration(text)
+        except ValueError:
+            raise _no_time(text) from None
+    if at.timestamp() <= now:
+        raise UsageError(f"--until: {text} is over already")
+    return at.timestamp()
+
+
+def _no_time(text: str) -> UsageError:
+    return UsageError(
+        f"--until: {text!r} is no time", hint="Write 07:30, 2026-11-16T07:30, or a duration such as 8h."
+    )

@@ -1,0 +1,267 @@
+"""Auto mode in the daemon: its workers, its clock, and its end."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from llmc.auto import waiting
+from llmc.config.model import Config
+from llmc.daemon.heartbeat import Heartbeat
+from llmc.daemon.log import say
+from llmc.errors import LlmcError, UsageError
+from llmc.names import WorkerName
+from llmc.services import claims, setup, task_queue
+from llmc.services.auto import Auto, HardFailure
+from llmc.services.project import Project
+from llmc.state.model import State
+from llmc.tools.clock import now_unix
+from llmc.tools.files import append_line, private_dir
+from llmc.tools.watch import Watch
+from llmc.workers.causes import Cause
+from llmc.workers.model import Status, WorkerRecord
+
+#: between two workers that go on after a park
+STAGGER_S = 2.0
+#: changes of the task list are answered together
+SETTLE_S = 0.02
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """What the command line of `up --auto` says; it wins over config.toml."""
+
+    concurrency: int | None = None
+    post_accept_command: str | None = None
+    until_unix: float | None = None
+    max_tasks: int | None = None
+
+    def applied(self, config: Config) -> Config:
+        said: dict[str, Any] = {
+            "concurrency": self.concurrency,
+            "post_accept_command": self.post_accept_command,
+        }
+        given = {key: value for key, value in said.items() if value is not None}
+        return replace(config, auto=replace(config.auto, **given))
+
+
+class AutoMode:
+    """What the daemon has to do besides, with `--auto`."""
+
+    def __init__(
+        self,
+        project: Project,
+        options: AutoOptions,
+        log: logging.Logger,
+        poke: Callable[[str, float], None],
+        end: Callable[[int], None],
+    ) -> None:
+        """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
+        self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
+        self._options = options
+        self._log = log
+        self._poke = poke
+        self._end = end
+        self._failed: HardFailure | None = None
+        self._auto = Auto(
+            queue=task_queue.open_queue(project),
+            workers=self.workers,
+            on_change=self._look_for_work,
+            look_again=poke,
+            say=self._say,
+            max_tasks=options.max_tasks,
+        )
+        self._project = project
+        self._watch: Watch | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looking = False
+        self._ended = False
+        self._missing_said = False
+
+    def prepare(self) -> None:
+        """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
+        project = self._project
+        if not project.config.auto.task_list_id:
+            raise UsageError(
+                "auto mode needs a task list, and auto.task_list_id is not set",
+                hint="Name one: llmc config set auto.task_list_id my-project",
+            )
+        task_queue.contexts(project)
+        private_dir(self._auto.queue.files.directory)
+        self._auto.queue.check()
+        setup.ensure_auto_workers(project, self.workers)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Claims, files and records agree again; what no record goes on with is released."""
+        queue, project = self._auto.queue, self._project
+        books = queue.ledger.books()
+        records = project.store.read().workers
+        for claim in list(books.claims.values()):
+            record = records.get(WorkerName(claim.worker))
+            if record is None or record.assignment is None or record.assignment.claim != claim.id:
+                claims.give_back(queue.files, queue.ledger, claim, "its worker was not at it after a restart")
+        claims.settle_files(queue.files, queue.ledger.books())
+
+    def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
+        """From now on tasks are given out."""
+        self._loop = loop
+        with self._project.store.transaction() as tx:
+            tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
+        self._watch = Watch(self._auto.queue.files.directory)
+        loop.add_reader(self._watch.fileno(), self._list_changed)
+        self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck)
+        self._heartbeat.start()
+        self._say(f"auto mode: {len(self.workers)} workers")
+
+    def _list_changed(self) -> None:
+        assert self._watch is not None
+        self._auto.queue.note_changed(self._watch.changed())
+        self._look_for_work()
+
+    def _look_for_work(self) -> None:
+        """Soon, and once for many changes: as many idle workers as there are tasks are told. From any thread."""
+        if self._loop is not None and not self._looking:
+            self._looking = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, SETTLE_S, self._tell_the_idle)
+
+    def _tell_the_idle(self) -> None:
+        self._looking = False
+        state = self._project.store.read()
+        idle = [name for name in self.workers if _is_free(state.workers.get(WorkerName(name)))]
+        if idle and self._loop is not None:
+            self._loop.run_in_executor(None, self._tell, idle)
+
+    def _tell(self, idle: list[str]) -> None:
+        try:
+            count = self._auto.queue.count_ready()
+        except LlmcError:
+            count = 1  # whoever asks for a task says what is wrong
+        for name in idle[:count]:
+            self._poke(name, 0.0)
+
+    def look(self, project: Project, name: str) -> None:
+        """What a worker needs, in its lane."""
+        if self._failed is not None or self._loop is None:
+            return  # over, or not begun yet
+        try:
+            self._auto.attend(project, name)
+        except HardFailure as failure:
+            self.fail(failure)
+
+    def fail(self, failure: HardFailure) -> None:
+        """A hard failure: it is written down wherever somebody may look, and the daemon ends."""
+        if self._failed is not None:
+            return
+        self._failed = failure
+        about = {"worker": failure.worker, "task_id": failure.task_id, "cause": failure.cause}
+        with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
+            tx.update_auto(errors=tx.state.auto.errors + 1)
+            tx.emit("auto_failed", reason=failure.reason[:1000], **about)
+        extra = {"action": "auto_failed", **about, "output": failure.output[-4000:]}
+        self._log.error(failure.reason, extra=extra)
+        self._say(f"auto mode ends: {failure.cause}: {failure.reason}")
+        if failure.output:
+            self._note(failure.output)
+        self._end(1)
+
+    def tick(self, state: State) -> None:
+        """Once a second, with the state as it is: what only the clock brings."""
+        assert self._heartbeat is not None
+        self._heartbeat.mark()
+        self._compare(state)
+        now = now_unix()
+        if self._options.until_unix is not None and now >= self._options.until_unix:
+            self._auto.draining = self._auto.draining or "the time is over"
+        auto = state.auto
+        if 0 < auto.source_repo_dirty_retry_after_unix <= now:
+            self._poke_all(state, Status.NEEDS_REVIEW)
+        if waiting.may_probe(auto, now) or (waiting.is_parked(auto) and auto.probe):
+            self._after_park(state)
+        if self._auto.draining and self._is_quiet(state) and not self._ended:
+            self._ended = True
+            with self._project.store.transaction() as tx:
+                tx.emit("auto_stopped", reason=self._auto.draining)
+            self._say(f"no more tasks are taken ({self._auto.draining}), and nothing runs any more")
+            self._end(0)
+
+    def _after_park(self, state: State) -> None:
+        if self._auto.end_park_if_over(self._project):
+            for index, name in enumerate(self.workers):
+                self._poke(name, index * STAGGER_S)
+        elif waiting.may_probe(state.auto, now_unix()):
+            for name in self.workers:
+                self._poke(name, 0.0)
+
+    def _poke_all(self, state: State, status: Status) -> None:
+        for name in self.workers:
+            record = state.workers.get(WorkerName(name))
+            if record is not None and record.status is status:
+                self._poke(name, 0.0)
+
+    def _is_quiet(self, state: State) -> bool:
+        records = [state.workers.get(WorkerName(name)) for name in self.workers]
+        at_work = any(r is not None and (r.assignment is not None or r.accept is not None) for r in records)
+        return not at_work and not state.auto.post_accept_due
+
+    def _compare(self, state: State) -> None:
+        """The workers that this run began with are in the state; else somebody else writes to it."""
+        missing = [name for name in self.workers if WorkerName(name) not in state.workers]
+        if len(missing) == len(self.workers):
+            self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
+        elif missing and not self._missing_said:
+            self._missing_said = True
+            text = f"{len(missing)} of {len(self.workers)} auto workers are gone: {', '.join(missing)}"
+            self._log.warning(
+                text, extra={"action": "workers_missing", "cause": Cause.BUG, "workers": missing}
+            )
+            self._say(text)
+
+    def state_unreadable(self, error: Exception) -> None:
+        self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
+
+    def stop(self) -> None:
+        """No more tasks; the claims go back. The lanes have stopped."""
+        if self._loop is not None and self._watch is not None:
+            self._loop.remove_reader(self._watch.fileno())
+            self._watch.close()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        for name in self.workers:
+            try:
+                with self._project.worker_lock(name, timeout_s=20):
+                    self._auto.release(self._project, name)
+            except LlmcError as error:
+                self._log.info(error.message, extra={"action": "release_failed", "worker": name})
+
+    def _stuck(self, what: str) -> None:
+        text = f"{what} has not got on for over two minutes: no more heartbeats"
+        self._log.error(text, extra={"action": "stuck", "cause": Cause.BUG})
+
+    def _say(self, text: str) -> None:
+        say(f"{time.strftime('%H:%M:%S')} {text}")
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        with contextlib.suppress(LlmcError, OSError):
+            private_dir(self._project.root.logs)
+            line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
+            append_line(self._project.root.log("auto"), line.encode(errors="replace"))
+
+
+def _is_free(record: WorkerRecord | None) -> bool:
+    return (
+        record is not None and record.status is Status.IDLE and record.assignment is None and not record.held
+    )
+
+
+def not_ours(workers: Mapping[WorkerName, WorkerRecord], auto: AutoMode | None) -> set[WorkerName]:
+    """Auto workers that this daemon does not look after."""
+    ours = auto.workers if auto is not None else ()
+    return {name for name, record in workers.items() if record.auto and name not in ours}

@@ -1,0 +1,56 @@
+"""The sign of life of auto mode: written only while the event loop and every lane get on."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+
+from llmc.config.paths import Root
+from llmc.tools import progress
+from llmc.tools.clock import now_unix
+from llmc.tools.files import write_atomic
+
+INTERVAL_S = 5.0
+#: how long the loop, or a lane that waits for nothing, may take for one step
+STUCK_S = 120.0
+
+
+class Heartbeat:
+    """A thread of its own: nothing that hangs elsewhere can keep it from noticing."""
+
+    def __init__(self, root: Root, instance_id: str, on_stuck: Callable[[str], None]) -> None:
+        self._root = root
+        self._instance_id = instance_id
+        self._on_stuck = on_stuck
+        self._mark = time.monotonic()
+        self._stop = threading.Event()
+        self._said = ""
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._beat()
+        self._thread.start()
+
+    def mark(self) -> None:
+        """The event loop gets on."""
+        self._mark = time.monotonic()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=2 * INTERVAL_S)
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            self._beat()
+
+    def _beat(self) -> None:
+        stuck = "the event loop" if time.monotonic() - self._mark > STUCK_S else progress.stuck(STUCK_S)
+        if stuck is None:
+            body = {"timestamp_unix": now_unix(), "instance_id": self._instance_id}
+            try:
+                write_atomic(self._root.heartbeat, json.dumps(body).encode())
+            except Exception:
+                return  # a full disk is for those to say who need it; the next beat may work
+        elif stuck != self._said:
+            self._said = stuck
+            self._on_stuck(stuck)

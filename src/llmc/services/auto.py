@@ -1,0 +1,454 @@
+"""Auto mode: what the rules in auto/ decide about a worker is done here, under the worker's lock."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc.auto import steps, waiting
+from llmc.auto.steps import GiveUp, Situation
+from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.names import WorkerName
+from llmc.services import accept, claims, commands, landing, prompts, provision, rebase, submit, task_queue
+from llmc.services.commands import CommandFailed
+from llmc.services.project import Project
+from llmc.services.reset import reset_worker
+from llmc.services.sessions import is_taken
+from llmc.services.task_queue import BrokenList, TaskQueue
+from llmc.services.tasks import start_task
+from llmc.tasks.books import hopeless
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.tmux import Unknown
+from llmc.workers.causes import Cause, passes_by_itself
+from llmc.workers.model import Assignment, Status, WorkerRecord
+from llmc.workers.transitions import step
+
+#: how often work goes back to its worker because a check fails
+SEND_BACKS = 2
+#: failed launches of one worker in a row, after which nobody tries again
+LAUNCHES = 2
+#: first wait before a launch, or a delivery, is tried again; doubles
+AGAIN_S = 5.0
+#: how soon to look again at a worker that was only busy
+BUSY_S = 2.0
+#: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
+BEGINS = 5
+POST_ACCEPT_TIMEOUT_S = 24 * 3600.0
+
+RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
+
+
+class HardFailure(Exception):
+    """Auto mode cannot go on."""
+
+    def __init__(
+        self, cause: Cause, reason: str, *, worker: str = "", task_id: str = "", output: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.reason = reason
+        self.worker = worker
+        self.task_id = task_id
+        self.output = output
+
+
+@dataclass
+class Auto:
+    """One run of auto mode, shared by the lanes of all its workers."""
+
+    queue: TaskQueue
+    workers: tuple[str, ...]
+    #: tasks may have become ready
+    on_change: Callable[[], None]
+    #: look at a worker again after so many seconds
+    look_again: Callable[[str, float], None]
+    #: a line for whoever watches
+    say: Callable[[str], None]
+    max_tasks: int | None = None
+    #: no new tasks are given out any more
+    draining: str = ""
+    assigned: int = 0
+    _post_accept: threading.Lock = field(default_factory=threading.Lock)
+    _taking: threading.Lock = field(default_factory=threading.Lock)
+    _trouble: dict[str, int] = field(default_factory=dict)
+
+    def attend(self, project: Project, name: str) -> None:
+        """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock."""
+        self._run_post_accept(project)
+        while not (project.stopping and project.stopping()):
+            record = project.store.worker(name)
+            task = record.assignment
+            if task is not None and record.accept is None and not self.queue.holds(task.claim):
+                todo: steps.Step = (
+                    steps.Clean()
+                )  # given up, but a crash kept us from putting the worker right
+            else:
+                todo = steps.next_step(record, self._situation(project, record))
+            if isinstance(todo, steps.Wait) or self._is_taken(project, record):
+                return
+            if not self._do(project, record, todo):
+                return
+
+    def _situation(self, project: Project, record: WorkerRecord) -> Situation:
+        state, now = project.store.read().auto, now_unix()
+        return Situation(
+            now=now,
+            taking=not self.draining and not waiting.is_parked(state),
+            landing=now >= state.source_repo_dirty_retry_after_unix,
+            resuming=waiting.may_resume(state, record.since_unix, now),
+            task_timeout_s=project.config.auto.task_timeout_secs,
+        )
+
+    def _is_taken(self, project: Project, record: WorkerRecord) -> bool:
+        pane = project.tmux.pane(record.session_id)
+        return isinstance(pane, Unknown) or is_taken(record, pane) is not None
+
+    def _do(self, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
+        """One step; whether to look for the next one at once."""
+        match todo:
+            case steps.Assign():
+                return self._assign(project, record)
+            case steps.Deliver():
+                return self._deliver(project, record)
+            case steps.Accept():
+                return self._accept(project, record)
+            case steps.Unchanged():
+                return self._complete_unchanged(project, record)
+            case steps.AskToCommit():
+                return self._ask_to_commit(project, record)
+            case GiveUp():
+                return self._give_up(project, record, todo)
+            case steps.Park(cause, reason):
+                return self._park(project, record, cause, reason)
+            case steps.Resume():
+                return self._resume(project, record)
+            case steps.Stop(cause, reason):
+                raise HardFailure(cause, reason, worker=record.name, task_id=_task_id(record))
+            case steps.Clean() | steps.Restart():
+                return self._start_over(project, record)
+            case steps.Wait():
+                return False
+
+    def _assign(self, project: Project, record: WorkerRecord) -> bool:
+        with self._taking:
+            if self.max_tasks is not None and self.assigned >= self.max_tasks:
+                self.draining = self.draining or f"{self.max_tasks} tasks were begun"
+                return False
+            others = project.store.read().workers.values()
+            labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
+            try:
+                found = self.queue.take_next(record.name, labels - {""})
+            except BrokenList as error:
+                raise HardFailure(Cause.TASK, error.message, worker=record.name) from error
+            if found is None:
+                return False
+            self.assigned += 1
+            task, claim = found
+            assignment = Assignment(
+                task_id=task.id,
+                claim=claim.id,
+                since_unix=now_unix(),
+                subject=task.subject,
+                label=task.label,
+                verify=task.verify,
+            )
+            with fault_step("claim.record"), project.store.transaction() as tx:
+                tx.update(record.name, assignment=assignment)
+                tx.emit(
+                    "task_assigned",
+                    worker=record.name,
+                    task_id=task.id,
+                    subject=task.subject,
+                    label=task.label,
+                    claim=claim.id,
+                )
+        self.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
+        return True
+
+    def _deliver(self, project: Project, record: WorkerRecord) -> bool:
+        task = _assignment(record)
+        try:
+            text = task_queue.text_of(project, self.queue.files.get(task.task_id))
+        except NotFound:
+            return self._give_up(project, record, GiveUp(Cause.TASK, "its file is gone", counts=False))
+        except LlmcError as error:
+            raise HardFailure(
+                Cause.CONFIG, error.message, worker=record.name, task_id=task.task_id
+            ) from error
+        try:
+            receipt = start_task(project, record.name, text)
+        except CommandFailed as error:
+            raise self._hard(Cause.COMMAND, record, error) from error
+        except LlmcError as error:
+            return self._try_later(record, "begin", BEGINS, Cause.GIT, error)
+        self._trouble.pop(f"begin {record.name}", None)
+        return not receipt.outcome.arrived
+
+    def _accept(self, project: Project, record: WorkerRecord) -> bool:
+        try:
+            done = accept.accept(project, record.name)
+        except rebase.Conflict:
+            return False  # it is told, and resolves them
+        except landing.SourceBusy as error:
+            return self._wait_for_source(project, error)
+        except CommandFailed as error:
+            return self._send_back(project, record, error)
+        except (Refused, LockTimeout):
+            self.look_again(record.name, BUSY_S)
+            return False
+        except LlmcError as error:
+            raise self._hard(Cause.GIT, record, error) from error
+        task = _assignment(record)
+        what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing had to land"
+        self.say(f"{record.name}: task {task.task_id} completed: {what}")
+        self.on_change()
+        self._run_post_accept(project)
+        return True
+
+    def _run_post_accept(self, project: Project) -> None:
+        """The command after each task that landed, one at a time; also for those that a crash left out."""
+        if not project.store.read().auto.post_accept_due:
+            return
+        with self._post_accept:
+            for task_id in project.store.read().auto.post_accept_due:
+                began = time.monotonic()
+                command = project.config.auto.post_accept_command
+                with fault_step("auto.post_accept"):
+                    done = commands.run_in_log(
+                        project, "post_accept", command, cwd=_home(project), timeout_s=POST_ACCEPT_TIMEOUT_S
+                    )
+                with project.store.transaction() as tx:
+                    left = list(tx.state.auto.post_accept_due)
+                    left.remove(task_id)
+                    tx.update_auto(post_accept_due=tuple(left))
+                    if command:
+                        elapsed_s = round(time.monotonic() - began, 3)
+                        tx.emit("post_accept", task_id=task_id, code=done.returncode, elapsed_s=elapsed_s)
+                if not done.ok:
+                    reason = f"the post-accept command failed with code {done.returncode}"
+                    raise HardFailure(Cause.COMMAND, reason, task_id=task_id, output=done.stdout)
+
+    def _wait_for_source(self, project: Project, error: LlmcError) -> bool:
+        with project.store.transaction() as tx:
+            wait = waiting.dirty(tx.state.auto)
+            if not wait.over:
+                tx.update_auto(
+                    source_repo_dirty_retry_after_unix=tx.now + wait.wait_s,
+                    source_repo_dirty_backoff_secs=wait.wait_s,
+                    source_repo_dirty_retry_count=wait.attempt,
+                )
+                tx.emit(
+                    "source_dirty", reason=error.message[:300], retry_in_s=wait.wait_s, attempt=wait.attempt
+                )
+        if wait.over:
+            raise HardFailure(Cause.GIT, f"the source stayed in use: {error.message}")
+        tries = f"attempt {wait.attempt}/{waiting.DIRTY_RETRIES}"
+        self.say(
+            f"Source repository has uncommitted changes. Will retry in {wait.wait_s:g} seconds ({tries})."
+            if "uncommitted changes" in error.message
+            else f"{error.message}. Will retry in {wait.wait_s:g} seconds ({tries})."
+        )
+        return False
+
+    def _send_back(self, project: Project, record: WorkerRecord, error: CommandFailed) -> bool:
+        task = _assignment(record)
+        if task.sent_back >= SEND_BACKS:
+            return self._give_up(project, record, GiveUp(Cause.TASK, error.message[:500]))
+        after = replace(task, sent_back=task.sent_back + 1)
+        text = prompts.sent_back_prompt(
+            project, record, error.command, error.output[-rebase.OUTPUT_CHARS :], after.sent_back, SEND_BACKS
+        )
+        with project.store.transaction() as tx:
+            tx.emit(
+                "task_sent_back",
+                worker=record.name,
+                reason=error.message[:300],
+                task_id=task.task_id,
+                round=after.sent_back,
+                code=error.returncode,
+            )
+        receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
+        if not receipt.outcome.arrived:
+            return self._give_up(
+                project, project.store.worker(record.name), GiveUp(Cause.AGENT, "it did not take its prompt")
+            )
+        return False
+
+    def _ask_to_commit(self, project: Project, record: WorkerRecord) -> bool:
+        asked = replace(_assignment(record), asked_to_commit=True)
+        text = prompts.ask_to_commit_prompt(record)
+        submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
+        return False
+
+    def _complete_unchanged(self, project: Project, record: WorkerRecord) -> bool:
+        task = _assignment(record)
+        claims.complete(self.queue.files, self.queue.ledger, claims.claim_of(record.name, task), "")
+        with project.store.transaction() as tx:
+            accept.completed(tx, record.name, None)
+            tx.move(record.name, step(Status.IDLE, "nothing had to change"))
+        self.say(f"{record.name}: task {task.task_id} completed: nothing had to change")
+        self.on_change()
+        return True
+
+    def _give_up(self, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
+        """The task goes back first; a crash after that leaves a worker without one, which starts over."""
+        task = _assignment(record)
+        books = claims.give_back(
+            self.queue.files,
+            self.queue.ledger,
+            claims.claim_of(record.name, task),
+            why.reason,
+            cause=why.cause,
+            counts=why.counts,
+        )
+        attempt = books.attempts(task.task_id)
+        problem, ref = self._reset(project, record.name)
+        with project.store.transaction() as tx:
+            about = {
+                "worker": record.name,
+                "reason": why.reason[:500],
+                "task_id": task.task_id,
+                "cause": why.cause,
+            }
+            if not why.counts:
+                tx.emit("task_released", ref=ref, **about)
+            else:
+                tx.update_auto(errors=tx.state.auto.errors + 1)
+                tx.emit("task_failed", attempt=attempt, ref=ref, **about)
+            if why.counts and books.is_quarantined(task.task_id):
+                tx.emit("task_quarantined", attempt=attempt, **about)
+        self.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
+        stop = hopeless(books, self.workers) if why.counts else ""
+        if stop:
+            raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
+        self.on_change()
+        return self._after_reset(project, record, problem)
+
+    def _start_over(self, project: Project, record: WorkerRecord) -> bool:
+        problem, _ = self._reset(project, record.name)
+        return self._after_reset(project, record, problem)
+
+    def _reset(self, project: Project, name: str) -> tuple[str, str | None]:
+        """The problem, if its agent does not run now; and where its unfinished work is pinned."""
+        try:
+            done = reset_worker(project, name)
+        except (Refused, LockTimeout):
+            return "a person has it", None  # it is put right when they leave
+        return done.problem, done.pinned
+
+    def _after_reset(self, project: Project, record: WorkerRecord, problem: str) -> bool:
+        if not problem:
+            self._trouble.pop(f"launch {record.name}", None)
+            return True
+        cause = project.store.worker(record.name).cause
+        return self._try_later(
+            record, "launch", LAUNCHES, Cause(cause) if cause else Cause.CRASH, LlmcError(problem)
+        )
+
+    def _try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
+        key = f"{what} {record.name}"
+        count = self._trouble[key] = self._trouble.get(key, 0) + 1
+        if count > times:
+            raise self._hard(cause, record, error)
+        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
+        return False
+
+    def _park(self, project: Project, record: WorkerRecord, cause: Cause, reason: str) -> bool:
+        auto = project.config.auto
+        first_s = auto.limit_backoff_secs if cause is Cause.LIMIT else auto.api_backoff_secs
+        with project.store.transaction() as tx:
+            state = tx.state.auto
+            if not waiting.starts_a_park(state, record.name, record.since_unix):
+                return False
+            tx.update_auto(**waiting.parked(state, cause, reason, tx.now, first_s))
+            until = tx.state.auto.parked_until_unix
+            tx.emit(
+                "fleet_parked",
+                worker=record.name,
+                reason=reason[:300],
+                cause=cause,
+                until_unix=until,
+                task_id=_task_id(record),
+            )
+        self.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {cause}: {reason[:100]}")
+        return False
+
+    def _resume(self, project: Project, record: WorkerRecord) -> bool:
+        with project.store.transaction() as tx:
+            if waiting.may_probe(tx.state.auto, tx.now):
+                tx.update_auto(probe=record.name, probe_unix=tx.now)
+        receipt = submit.submit(project, record.name, "resume", RESUME, then=Status.WORKING)
+        if not receipt.outcome.arrived:
+            with project.store.transaction() as tx:
+                if tx.state.auto.probe == record.name:
+                    tx.update_auto(probe="", probe_unix=0.0)  # somebody else may go ahead
+            self.look_again(record.name, AGAIN_S)
+        return False
+
+    def end_park_if_over(self, project: Project) -> bool:
+        """Whether the fleet goes on: whoever was sent ahead works, or nobody needs to be."""
+        state = project.store.read()
+        if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
+            return False
+        stopped = {name for name, record in state.workers.items() if _waits_for_the_api(record)}
+        if state.auto.probe in stopped:
+            return False  # it failed again, and parks the fleet again
+        probe = state.workers.get(WorkerName(state.auto.probe))
+        works = probe is not None and probe.status is Status.WORKING
+        if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
+            return False
+        with project.store.transaction() as tx:
+            tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
+            tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
+        self.say("work goes on")
+        return True
+
+    def release(self, project: Project, name: str) -> None:
+        """The daemon ends: the task of a worker goes back, its unfinished work is pinned, its files stay as they are."""
+        record = project.store.worker(name)
+        if record.assignment is None:
+            return
+        if record.accept is not None and accept.STEPS.index(record.accept.step) >= accept.STEPS.index("land"):
+            accept.accept(project, name)
+            return
+        task = record.assignment
+        claims.give_back(
+            self.queue.files, self.queue.ledger, claims.claim_of(record.name, task), "the daemon was stopped"
+        )
+        ref = provision.pin_unfinished(project, record, "released")
+        with project.store.transaction() as tx:
+            tx.update(name, assignment=None, accept=None)
+            tx.emit(
+                "task_released",
+                worker=name,
+                reason="the daemon was stopped",
+                task_id=task.task_id,
+                cause="",
+                ref=ref,
+            )
+
+    def _hard(self, cause: Cause, record: WorkerRecord, error: LlmcError) -> HardFailure:
+        return HardFailure(cause, error.message, worker=record.name, task_id=_task_id(record))
+
+
+def _assignment(record: WorkerRecord) -> Assignment:
+    assert record.assignment is not None, f"{record.name} has no task"
+    return record.assignment
+
+
+def _task_id(record: WorkerRecord) -> str:
+    return record.assignment.task_id if record.assignment else ""
+
+
+def _waits_for_the_api(record: WorkerRecord) -> bool:
+    stopped = record.assignment is not None and record.status is Status.NEEDS_INPUT and bool(record.cause)
+    return stopped and passes_by_itself(Cause(record.cause))
+
+
+def _home(project: Project) -> Path:
+    source = Path(project.source)
+    return source if source.is_dir() else project.root.path

@@ -1,0 +1,113 @@
+"""Taking tasks and giving them back. The ledger is written before the file: it knows what to look for after a crash."""
+
+import os
+from functools import partial
+
+from llmc.agents.task_files import TaskFiles
+from llmc.errors import NotFound, Refused
+from llmc.names import TaskId, WorkerName
+from llmc.services.project import Project
+from llmc.services.task_list import open_list
+from llmc.state.ledger import Ledger
+from llmc.tasks import claims
+from llmc.tasks.books import Action, Books, Claim, entry
+from llmc.tasks.model import Task, TaskStatus
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.workers.model import Assignment
+
+
+def open_ledger(project: Project) -> Ledger:
+    return Ledger(project.root.tasks_ledger)
+
+
+def take(files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId) -> Claim | None:
+    """Claim a task for a worker; None when somebody else was faster."""
+    claim = Claim(os.urandom(6).hex(), task_id, worker)
+    with fault_step("claim.ledger"):
+        ledger.write(entry("claimed", claim, now_unix()))
+    with fault_step("claim.file"):
+        try:
+            won = files.change(task_id, partial(claims.taken, claim=claim)).claim == claim.id
+        except NotFound:
+            won = False
+    if not won:
+        ledger.write(entry("released", claim, now_unix(), reason="somebody else was faster"))
+        return None
+    return claim
+
+
+def claim_of(worker: str, assignment: Assignment) -> Claim:
+    return Claim(assignment.claim, assignment.task_id, worker)
+
+
+def complete(files: TaskFiles, ledger: Ledger, claim: Claim, commit: str) -> None:
+    """Its work has landed. A file that is gone is no problem: the ledger knows."""
+    with fault_step("claim.complete"):
+        ledger.write(entry("completed", claim, now_unix(), commit=commit))
+    _edit_if_there(files, claim.task, partial(claims.done, claim=claim))
+
+
+def complete_for(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
+    complete(open_list(project), open_ledger(project), claim_of(worker, assignment), commit)
+
+
+def give_back(
+    files: TaskFiles,
+    ledger: Ledger,
+    claim: Claim,
+    reason: str,
+    *,
+    cause: str = "",
+    counts: bool = False,
+    hold: str = "",
+) -> Books:
+    """The task is free again. What `counts` is a failed attempt; too many of them keep it back for a person."""
+    action: Action = "failed" if counts else "released"
+    with fault_step("claim.release"):
+        ledger.write(entry(action, claim, now_unix(), reason=reason, cause=cause))
+    books = ledger.books()
+    kept_back = hold or ("quarantined" if books.is_quarantined(claim.task) else "")
+    _edit_if_there(files, claim.task, partial(claims.given_back, claim=claim, hold=kept_back))
+    return books
+
+
+def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:
+    """What the ledger knows as completed is so in the files, too; the tasks that were put right.
+
+    After a crash between the two, or when somebody put a completed task back by hand without `tasks requeue`.
+    """
+    put_right = []
+    for task in files.listing().tasks.values():
+        if task.id in books.completed and task.status is not TaskStatus.COMPLETED:
+            _edit_if_there(files, task.id, partial(claims.done, claim=Claim(task.claim, task.id, task.owner)))
+            put_right.append(task.id)
+    return put_right
+
+
+def free(files: TaskFiles, ledger: Ledger, task_id: str, *, anew: bool) -> Task:
+    """A person puts a task back; `anew`: also one that failed too often, or was completed.
+
+    Refused while a worker of this root is at it.
+    """
+    books = ledger.books()
+    at_it = next((claim for claim in books.claims.values() if claim.task == task_id), None)
+    if at_it is not None:
+        raise Refused(
+            f"{at_it.worker} is at task {task_id}", hint=f"Stop it first: llmc reset {at_it.worker}"
+        )
+    task = files.get(task_id)
+    if not anew and (task.id in books.completed or task.status is TaskStatus.COMPLETED):
+        raise Refused(
+            f"task {task_id} is completed", hint=f"To have it done again: llmc tasks requeue {task_id}"
+        )
+    if anew:
+        ledger.write(entry("requeued", Claim("", task.id, ""), now_unix()))
+    return files.change(task_id, claims.freed)
+
+
+def _edit_if_there(files: TaskFiles, task_id: TaskId, edit: "claims.Edit") -> None:
+    try:
+        files.change(task_id, edit)
+    except NotFound:
+        return  # the client, or a person, removed it meanwhile

@@ -1,0 +1,64 @@
+"""What a claim, its end, and a person's word change in a task's file. Each returns the file's new content, or None."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from llmc.tasks.books import Claim
+from llmc.tasks.model import Task, TaskStatus
+
+Raw = dict[str, Any]
+Edit = Callable[[Task, Raw], Raw | None]
+
+
+def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
+    """The task with our claim on it, if it is still free."""
+    if task.status is not TaskStatus.PENDING or task.owner:
+        return None
+    return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
+
+
+def given_back(task: Task, raw: Raw, claim: Claim, *, hold: str = "") -> Raw | None:
+    """Pending again; somebody else's claim, or what was completed meanwhile by a merge of ours, stays."""
+    if task.claim != claim.id:
+        return None
+    return _with_ours(_unowned(raw), claim=None, hold=hold or None) | {"status": TaskStatus.PENDING.value}
+
+
+def done(task: Task, raw: Raw, claim: Claim) -> Raw | None:
+    if task.claim != claim.id:
+        return None  # it was put back and taken by somebody else meanwhile
+    return _with_ours(_unowned(raw), claim=None) | {"status": TaskStatus.COMPLETED.value}
+
+
+def still_at_it(task: Task, raw: Raw, claim: Claim) -> Raw | None:
+    """Its worker calls it completed; that is llmc's to say."""
+    if task.claim != claim.id:
+        return None
+    return {**raw, "status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
+
+
+def freed(task: Task, raw: Raw) -> Raw | None:
+    """A person's word: whoever had it, and whatever kept it back, it can be taken again."""
+    return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.PENDING.value}
+
+
+def _unowned(raw: Raw) -> Raw:
+    return {key: value for key, value in raw.items() if key != "owner"}
+
+
+def _with_ours(raw: Raw, **changes: str | None) -> Raw:
+    """`metadata.llmc` with these values; None removes one. Everything else in the file stays."""
+    metadata = dict(raw.get("metadata") or {})
+    ours = metadata.get("llmc")
+    ours = dict(ours) if isinstance(ours, Mapping) else {}
+    for key, value in changes.items():
+        if value is None:
+            ours.pop(key, None)
+        else:
+            ours[key] = value
+    if ours:
+        metadata["llmc"] = ours
+    else:
+        metadata.pop("llmc", None)
+    rest = {key: value for key, value in raw.items() if key != "metadata"}
+    return {**rest, **({"metadata": metadata} if metadata or raw.get("metadata") is not None else {})}

@@ -1,0 +1,55 @@
+"""Whether a thread still gets on: each round of work is registered, and every program or lock it waits for has a limit."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class _Round:
+    name: str
+    #: when it last began or ended something
+    mark: float
+    #: until when it may wait for what it began
+    deadline: float = 0.0
+
+
+_rounds: dict[int, _Round] = {}
+
+
+@contextmanager
+def watched(name: str) -> Iterator[None]:
+    """The work of this thread is watched while the block runs."""
+    thread = threading.get_ident()
+    _rounds[thread] = _Round(name, time.monotonic())
+    try:
+        yield
+    finally:
+        del _rounds[thread]
+
+
+@contextmanager
+def waiting(limit_s: float) -> Iterator[None]:
+    """This thread waits for something that takes at most so long."""
+    here = _rounds.get(threading.get_ident())
+    if here is None:
+        yield
+        return
+    before = here.deadline
+    here.mark = time.monotonic()
+    here.deadline = max(before, here.mark + limit_s)
+    try:
+        yield
+    finally:
+        here.mark, here.deadline = time.monotonic(), before
+
+
+def stuck(limit_s: float) -> str | None:
+    """A round that began or ended nothing for so long, and waits for nothing that may take longer; its name."""
+    now = time.monotonic()
+    for round_ in list(_rounds.values()):
+        if now > max(round_.mark + limit_s, round_.deadline + limit_s):
+            return round_.name
+    return None
