@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 PLAIN = ("sh", "say", "sleep", "ask", "task", "crash", "hang", "limit", "error", "background")
-CONDITIONAL = ("on-conflict", "on-reject", "on-review")
+CONDITIONAL = ("on-conflict", "on-reject", "on-review", "on-verify", "on-commit", "on-resume")
 
 _HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
 _LINE = re.compile(r"^@(?P<name>[a-z-]+)(?:[ \t]+(?P<arg>.*?))?[ \t]*$", re.MULTILINE)
