@@ -43,7 +43,7 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 # The client is the nearest ancestor of its Bash tool that has a status file.
-_CRASH = (
+CRASH = (
     'p=$$; while [ "$p" -gt 1 ] && [ ! -e "$CLAUDE_CONFIG_DIR/sessions/$p.json" ]; do '
     "p=$(sed -n 's/^PPid:[[:space:]]*//p' \"/proc/$p/status\"); done; "
     '[ "$p" -gt 1 ] && kill -9 "$p"'
@@ -199,7 +199,7 @@ def _act(step: Step) -> Reply:
         case "background":
             return _bash(step.arg, run_in_background=True)
         case "crash":
-            return _bash(_CRASH)
+            return _bash(CRASH)
         case "task":
             return Reply(tool="TaskCreate", tool_input={"subject": step.arg, "description": step.arg})
         case "ask":

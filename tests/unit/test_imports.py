@@ -75,6 +75,7 @@ def test_the_status_is_the_documented_object(root: Path) -> None:
     (worker,) = view["workers"]
     assert set(worker) == {
         *("name", "status", "reason", "since_unix", "auto", "held", "attached", "task_id", "prompt"),
+        "task_subject",
         *("prompt_id", "delivery", "accept_step", "conflicted_files", "resolution_attempts", "commit_sha"),
         *("self_review", "reviewed", "session", "last_activity_unix", "error_reason", "cause"),
     }

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.cli.overview import age, cells, group_of, next_command, printable, render, shortened, why, wrap
+from llmc.cli.overview import (
+    age,
+    auto_summary,
+    cells,
+    group_of,
+    next_command,
+    printable,
+    render,
+    shortened,
+    why,
+    wrap,
+)
 from llmc.cli.views import Raw, worker_view
 from llmc.workers.causes import Cause
 from llmc.workers.model import Outcome, Status
@@ -130,7 +141,7 @@ def plain(text: str, style: str) -> str:
 
 def fleet(*workers: Raw, running: bool = True) -> Raw:
     daemon = {"running": running, "pid": 18613 if running else None, "auto": False, "instance_id": None}
-    return {"root": "/home/you/llmc", "daemon": daemon, "workers": list(workers)}
+    return {"root": "/home/you/llmc", "daemon": daemon, "workers": list(workers), "auto": None}
 
 
 FLEET = fleet(
@@ -280,3 +291,38 @@ def test_small_things() -> None:
         "commits are there: self-review is due"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
+
+
+AUTO = {"workers": 2, "tasks_completed": 7, "errors": 1, "parked_until_unix": None, "parked_cause": None}
+
+
+def test_auto_workers_stand_by_themselves() -> None:
+    """Break: no group of their own, the prompt instead of the task, or a command that would be refused."""
+    text = render(
+        {
+            **fleet(
+                row("adam", "needs_review", 60, prompt="Greet people"),
+                row("auto-1", "working", 125, auto=True, task_id="4", task_subject="Write the parser"),
+                row("auto-2", "idle", 9, auto=True),
+            ),
+            "auto": AUTO,
+        },
+        NOW,
+        80,
+        plain,
+    )
+    assert text.splitlines()[-5:] == [
+        "Auto Workers",
+        "  auto-1  [working]       2m  4: Write the parser  llmc peek auto-1",
+        "  auto-2  [idle]          9s",
+        "",
+        "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
+    ]
+    assert next_command(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
+
+
+def test_a_parked_fleet_says_so() -> None:
+    """Break: only the counters."""
+    parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
+    assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
+    assert "until one of them gets through" in auto_summary(parked, NOW + 241)

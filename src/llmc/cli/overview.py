@@ -67,13 +67,15 @@ def next_command(worker: Raw, daemon: bool) -> str:
     name, status = worker["name"], worker["status"]
     busy = worker["acting"] or daemon
     if status == "offline":
-        return "llmc up"
+        return "llmc up --auto" if worker["auto"] else "llmc up"
     if worker["dialog"] and status != "error":
         return f"llmc attach {name}"
     if worker["held"]:
         return f"llmc release {name}"
     if worker["accept_step"] and busy:
         return ""
+    if worker["auto"] and busy and status != "error":  # what comes next comes by itself
+        return _DETACH if worker["attached"] else f"llmc peek {name}" if worker["task_id"] else ""
     if worker["delivery"] in ("pending", "typed"):
         return "" if busy else "llmc up"
     if status == "needs_review" and not worker["reviewed"] and not worker["accept_step"]:
@@ -98,7 +100,7 @@ def _acting_command(worker: Raw) -> str:
         case "error":
             return _after_error(worker)
         case _:
-            return f"llmc start --worker {name}"
+            return "llmc up --auto" if worker["auto"] else f"llmc start --worker {name}"
 
 
 def _after_error(worker: Raw) -> str:
@@ -127,7 +129,8 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     """The whole status. `width` is in cells; every line fits."""
     width = max(40, min(width, MOST_WIDTH))
     daemon = view["daemon"]["running"]
-    groups = {title: [w for w in view["workers"] if group_of(w, daemon) is title] for title in _COUNTED}
+    by_hand = [worker for worker in view["workers"] if not worker["auto"]]
+    groups = {title: [w for w in by_hand if group_of(w, daemon) is title] for title in _COUNTED}
     lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
     if not view["workers"]:
         return "\n".join([*lines, "no workers yet; next: llmc add adam"])
@@ -135,7 +138,21 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     for title, found in groups.items():
         if found:
             lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
+    if auto := [worker for worker in view["workers"] if worker["auto"]]:
+        lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
+    if view["auto"] is not None:
+        lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
     return "\n".join(lines)
+
+
+def auto_summary(auto: Raw, now: float) -> str:
+    """One line about auto mode."""
+    counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
+    until = auto["parked_until_unix"]
+    if until is None:
+        return f"Auto Mode: {counts}"
+    wait = f"for {age(until - now)} more" if until > now else "until one of them gets through"
+    return f"Auto Mode: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
 
 
 def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
@@ -195,6 +212,8 @@ class _Columns:
             marks.append(f"(accepting: {worker['accept_step']})")
         lines = [line.strip() for line in worker["prompt"].splitlines() if line.strip()]
         first = lines[0] + (" …" if len(lines) > 1 else "") if lines else ""
+        if worker["task_id"]:
+            first = f"{worker['task_id']}: {worker['task_subject']}"
         return printable(" ".join([*marks, first])).strip()
 
     def _details(self, worker: Raw) -> list[str]:

@@ -10,7 +10,7 @@ from llmc.services.catch_up import catch_up
 from llmc.services.fleet import bring_up
 from llmc.services.project import Project
 from llmc.services.setup import add_worker, new_project
-from llmc.services.tasks import pick_idle, start_task
+from llmc.services.tasks import pick_idle, refuse_auto, start_task
 from llmc.workers.prompt_text import normalise
 
 
@@ -50,6 +50,8 @@ def command(
     normalise(text)  # bad input is refused before a worker is picked
     if not project.daemon_runs():
         catch_up(str(project.root.path))
+    if worker is not None:
+        refuse_auto(project.store.worker(worker))
     name = _pick(project, new) if worker is None else str(project.store.worker(worker).name)
     with project.worker_lock(name):
         receipt = start_task(project, name, text, self_review)

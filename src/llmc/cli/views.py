@@ -27,6 +27,7 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "held": record.get("held", False),
         "attached": None if attached is None else record.get("session_id") in attached,
         "task_id": (record.get("assignment") or {}).get("task_id"),
+        "task_subject": (record.get("assignment") or {}).get("subject"),
         "prompt": record.get("current_prompt", ""),
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),
@@ -55,6 +56,7 @@ def auto_view(state: Raw) -> Raw | None:
         "tasks_completed": auto.get("tasks_completed", 0),
         "errors": auto.get("errors", 0),
         "parked_until_unix": auto.get("parked_until_unix") or None,
+        "parked_cause": auto.get("parked_cause") or None,
     }
 
 

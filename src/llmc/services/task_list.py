@@ -56,6 +56,25 @@ def overview(files: TaskFiles) -> Overview:
     return Overview(found.tasks, edges, states(tasks, edges, completed), found.unreadable, problems)
 
 
+@dataclass(frozen=True)
+class Left:
+    """What is not completed yet."""
+
+    open: list[TaskId]
+    #: of these, what waits for a person's word
+    held: list[TaskId]
+    #: nothing of it can be begun, and nobody is at any of it
+    stuck: bool
+
+
+def left_to_do(project: Project) -> Left:
+    found = overview(open_list(project))
+    left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
+    held = [task for task in left if found.tasks[task].waits_for_a_person]
+    moving = any(found.states[task] in ("ready", TaskStatus.IN_PROGRESS) for task in left)
+    return Left(left, held, stuck=bool(left) and not moving)
+
+
 def add(files: TaskFiles, draft: Draft) -> Task:
     """A new task; what it waits for has to exist."""
     try:

@@ -63,6 +63,15 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
     )
 
 
+def refuse_auto(record: WorkerRecord) -> None:
+    """A person's `start` is for workers that wait for people."""
+    if record.auto:
+        raise Refused(
+            f"{record.name} is an auto worker: it takes its tasks from the list",
+            hint="Add one: llmc tasks add SUBJECT --description TEXT. Or start a worker of your own.",
+        )
+
+
 def refuse_while_accepting(project: Project, name: str) -> None:
     """Asked before the lock is waited for: after the accept the worker is a fresh one, and would misread it."""
     journal = project.store.worker(name).accept
@@ -102,12 +111,14 @@ def pick_idle(project: Project, state: State) -> WorkerRecord:
     for record in state.workers.values():
         configured = project.config.workers.get(record.name)
         excluded = configured is not None and configured.excluded_from_pool
+        excluded |= record.auto
         if record.status in CAN_START and not excluded and not record.held and record.accept is None:
             return record
+    by_hand = any(not record.auto for record in state.workers.values())
     raise NotFound(
-        "no idle worker" if state.workers else "there are no workers yet",
+        "no idle worker" if by_hand else "there are no workers yet",
         hint="`llmc status` shows them; `llmc add NAME` and `llmc up` make another."
-        if state.workers
+        if by_hand
         else "Add one with `llmc add NAME`, then `llmc up`.",
     )
 
