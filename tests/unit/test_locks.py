@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -176,3 +177,19 @@ def test_a_lock_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
         lock(tmp_path / "locks/a.lock", Rank.STATE),
     ):
         pass
+
+
+def test_a_lock_that_outlives_its_holder_for_a_moment_is_not_held(tmp_path: Path) -> None:
+    """A killed daemon may have been starting a program, which has the lock until it runs. Break: ask is_locked alone."""
+    path = tmp_path / "daemon.lock"
+    script = (
+        "import os, sys, time; from pathlib import Path; from llmc.tools.locks import hold_forever\n"
+        "hold_forever(Path(sys.argv[1]))\n"
+        "if os.fork():\n    print('x', flush=True); os._exit(0)\n"
+        "os.close(1); time.sleep(0.3)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, stdout=subprocess.DEVNULL)
+    assert locks.is_locked(path)
+    assert not locks.is_held(path)
+    with held_elsewhere(path, ["llmc", "up"]):
+        assert locks.is_held(path)

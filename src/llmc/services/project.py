@@ -65,7 +65,7 @@ class Project:
         wake(self.root.wake_socket(), worker)
 
     def daemon_runs(self) -> bool:
-        return locks.is_locked(self.root.lock("daemon"))
+        return locks.is_held(self.root.lock("daemon"))
 
 
 def open_project(explicit_root: str | None) -> Project:

@@ -25,6 +25,9 @@ class Rank(IntEnum):
     STATE = 5
 
 
+#: how long a lock may outlive the process that took it
+ORPHAN_S = 1.0
+
 _held = threading.local()
 
 
@@ -57,6 +60,21 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock; a program that a killed one was just starting has it for a moment longer."""
+    deadline = time.monotonic() + ORPHAN_S
+    while is_locked(path):
+        if _signer_lives(path) or time.monotonic() > deadline:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _signer_lives(path: Path) -> bool:
+    words = holder(path).split()
+    return len(words) > 1 and words[1].isdecimal() and os.path.exists(f"/proc/{words[1]}")
 
 
 def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
