@@ -10,12 +10,15 @@ from pathlib import Path
 
 from bench import (
     accept,
+    auto_throughput,
     hook_sender,
     hook_to_state,
+    idle_auto,
     report,
     state_transactions,
     status_json,
     submit_receipt,
+    task_rescan,
     worktree_reset,
 )
 from bench.machine import machine
@@ -31,6 +34,9 @@ BENCHES = {
         state_transactions,
         accept,
         worktree_reset,
+        auto_throughput,
+        task_rescan,
+        idle_auto,
     )
 }
 RESULTS = Path(__file__).parent / "results"

@@ -44,11 +44,13 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
     """What git says of the worktree; None when it cannot be read."""
     worktree = Path(record.worktree_path)
     try:
+        found = git.tree_state(worktree)
+        rebasing, head = git.rebase_and_head(worktree)
         return decide.GitFacts(
-            head=git.head(worktree),
+            head=head,
             ahead=git.divergence(worktree, project.base, "HEAD").ahead,
-            dirty=not git.tree_state(worktree).clean,
-            rebasing=git.rebase_in_progress(worktree),
+            dirty=not found.clean,
+            rebasing=rebasing,
             on_base=not record.rebase_base or git.is_ancestor(worktree, record.rebase_base, "HEAD"),
             marked=_marked(worktree, record) if record.pre_rebase_sha else (),
         )

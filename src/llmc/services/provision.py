@@ -81,6 +81,15 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     rebasing = git.rebase_in_progress(worktree)
     found = git.tree_state(worktree)
     on_branch, head = found.branch == record.branch, found.head
+    if (
+        found.clean
+        and on_branch
+        and not rebasing
+        and not modules
+        and git.same_commit(worktree, "HEAD", commit)
+    ):
+        furnish(project, record)
+        return None
     # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
     overwritten = _in_the_way(worktree, head, commit)
