@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llmc.config.edit import add_worker, get_value, initial_text, remove_worker, set_value, unset_value
 from llmc.config.keys import quoted
 from llmc.config.load import check_text, load_config
-from llmc.config.model import Config, Defaults, Repo, Worker
+from llmc.config.model import Config, Defaults, Price, Repo, Worker
 from llmc.config.place import remove_table
 from llmc.errors import ConfigError, LlmcError, NotFound, Refused, UsageError
 
@@ -127,6 +127,8 @@ def test_a_new_table_goes_to_the_end(file: Path) -> None:
         ("defaults.env.B", "a\nb", "a\nb"),
         ("defaults.env", '{ Z = "1" }', {"Z": "1"}),
         ("defaults.agent", "scripted", "scripted"),
+        ('prices."claude-opus-4.8".input', "5", 5.0),
+        ("auto.budget.day_cost", "12.5", 12.5),
         ("workers.adam.role_prompt", 'one\n"""two"""\n', 'one\n"""two"""\n'),
         ("workers.adam.role_prompt", "\nfirst line empty\\", "\nfirst line empty\\"),
         ("workers.adam.role_prompt", 'x"\ny = 1', 'x"\ny = 1'),
@@ -154,6 +156,12 @@ def test_raw_is_toml_or_else_text(file: Path, key: str, raw: str, value: object)
         ("workers.adma.model", "opus", NotFound),
         ("defaults.env.A-B", "1", NotFound),
         ("defaults.model", "\udcff", UsageError),
+        ("prices.claude-opus", "{ input = 5 }", UsageError),
+        ("prices.claude-opus.inptu", "5", NotFound),
+        ('prices."two words".input', "5", NotFound),
+        ("prices.claude-opus.input", "-5", UsageError),
+        ("auto.budget.day_tokens", "1.5", UsageError),
+        ("auto.budget.soft", "0", UsageError),
     ],
 )
 def test_a_bad_set_writes_nothing(file: Path, key: str, raw: str, error: type[LlmcError]) -> None:
@@ -230,6 +238,18 @@ def test_removing_a_worker_leaves_the_comment_of_the_next_one(file: Path) -> Non
     file.write_text(f"{TEXT}\n{zoe}")
     remove_worker(file, "adam")
     assert file.read_text().endswith("# Adam is careful\n\n# the end\n\n# Zoe is fast\n[workers.zoe]\n")
+
+
+def test_prices_are_set_and_unset_one_by_one(file: Path) -> None:
+    """Fails when a price is required as a whole: no single `config set` could make one."""
+    set_value(file, "prices.claude-opus.input", "5")
+    config = set_value(file, "prices.claude-opus.output", "25")
+    assert config.prices == {"claude-opus": Price(input=5.0, output=25.0)}
+    assert file.read_text() == TEXT + "\n[prices.claude-opus]\ninput = 5\noutput = 25\n"
+    with pytest.raises(NotFound, match=r'"prices.claude-opus.cache_read" is not set'):
+        get_value(config, "prices.claude-opus.cache_read")
+    unset_value(file, "prices.claude-opus.input")
+    assert unset_value(file, "prices.claude-opus.output").prices.get("claude-opus", Price()) == Price()
 
 
 def test_unset_does_not_lose_a_worker(file: Path) -> None:
@@ -386,7 +406,7 @@ def test_the_starter_is_valid_and_holds_what_was_chosen(source: str, agent: str)
 def test_every_commented_option_of_the_starter_can_be_switched_on() -> None:
     """Fails when an example in model.py is not valid for its option."""
     lines = initial_text("x", "main", "claude").splitlines()
-    options = [line for line in lines if line.startswith("# ") and (" = " in line or "[workers" in line)][1:]
+    options = [line for line in lines if line.startswith("# ") and (" = " in line or "# [" in line)][1:]
     assert len(options) > 15
     text = "\n".join(line[2:] if line in options else line for line in lines)
     config, found = check_text(text, "config.toml")

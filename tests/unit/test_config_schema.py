@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.model import Auto, Config, Defaults, Repo, SelfReview, Trash, Worker
+from llmc.config.model import Auto, Budget, Config, Defaults, Price, Repo, SelfReview, Trash, Worker
 from llmc.config.schema import json_schema, reference, to_toml
 
 
@@ -21,6 +21,8 @@ def test_every_field_of_every_table_is_in_the_reference() -> None:
         "workers.<name>": Worker,
         "trash": Trash,
         "auto": Auto,
+        "auto.budget": Budget,
+        "prices.<model>": Price,
     }
     assert set(Config.__struct_fields__) == {name.partition(".")[0] for name in tables}
     expected = {f"{name}.{field}" for name, table in tables.items() for field in table.__struct_fields__}
@@ -47,6 +49,8 @@ def test_every_option_is_described_in_one_line() -> None:
         ("defaults.self_review.enabled", "true or false", "false"),
         ("workers.<name>.excluded_from_pool", "true or false", "false"),
         ("trash.keep_days", "whole number", "30"),
+        ("auto.budget.day_tokens", "whole number", "0"),
+        ("prices.<model>.input", "number", ""),
     ],
 )
 def test_an_option_says_its_type_and_default(key: str, kind: str, default: str) -> None:

@@ -1,27 +1,13 @@
 """Tokens an agent has used, from its transcripts, read incrementally."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one kind of message or a sum of them."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_creation_input_tokens=self.cache_creation_input_tokens + other.cache_creation_input_tokens,
-            cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
-        )
+from llmc.workers.usage import Usage as Usage
 
 
 class Meter:
@@ -33,32 +19,39 @@ class Meter:
 
     def __init__(self, transcript: Path) -> None:
         self._transcript = transcript
-        self._offsets: dict[Path, int] = {}
-        self._messages: dict[str, tuple[str, Usage]] = {}
+        #: of each file: its inode, and how far it was read
+        self._read_to: dict[Path, tuple[int, int]] = {}
+        self._messages: dict[str, Usage] = {}
+        self._totals: dict[str, Usage] = {}
 
     def read(self) -> dict[str, Usage]:
-        """Tokens by model so far; reads only what was written since the last call."""
+        """Tokens by model so far; reads only what was written since the last call.
+
+        What was counted stays counted when a file is gone or was replaced.
+        """
         for path in [self._transcript, *self._subagents()]:
             self._read_file(path)
-        totals: dict[str, Usage] = {}
-        for model, usage in self._messages.values():
-            totals[model] = totals.get(model, Usage()) + usage
-        return totals
+        return dict(self._totals)
 
     def _subagents(self) -> list[Path]:
         folder = self._transcript.with_suffix("") / "subagents"
         return sorted(folder.glob("agent-*.jsonl"))
 
     def _read_file(self, path: Path) -> None:
-        offset = self._offsets.get(path, 0)
         try:
+            found = os.stat(path)
+            inode, offset = self._read_to.get(path, (found.st_ino, 0))
+            if found.st_ino != inode or found.st_size < offset:
+                offset = 0  # another file: its messages count once all the same
+            if found.st_size == offset:
+                return
             with path.open("rb") as file:
                 file.seek(offset)
                 data = file.read()
-        except FileNotFoundError:
-            return
+        except OSError:
+            return  # not there yet, or not now: the next look reads it
         complete = data[: data.rfind(b"\n") + 1]
-        self._offsets[path] = offset + len(complete)
+        self._read_to[path] = (found.st_ino, offset + len(complete))
         for line in complete.splitlines():
             if b'"usage"' in line and b'"assistant"' in line:
                 self._count(line)
@@ -70,8 +63,11 @@ class Meter:
                 return
             message = row["message"]
             usage = msgspec.convert(message["usage"], Usage)
-            model = str(message["model"])
-        except (ValueError, KeyError, TypeError, msgspec.ValidationError):
+            model, key = str(message["model"]), str(message["id"])
+        except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
             return
         if model != "<synthetic>":  # the client's own words, such as an API error; nobody was asked
-            self._messages[str(message["id"])] = (model, usage)
+            before = self._messages.get(key, Usage())
+            more = usage.since(before)
+            self._messages[key] = before + more
+            self._totals[model] = self._totals.get(model, Usage()) + more

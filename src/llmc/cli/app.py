@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "Find what is wrong, and mend it.",
     "wait": "Wait until a worker has a status.",
     "events": "Print what happened.",
+    "usage": "Show the tokens that agents used, and what they cost.",
     "logs": "Print a worker's log, or the daemon's.",
     "console": "Open a shell in a worker's worktree.",
     "config": "Read, change and check the configuration.",

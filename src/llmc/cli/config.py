@@ -36,11 +36,11 @@ def command() -> None:
 def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
     """Print the value in force of a key, or all of them."""
     from llmc.config.edit import get_value
-    from llmc.config.schema import reference, to_toml
+    from llmc.config.schema import plain, reference, to_toml
 
     config = load_config(_root(ctx).config)
     if key:
-        value = get_value(config, key)
+        value = plain(get_value(config, key))
         print_json(value) if as_json else click.echo(value if isinstance(value, str) else to_toml(value))
         return
     keys = [option.key for option in reference() if "<" not in option.key]

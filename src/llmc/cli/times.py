@@ -1,5 +1,6 @@
 """Points in time as people write them on a command line."""
 
+import math
 import re
 from datetime import datetime, timedelta
 
@@ -26,6 +27,24 @@ def parse_end(text: str, now: float) -> float:
     if at.timestamp() <= now:
         raise UsageError(f"--until: {text} is over already")
     return at.timestamp()
+
+
+def parse_since(text: str, now: float) -> float:
+    """A time gone by: unix seconds, ISO 8601, or how long ago: `12h`, `1d`, `30m`."""
+    for reading in (
+        float,
+        lambda t: datetime.fromisoformat(t).timestamp(),
+        lambda t: now - parse_duration(t),
+    ):
+        try:
+            seconds = reading(text)
+        except (ValueError, OverflowError):
+            continue
+        if math.isfinite(seconds):
+            return seconds
+    raise UsageError(
+        f"--since: {text!r} is no time", hint="Unix seconds, like 2026-01-31T08:00, or how long ago: 12h."
+    )
 
 
 def _no_time(text: str) -> UsageError:

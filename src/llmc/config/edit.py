@@ -35,7 +35,9 @@ def get_value(config: Config, dotted: str) -> object:
         if value is msgspec.UNSET:
             raise NotFound(f'"{join_key(parts[: depth + 1])}" is not configured', hint=_SCHEMA_HINT)
     inherited = extra(kind, "inherits")
-    return get_value(config, str(inherited)) if value is None and inherited else value
+    if value is None and not inherited:
+        raise NotFound(f'"{join_key(parts)}" is not set, and has no default', hint=_SCHEMA_HINT)
+    return get_value(config, str(inherited)) if value is None else value
 
 
 def set_value(path: Path, dotted: str, raw: str) -> Config:

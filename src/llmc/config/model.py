@@ -49,6 +49,12 @@ def check_can_be_typed(value: str) -> str | None:
     return f"must not hold control characters (U+{ord(bad[0]):04X})" if bad else None
 
 
+def check_model_name(name: str) -> str | None:
+    if re.fullmatch(r"[!-~]{1,200}", name):
+        return None
+    return "the name of a model, or its beginning, has no blanks and is not empty"
+
+
 def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
     """Seconds; config.toml may also say "15m"."""
     bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
@@ -64,6 +70,9 @@ WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
 EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
 EnvValue = Annotated[str, Meta(extra={"check": check_no_nul})]
 NonEmpty = Annotated[str, Meta(min_length=1)]
+ModelName = Annotated[str, Meta(extra={"check": check_model_name, "placeholder": "<model>"})]
+Dollars = Annotated[float, Meta(ge=0, le=1e9)]
+Tokens = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -209,6 +218,40 @@ class Trash(Table, frozen=True, kw_only=True):
     ] = 30
 
 
+class Budget(Table, frozen=True, kw_only=True):
+    """How much auto mode may use before it stops by itself."""
+
+    task_tokens: Annotated[Tokens, Meta(description="Most tokens for one attempt at a task; 0: no limit")] = 0
+    day_tokens: Annotated[Tokens, Meta(description="Most tokens in one calendar day; 0: no limit")] = 0
+    run_tokens: Annotated[Tokens, Meta(description="Most tokens from one `up --auto` on; 0: no limit")] = 0
+    task_cost: Annotated[
+        Dollars, Meta(description="Most dollars for one attempt at a task, by [prices]; 0: no limit")
+    ] = 0.0
+    day_cost: Annotated[Dollars, Meta(description="Most dollars in one calendar day; 0: no limit")] = 0.0
+    run_cost: Annotated[Dollars, Meta(description="Most dollars from one `up --auto` on; 0: no limit")] = 0.0
+    soft: Annotated[
+        float,
+        Meta(gt=0, le=1, description="The part of a limit at which the worker is asked to come to an end"),
+    ] = 0.8
+
+
+class Price(Table, frozen=True, kw_only=True):
+    """Dollars for a million tokens of the models whose name begins like this."""
+
+    input: Annotated[
+        Dollars | None, Meta(description="Of what the model reads that is in no cache", examples=[5.0])
+    ] = None
+    output: Annotated[Dollars | None, Meta(description="Of what the model writes", examples=[25.0])] = None
+    cache_write: Annotated[
+        Dollars | None,
+        Meta(description="Of what goes into the cache; unset: 1.25 times input", examples=[6.25]),
+    ] = None
+    cache_read: Annotated[
+        Dollars | None,
+        Meta(description="Of what comes from the cache; unset: a tenth of input", examples=[0.5]),
+    ] = None
+
+
 class Auto(Table, frozen=True, kw_only=True):
     """Auto mode: `llmc up --auto` gives the tasks of a list to workers of its own, and lands what they make."""
 
@@ -265,6 +308,7 @@ class Auto(Table, frozen=True, kw_only=True):
     api_backoff_secs: Annotated[
         float, duration("First wait when the API is overloaded or away; doubles up to half an hour", gt=0)
     ] = 60.0
+    budget: Budget = Budget()
 
 
 class Config(Table, frozen=True, kw_only=True):
@@ -275,6 +319,7 @@ class Config(Table, frozen=True, kw_only=True):
     workers: dict[WorkerName, Worker] = {}
     trash: Trash = Trash()
     auto: Auto = Auto()
+    prices: dict[ModelName, Price] = {}
 
     def model_of(self, worker: str) -> str:
         """The Claude model a worker runs; one that is not configured runs the default."""

@@ -37,6 +37,15 @@ def reference() -> list[Option]:
     return list(_options(root_type(), ()))
 
 
+def plain(value: object) -> object:
+    """A value of the configuration as data, without the keys that are not set."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    return value
+
+
 def to_toml(value: object) -> str:
     """A value as TOML text on the right of the equals sign; ValueError for what TOML cannot hold."""
     match value:
@@ -69,8 +78,8 @@ def _options(kind: inspect.Type, path: Path) -> Iterator[Option]:
                     yield from _options(field.type, (*path, name))
                 else:
                     yield _option((*path, name), field)
-        case inspect.DictType(value_type=value):
-            yield from _options(value, (*path, "<name>"))
+        case inspect.DictType(key_type=key, value_type=value):
+            yield from _options(value, (*path, str(extra(key, "placeholder") or "<name>")))
 
 
 def _option(path: Path, field: inspect.Field) -> Option:

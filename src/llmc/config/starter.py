@@ -11,6 +11,10 @@ _TOP = """\
 """
 
 
+#: what stands in the example of a table that can be there several times
+_EXAMPLES = {"<name>": "adam", "<model>": "claude-opus"}
+
+
 def initial_text(source: str, default_branch: str, agent: str) -> str:
     """Generated from the model, so that it cannot name an option that does not exist."""
     chosen = {"repo.source": quoted(source), "repo.default_branch": quoted(default_branch)}
@@ -23,8 +27,9 @@ def initial_text(source: str, default_branch: str, agent: str) -> str:
 
 
 def _table(name: str, options: list[Option], chosen: dict[str, str]) -> str:
-    is_pattern = "<name>" in name
-    header = f"# [{name.replace('<name>', 'adam')}]" if is_pattern else f"[{name}]"
+    place, _, placeholder = name.rpartition(".")
+    example = _EXAMPLES.get(placeholder)
+    header = f"# [{place}.{example}]" if example else f"[{name}]"
     return "\n".join(["", header, *(_lines(option, chosen) for option in options), ""])
 
 

@@ -75,7 +75,7 @@ ACTIONS: dict[str, str] = {
     "post_accept": "the post-accept command ran (`task_id`, `code`, `elapsed_s`)",
     "usage_recorded": (
         "tokens an agent used since the last such event (`task_id`, `model`, `input_tokens`, `output_tokens`, "
-        "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null without a price)"
+        "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null without a price, `claude_session_id`)"
     ),
     "clock_jump": "the clock or the daemon stood still: no age is judged for one full limit from now (`why`)",
 }

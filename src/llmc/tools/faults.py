@@ -62,6 +62,7 @@ STEPS = (
     "repair.pin",
     "repair.remove",
     "session.launch",
+    "usage.record",
     "state.write",
     "state.replace",
 )

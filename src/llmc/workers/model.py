@@ -6,6 +6,7 @@ from typing import ClassVar
 import msgspec
 
 from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, WorkerName
+from llmc.workers.usage import Usage
 
 
 class Status(StrEnum):
@@ -135,6 +136,19 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     sent_back: int = 0
 
 
+class Metered(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens of a worker's conversation are in the event log already (workers/metering.py)."""
+
+    identity: ClassVar[str] = "transcript"
+    transcript: str = ""
+    #: by model
+    counted: dict[str, Usage] = {}
+    #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
+    claim: str = ""
+    task_id: TaskId | None = None
+    spent: dict[str, Usage] = {}
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent said about its work, with `llmc report`."""
 
@@ -198,6 +212,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: works on tasks from the list, and takes nothing from a person's `start`
     auto: bool = False
     assignment: Assignment | None = None
+    metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""
     crash_count: int = 0

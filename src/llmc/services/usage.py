@@ -1,0 +1,192 @@
+"""What agents used: from their transcripts into the event log, each token once; and the sums for budgets."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from llmc.agents.usage import Meter
+from llmc.auto import spending
+from llmc.auto.prices import cost_of
+from llmc.auto.spending import Row, Spent, Tally
+from llmc.names import TaskId, WorkerName
+from llmc.services.project import Project
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import json_row
+from llmc.workers.metering import Delta, Reading, measure
+from llmc.workers.model import Metered, WorkerRecord
+from llmc.workers.usage import Usage
+
+
+class Meters:
+    """Remembers how far transcripts were read, so that a look at one that did not grow costs a stat.
+
+    Each worker's part is used under that worker's lock.
+    """
+
+    def __init__(self) -> None:
+        self._meters: dict[str, dict[str, Meter]] = {}
+
+    def read(self, worker: str, transcripts: set[str]) -> Mapping[str, Mapping[str, Usage]]:
+        """The totals of these transcripts; others of this worker are forgotten."""
+        known = self._meters.get(worker, {})
+        self._meters[worker] = {path: known.get(path) or Meter(Path(path)) for path in transcripts if path}
+        return {path: meter.read() for path, meter in self._meters[worker].items()}
+
+
+def record_usage(project: Project, name: str, cache: Meters | None = None) -> Spent:
+    """Put the tokens that are new into the event log; what the worker's assignment has used so far.
+
+    The caller holds the worker's lock. The events and what is counted after them are one transaction, so a kill
+    leaves both or neither.
+    """
+    record = project.store.worker(name)
+    before = record.metered or Metered()
+    totals = (cache or Meters()).read(name, {before.transcript, record.transcript_path})
+    left = totals.get(before.transcript, {})
+    here, skipped = Reading(record.transcript_path, totals.get(record.transcript_path, {})), list[Reading]()
+    if here.totals and here.transcript != before.transcript:
+        here, skipped = _known_of(project, record, before, here)
+    after, deltas = measure(before, left, here, record.assignment, skipped)
+    if after != before:
+        _tell(project, record.name, after, deltas)
+    return _of_assignment(project, record, after)
+
+
+def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta]) -> None:
+    prices = project.config.prices
+    with fault_step("usage.record"), project.store.transaction() as tx:
+        tx.update(name, metered=after)
+        for delta in deltas:
+            tx.emit(
+                spending.ACTION,
+                worker=name,
+                task_id=delta.task_id,
+                model=delta.model,
+                **msgspec.structs.asdict(delta.tokens),
+                cost=cost_of(prices, delta.model, delta.tokens),
+                claude_session_id=Path(delta.transcript).stem,
+            )
+
+
+def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> Spent:
+    if record.assignment is None or record.assignment.claim != metered.claim:
+        return Spent()
+    return spending.spent_on(project.config.prices, metered.spent)
+
+
+def _known_of(
+    project: Project, record: WorkerRecord, before: Metered, here: Reading
+) -> tuple[Reading, list[Reading]]:
+    """The present conversation with what the log has of it, and those that came and went while nobody looked.
+
+    The log is asked once for each conversation: it may be an old one, resumed; or the record may be a rebuilt one.
+    """
+    started, told = _sessions(project, record.name)
+    last, session = Path(before.transcript).stem, Path(here.transcript).stem
+    sessions = [other for other, _ in started]
+    after_last = len(started) - sessions[::-1].index(last) if last in sessions else len(started)
+    skipped = []
+    for other, task_id in dict(started[after_last:]).items():
+        if other not in (last, session):
+            path = Path(here.transcript).with_name(f"{other}.jsonl")
+            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task_id))
+    return Reading(here.transcript, here.totals, told.get(session, {})), skipped
+
+
+def _sessions(
+    project: Project, worker: str
+) -> tuple[list[tuple[str, TaskId | None]], dict[str, dict[str, Usage]]]:
+    """The worker's conversations in the order they began, each with its task; what the log has of each, by model."""
+    started: list[tuple[str, TaskId | None]] = []
+    told: dict[str, dict[str, Usage]] = {}
+    task_id: TaskId | None = None
+    for line in _lines(project.root.events, 0)[1]:
+        event = json_row(line) if any(mark in line for mark in _ABOUT_SESSIONS) else None
+        if event is None or event.get("worker") != worker:
+            continue
+        if (row := spending.parse(event)) is not None:
+            counted = told.setdefault(row.claude_session_id, {})
+            counted[row.model] = counted.get(row.model, Usage()) + row.tokens
+        elif event["action"] == "session_started" and event.get("claude_session_id"):
+            started.append((str(event["claude_session_id"]), task_id))
+        elif event["action"] in _TASK_BEGAN_OR_ENDED:
+            task_id = TaskId(str(event.get("task_id"))) if event["action"] == "task_assigned" else None
+    return started, told
+
+
+def rows(project: Project) -> Iterator[Row]:
+    """Every event `usage_recorded` of the log."""
+    _, lines = _lines(project.root.events, 0)
+    return (row for row in map(_row, lines) if row is not None)
+
+
+class Totals:
+    """What was used today and in this run, from the event log; reads on from where the last look ended."""
+
+    def __init__(self) -> None:
+        self._day = 0.0
+        self._offset = 0
+        self._of_day = self._of_run = Tally()
+
+    def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
+        """The day (the calendar day here) and the run (since the newest `auto_started`), at today's prices."""
+        day = day_start(now_unix() if now is None else now)
+        path = project.root.events
+        if day != self._day or _size(path) < self._offset:
+            self._day, self._offset = day, 0
+            self._of_day = self._of_run = Tally()
+        self._offset, lines = _lines(path, self._offset)
+        for line in lines:
+            self._add(line)
+        return self._of_day.priced(project.config.prices), self._of_run.priced(project.config.prices)
+
+    def _add(self, line: bytes) -> None:
+        if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":
+            self._of_run = Tally()
+        if (row := _row(line)) is not None:
+            self._of_run = self._of_run.plus(row)
+            if row.ts >= self._day:
+                self._of_day = self._of_day.plus(row)
+
+
+def day_start(now: float) -> float:
+    """The midnight before `now`, local time."""
+    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+#: most lines of a log are about something else, and need not be parsed to know that
+_RECORDED = f'"{spending.ACTION}"'.encode()
+_STARTED = b'"auto_started"'
+_TASK_BEGAN_OR_ENDED = ("task_assigned", "task_completed", "task_released", "task_failed", "task_parked")
+_ABOUT_SESSIONS = (
+    _RECORDED,
+    b'"session_started"',
+    *(f'"{action}"'.encode() for action in _TASK_BEGAN_OR_ENDED),
+)
+
+
+def _row(line: bytes) -> Row | None:
+    event = json_row(line) if _RECORDED in line else None
+    return None if event is None else spending.parse(event)
+
+
+def _lines(path: Path, offset: int) -> tuple[int, list[bytes]]:
+    """The whole lines from `offset` on, and where they end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return offset, []
+    whole = data[: data.rfind(b"\n") + 1]
+    return offset + len(whole), whole.splitlines()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

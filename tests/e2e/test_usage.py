@@ -1,0 +1,88 @@
+"""What agents used, from their own transcripts to `llmc usage`."""
+
+import re
+import time
+
+import pytest
+
+from llmc.auto.budget import Level, limits, verdict
+from llmc.config.model import Budget
+from llmc.names import TaskId
+from llmc.services.project import open_project
+from llmc.services.usage import Meters, Totals, record_usage
+from llmc.workers.model import Assignment
+from tests.support.fleet import Fleet
+
+KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def assign(fleet: Fleet, task: str) -> None:
+    project = open_project(str(fleet.root))
+    with project.store.transaction() as tx:
+        claim = Assignment(task_id=TaskId(task), claim=f"claim-{task}", since_unix=time.time())
+        tx.update("adam", assignment=claim)
+
+
+def messages(fleet: Fleet) -> dict[str, dict[str, int]]:
+    """Tokens by message, as the transcripts have them, each message's largest."""
+    found: dict[str, dict[str, int]] = {}
+    for row in fleet.transcript_rows():
+        message = row.get("message") or {}
+        if row.get("type") == "assistant" and message["model"] != "<synthetic>":
+            before = found.get(message["id"], {})
+            found[message["id"]] = {k: max(before.get(k, 0), message["usage"].get(k, 0)) for k in KINDS}
+    return found
+
+
+@pytest.mark.req("5-001", "5-005", "5-011")
+def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> None:
+    """Break: count rows instead of messages, forget the first conversation, or give both to one task."""
+    fleet.set_up("adam", config={"defaults.model": "claude-opus-4-8"})
+    fleet.up()
+    meters, totals = Meters(), Totals()
+    outputs = []
+    for task, prompt in (("7", "@say First.\n@sh echo hi > a.txt\n@say One."), ("8", "@say Two.")):
+        fleet.llmc("start", "--worker", "adam", "--prompt", prompt)
+        assign(fleet, task)
+        fleet.wait("adam", "needs_input")
+        project = open_project(str(fleet.root))
+        with project.worker_lock("adam"):
+            spent = record_usage(project, "adam", meters)
+        outputs.append(spent.tokens.output_tokens)
+        fleet.llmc("reset", "adam")
+    assert all(outputs)
+    expected = {kind: sum(one[kind] for one in messages(fleet).values()) for kind in KINDS}
+    assert expected["output_tokens"] == sum(outputs)
+
+    by_task = fleet.llmc("usage", "--by", "task", "--json").json
+    assert {kind: by_task["total"][kind] for kind in KINDS} == expected
+    assert {line["task"]: line["output_tokens"] for line in by_task["lines"]} == dict(
+        zip(("7", "8"), outputs, strict=True)
+    )
+    (by_model,) = fleet.llmc("usage", "--by", "model", "--json").json["lines"]
+    assert by_model["cost"] is None
+    assert by_model["unpriced"] == [by_model["model"]]
+    unpriced = fleet.llmc("usage")
+    assert f"no price for {by_model['model']}" in unpriced.err
+
+    day, run = totals.read(project)
+    assert day.tokens == run.tokens
+    judged = verdict(limits(Budget(day_tokens=day.tokens.new)), day=day)
+    assert judged.level is Level.HARD
+    for kind, price in (("input", "10"), ("output", "50")):
+        fleet.llmc("config", "set", f"prices.{by_model['model'][:5]}.{kind}", price)
+    priced = fleet.llmc("usage", "--by", "day", "--since", "1h", "--json").json
+    cost = expected["input_tokens"] * 10 + expected["output_tokens"] * 50
+    cost += expected["cache_creation_input_tokens"] * 12.5 + expected["cache_read_input_tokens"] * 1
+    assert priced["total"]["cost"] == pytest.approx(cost / 1e6, abs=1e-5)
+    assert priced["lines"][0]["share"] == 1.0
+
+    table = fleet.llmc("usage", "--by", "task").out.splitlines()
+    assert re.split(r"\s{2,}", table[0]) == [
+        *("task", "input", "output", "cache write", "cache read", "limits count", "cost", "share")
+    ]
+    assert table[-1].startswith("total")
+    assert table[-1].endswith("100%")
+    assert fleet.llmc("config", "get", "prices").out.startswith("{ ")
+    assert fleet.llmc("usage", "--since", "soon", code=2).err.startswith("llmc: --since: 'soon' is no time")
+    assert fleet.llmc("usage", "--since", str(time.time() + 60)).out == ""
