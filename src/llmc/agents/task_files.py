@@ -49,6 +49,8 @@ class Listing:
 
     tasks: dict[TaskId, Task] = field(default_factory=dict)
     unreadable: list[Unreadable] = field(default_factory=list)
+    #: files that somebody is writing at this moment: to be looked at again
+    unsettled: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -72,9 +74,7 @@ class TaskFiles:
     def listing(self, changed: Collection[str] | None = None) -> Listing:
         """All tasks. `changed`: the only files that can be different since the last time; None: any."""
         names = self._look(None if not self._seen else changed)
-        for name in names:
-            self._read_changed(name)
-        found = Listing()
+        found = Listing(unsettled={name for name in names if not self._read_changed(name)})
         for name in sorted(self._seen, key=lambda file: in_order(file.removesuffix(_SUFFIX))):
             result = self._seen[name].result
             if isinstance(result, Task):
@@ -137,25 +137,27 @@ class TaskFiles:
             del self._seen[gone]
         return names
 
-    def _read_changed(self, name: str) -> None:
+    def _read_changed(self, name: str) -> bool:
+        """Whether the file has settled; one that is being written stays what was known of it."""
         path = self.directory / name
         try:
             status = os.stat(path)
         except FileNotFoundError:
             self._seen.pop(name, None)
-            return
+            return True
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(name)
         if seen is not None and seen.stamp == stamp:
-            return
+            return True
         try:
             self._seen[name] = _Seen(stamp, parse(name.removesuffix(_SUFFIX), json.loads(path.read_bytes())))
         except FileNotFoundError:
             self._seen.pop(name, None)
         except (OSError, ValueError) as error:
             if now_unix() - status.st_mtime < SETTLE_S:
-                return  # somebody is writing it; what was known of it stays, and it is read again next time
+                return False
             self._seen[name] = _Seen(stamp, Unreadable(name, _in_words(error)))
+        return True
 
     def _load(self, task_id: str) -> Raw:
         try:

@@ -23,5 +23,7 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     probe_unix: float = 0.0
     #: when the last park ended: who was stopped before that goes on
     resumed_unix: float = 0.0
+    #: auto workers that a person removed since the daemon began
+    nuked: tuple[str, ...] = ()
     #: tasks that landed and whose post-accept command has not ended yet
     post_accept_due: tuple[str, ...] = ()

@@ -107,12 +107,19 @@ class Situation:
     landing: bool = True
     #: a worker that a limit stopped may go on
     resuming: bool = True
+    #: the ledger knows that the worker is at its task; or that the task is completed
+    claimed: bool = True
+    completed: bool = False
+    #: how long it has been at its task, pauses not counted
+    busy_s: float = 0.0
     task_timeout_s: float = float("inf")
 
 
 def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.held or record.accept is not None:
         return Wait()
+    if record.assignment is not None and not situation.claimed:
+        return _no_longer_its_task(record, situation)
     if record.status is Status.OFFLINE:
         return _offline(record)
     if record.status is Status.ERROR:
@@ -120,6 +127,13 @@ def next_step(record: WorkerRecord, situation: Situation) -> Step:
     if record.assignment is None:
         return _without_task(record, situation)
     return _with_task(record, record.assignment, situation)
+
+
+def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
+    """A crash kept us from putting the worker right after the task was completed or given back."""
+    if record.status is Status.NO_CHANGES and situation.completed:
+        return Unchanged()
+    return Clean()
 
 
 def _offline(record: WorkerRecord) -> Step:
@@ -155,7 +169,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return Accept() if situation.landing else Wait()
         case Status.NEEDS_INPUT:
             return _stopped(record, task, situation)
-    if situation.now - task.since_unix > situation.task_timeout_s:
+    if situation.busy_s > situation.task_timeout_s:
         return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
     return Wait()
 

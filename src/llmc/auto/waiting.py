@@ -69,6 +69,11 @@ def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
     return may_probe(state, now) if is_parked(state) else failed_unix <= state.resumed_unix
 
 
+def went_on(state: AutoState, worker: str) -> float:
+    """When a worker could last go on after the fleet was parked; 0: it never was."""
+    return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
+
+
 def may_probe(state: AutoState, now: float) -> bool:
     """The wait is over, and nobody was sent ahead yet."""
     return is_parked(state) and now >= state.parked_until_unix and not state.probe

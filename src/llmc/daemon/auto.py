@@ -25,6 +25,7 @@ from llmc.tools.files import append_line, private_dir
 from llmc.tools.watch import Watch
 from llmc.workers.causes import Cause
 from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.patrol import Clock
 
 #: between two workers that go on after a park
 STAGGER_S = 2.0
@@ -116,14 +117,27 @@ class AutoMode:
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch = Watch(self._auto.queue.files.directory)
         loop.add_reader(self._watch.fileno(), self._list_changed)
+        self._auto.queue.note_changed(None)  # what was written before the watch began
         self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck)
         self._heartbeat.start()
         self._say(f"auto mode: {len(self.workers)} workers")
 
     def _list_changed(self) -> None:
         assert self._watch is not None
-        self._auto.queue.note_changed(self._watch.changed())
+        changed = self._watch.changed()
+        if changed is None:
+            self._watch_again()
+        self._auto.queue.note_changed(changed)
         self._look_for_work()
+
+    def _watch_again(self) -> None:
+        """The directory may be another one now; an old watch would never tell of it."""
+        assert self._watch is not None
+        assert self._loop is not None
+        self._loop.remove_reader(self._watch.fileno())
+        self._watch.close()
+        self._watch = Watch(private_dir(self._auto.queue.files.directory))
+        self._loop.add_reader(self._watch.fileno(), self._list_changed)
 
     def _look_for_work(self) -> None:
         """Soon, and once for many changes: as many idle workers as there are tasks are told. From any thread."""
@@ -146,12 +160,12 @@ class AutoMode:
         for name in idle[:count]:
             self._poke(name, 0.0)
 
-    def look(self, project: Project, name: str) -> None:
-        """What a worker needs, in its lane."""
+    def look(self, project: Project, name: str, clock: Clock, problem: LlmcError | None) -> None:
+        """What a worker needs, in its lane; `problem` kept the lane from finishing what was interrupted."""
         if self._failed is not None or self._loop is None:
             return  # over, or not begun yet
         try:
-            self._auto.attend(project, name)
+            self._auto.attend(project, name, clock, problem)
         except HardFailure as failure:
             self.fail(failure)
 
@@ -175,10 +189,18 @@ class AutoMode:
         """Once a second, with the state as it is: what only the clock brings."""
         assert self._heartbeat is not None
         self._heartbeat.mark()
+        try:
+            self._tick(state)
+        except LlmcError as error:  # a lock that is taken for a moment; the next tick does it
+            self._log.info(error.message, extra={"action": "tick_problem"})
+
+    def _tick(self, state: State) -> None:
         self._compare(state)
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
             self._auto.draining = self._auto.draining or "the time is over"
+        if self._auto.queue.unsettled:
+            self._look_for_work()
         auto = state.auto
         if 0 < auto.source_repo_dirty_retry_after_unix <= now:
             self._poke_all(state, Status.NEEDS_REVIEW)
@@ -212,8 +234,11 @@ class AutoMode:
 
     def _compare(self, state: State) -> None:
         """The workers that this run began with are in the state; else somebody else writes to it."""
-        missing = [name for name in self.workers if WorkerName(name) not in state.workers]
-        if len(missing) == len(self.workers):
+        gone = [name for name in self.workers if WorkerName(name) not in state.workers]
+        missing = [name for name in gone if name not in state.auto.nuked]
+        if len(gone) == len(self.workers) and not missing:
+            self._auto.draining = self._auto.draining or "every auto worker was removed"
+        elif len(gone) == len(self.workers):
             self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
         elif missing and not self._missing_said:
             self._missing_said = True

@@ -281,13 +281,14 @@ class Daemon:
             project = self._current_project()
             with project.worker_lock(name, timeout_s=0.2):
                 accepting = project.store.worker(name).accept is not None
-                record = self._finish(project, name)
+                record, problem = self._finish(project, name)
                 if record.status is not Status.OFFLINE:
                     sessions.reconcile(project, name)
                 if not self.stopping.is_set():
                     self._look_after(project, name, patrol)
                     if self._is_auto(name) and self.auto is not None:
-                        self.auto.look(project, name)
+                        clock = self.watch.clock(name, now_unix(), monotonic())
+                        self.auto.look(project, name, clock, problem)
             if accepting and record.accept is None:
                 self._poke_queued()
             if name not in self.pids and record.status is not Status.OFFLINE:
@@ -303,15 +304,15 @@ class Daemon:
     def _is_auto(self, name: str) -> bool:
         return self.auto is not None and name in self.auto.workers
 
-    def _finish(self, project: Project, name: str) -> WorkerRecord:
+    def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
         """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
         try:
-            return finish_interrupted(project, name)
+            return finish_interrupted(project, name), None
         except LlmcError as error:
             if not self._is_auto(name):
                 raise
             self.log.info(error.message, extra={"action": "lane_problem", "worker": name})
-            return project.store.worker(name)
+            return project.store.worker(name), error
 
     def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
         """The rules of patrol, and the rebase that somebody else's landing asked for."""

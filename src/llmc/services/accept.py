@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from llmc.auto.waiting import NOT_DIRTY
 from llmc.errors import LlmcError, Refused
 from llmc.review import messages
-from llmc.services import claims, intake, landing, provision, rebase, review, submodules, validation
+from llmc.services import (
+    claims,
+    intake,
+    landing,
+    post_accept,
+    provision,
+    rebase,
+    review,
+    submodules,
+    validation,
+)
 from llmc.services.authorship import signature
 from llmc.services.project import Project
 from llmc.state.store import Transaction
@@ -223,6 +233,8 @@ class _Pipeline:
         if self.journal.squash != self.just_made and landing.is_landed(self.project, self.journal.squash):
             return self.journal
         self._take_ticket()
+        if self.record.assignment is not None and self.project.in_daemon:
+            post_accept.run_due(self.project)
         with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None

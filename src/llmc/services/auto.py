@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -12,19 +11,22 @@ from llmc.auto import steps, waiting
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.names import WorkerName
-from llmc.services import accept, claims, commands, landing, prompts, provision, rebase, submit, task_queue
+from llmc.services import accept, claims, landing, post_accept, prompts, provision, rebase, submit, task_queue
 from llmc.services.commands import CommandFailed
+from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
 from llmc.services.reset import reset_worker
 from llmc.services.sessions import is_taken
-from llmc.services.task_queue import BrokenList, TaskQueue
+from llmc.services.task_queue import TaskQueue
 from llmc.services.tasks import start_task
 from llmc.tasks.books import hopeless
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
+from llmc.tools.files import DiskFull
 from llmc.tools.tmux import Unknown
 from llmc.workers.causes import Cause, passes_by_itself
-from llmc.workers.model import Assignment, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Assignment, Status, WorkerRecord
+from llmc.workers.patrol import Clock
 from llmc.workers.transitions import step
 
 #: how often work goes back to its worker because a check fails
@@ -37,7 +39,8 @@ AGAIN_S = 5.0
 BUSY_S = 2.0
 #: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
 BEGINS = 5
-POST_ACCEPT_TIMEOUT_S = 24 * 3600.0
+#: looks at work that is refused, each BUSY_S after the other, before its worker is told what is wrong with it
+REFUSALS = 3
 
 RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
 
@@ -72,34 +75,55 @@ class Auto:
     #: no new tasks are given out any more
     draining: str = ""
     assigned: int = 0
-    _post_accept: threading.Lock = field(default_factory=threading.Lock)
     _taking: threading.Lock = field(default_factory=threading.Lock)
     _trouble: dict[str, int] = field(default_factory=dict)
 
-    def attend(self, project: Project, name: str) -> None:
-        """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock."""
-        self._run_post_accept(project)
-        while not (project.stopping and project.stopping()):
-            record = project.store.worker(name)
-            task = record.assignment
-            if task is not None and record.accept is None and not self.queue.holds(task.claim):
-                todo: steps.Step = (
-                    steps.Clean()
-                )  # given up, but a crash kept us from putting the worker right
-            else:
-                todo = steps.next_step(record, self._situation(project, record))
-            if isinstance(todo, steps.Wait) or self._is_taken(project, record):
-                return
-            if not self._do(project, record, todo):
-                return
+    def attend(self, project: Project, name: str, clock: Clock, problem: LlmcError | None = None) -> None:
+        """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock.
 
-    def _situation(self, project: Project, record: WorkerRecord) -> Situation:
+        `problem` is what kept the caller from finishing what was interrupted.
+        """
+        try:
+            if self._is_interrupted(project, name, problem):
+                return
+            while not (project.stopping and project.stopping()):
+                post_accept.run_due(project)
+                record = project.store.worker(name)
+                todo = steps.next_step(record, self._situation(project, record, clock))
+                if isinstance(todo, steps.Wait) or self._is_taken(project, record):
+                    return
+                if not self._do(project, record, todo):
+                    return
+        except PostAcceptFailed as error:
+            raise HardFailure(
+                Cause.COMMAND, error.message, task_id=error.task_id, output=error.output
+            ) from error
+
+    def _is_interrupted(self, project: Project, name: str, problem: LlmcError | None) -> bool:
+        """Whether an accept that had begun could not be finished; it is tried again, but not for ever."""
+        if isinstance(problem, PostAcceptFailed):
+            raise problem
+        record = project.store.worker(name)
+        if problem is None or record.accept is None:
+            self._trouble.pop(f"finish {name}", None)
+            return False
+        if isinstance(problem, Refused | LockTimeout):
+            self.look_again(name, BUSY_S)  # somebody else is at it for a moment
+            return True
+        self._try_later(record, "finish", BEGINS, Cause.GIT, problem)
+        return True
+
+    def _situation(self, project: Project, record: WorkerRecord, clock: Clock) -> Situation:
         state, now = project.store.read().auto, now_unix()
+        task = record.assignment
         return Situation(
             now=now,
             taking=not self.draining and not waiting.is_parked(state),
             landing=now >= state.source_repo_dirty_retry_after_unix,
             resuming=waiting.may_resume(state, record.since_unix, now),
+            claimed=task is not None and self.queue.holds(task.claim),
+            completed=task is not None and task.task_id in self.queue.ledger.books().completed,
+            busy_s=clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0,
             task_timeout_s=project.config.auto.task_timeout_secs,
         )
 
@@ -142,8 +166,12 @@ class Auto:
             labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
             try:
                 found = self.queue.take_next(record.name, labels - {""})
-            except BrokenList as error:
-                raise HardFailure(Cause.TASK, error.message, worker=record.name) from error
+            except LockTimeout:
+                self.look_again(record.name, BUSY_S)
+                return False
+            except LlmcError as error:
+                cause = Cause.DISK if isinstance(error, DiskFull) else Cause.TASK
+                raise HardFailure(cause, error.message, worker=record.name) from error
             if found is None:
                 return False
             self.assigned += 1
@@ -197,40 +225,33 @@ class Auto:
             return self._wait_for_source(project, error)
         except CommandFailed as error:
             return self._send_back(project, record, error)
-        except (Refused, LockTimeout):
+        except LockTimeout:
             self.look_again(record.name, BUSY_S)
             return False
+        except Refused as error:
+            return self._refused(project, record, error)
+        except PostAcceptFailed:
+            raise
         except LlmcError as error:
             raise self._hard(Cause.GIT, record, error) from error
+        self._trouble.pop(f"accept {record.name}", None)
         task = _assignment(record)
         what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing had to land"
         self.say(f"{record.name}: task {task.task_id} completed: {what}")
         self.on_change()
-        self._run_post_accept(project)
         return True
 
-    def _run_post_accept(self, project: Project) -> None:
-        """The command after each task that landed, one at a time; also for those that a crash left out."""
-        if not project.store.read().auto.post_accept_due:
-            return
-        with self._post_accept:
-            for task_id in project.store.read().auto.post_accept_due:
-                began = time.monotonic()
-                command = project.config.auto.post_accept_command
-                with fault_step("auto.post_accept"):
-                    done = commands.run_in_log(
-                        project, "post_accept", command, cwd=_home(project), timeout_s=POST_ACCEPT_TIMEOUT_S
-                    )
-                with project.store.transaction() as tx:
-                    left = list(tx.state.auto.post_accept_due)
-                    left.remove(task_id)
-                    tx.update_auto(post_accept_due=tuple(left))
-                    if command:
-                        elapsed_s = round(time.monotonic() - began, 3)
-                        tx.emit("post_accept", task_id=task_id, code=done.returncode, elapsed_s=elapsed_s)
-                if not done.ok:
-                    reason = f"the post-accept command failed with code {done.returncode}"
-                    raise HardFailure(Cause.COMMAND, reason, task_id=task_id, output=done.stdout)
+    def _refused(self, project: Project, record: WorkerRecord, error: Refused) -> bool:
+        """Its work cannot land as it is: that passes in a moment, or the worker itself has to put it right."""
+        key = f"accept {record.name}"
+        count = self._trouble[key] = self._trouble.get(key, 0) + 1
+        if count < REFUSALS:
+            self.look_again(record.name, BUSY_S)
+            return False
+        del self._trouble[key]
+        task = _assignment(record)
+        text = prompts.not_landed_prompt(project, record, error.message, task.sent_back + 1, SEND_BACKS)
+        return self._return_to_worker(project, record, text, error.message, code=None)
 
     def _wait_for_source(self, project: Project, error: LlmcError) -> bool:
         with project.store.transaction() as tx:
@@ -255,21 +276,27 @@ class Auto:
         return False
 
     def _send_back(self, project: Project, record: WorkerRecord, error: CommandFailed) -> bool:
+        """A check fails: its worker gets the output."""
+        output = error.output[-rebase.OUTPUT_CHARS :]
+        round_ = _assignment(record).sent_back + 1
+        text = prompts.sent_back_prompt(project, record, error.command, output, round_, SEND_BACKS)
+        return self._return_to_worker(project, record, text, error.message, code=error.returncode)
+
+    def _return_to_worker(
+        self, project: Project, record: WorkerRecord, text: str, why: str, code: int | None
+    ) -> bool:
         task = _assignment(record)
         if task.sent_back >= SEND_BACKS:
-            return self._give_up(project, record, GiveUp(Cause.TASK, error.message[:500]))
+            return self._give_up(project, record, GiveUp(Cause.TASK, why[:500]))
         after = replace(task, sent_back=task.sent_back + 1)
-        text = prompts.sent_back_prompt(
-            project, record, error.command, error.output[-rebase.OUTPUT_CHARS :], after.sent_back, SEND_BACKS
-        )
         with project.store.transaction() as tx:
             tx.emit(
                 "task_sent_back",
                 worker=record.name,
-                reason=error.message[:300],
+                reason=why[:300],
                 task_id=task.task_id,
                 round=after.sent_back,
-                code=error.returncode,
+                code=code,
             )
         receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
         if not receipt.outcome.arrived:
@@ -281,8 +308,8 @@ class Auto:
     def _ask_to_commit(self, project: Project, record: WorkerRecord) -> bool:
         asked = replace(_assignment(record), asked_to_commit=True)
         text = prompts.ask_to_commit_prompt(record)
-        submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
-        return False
+        receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
+        return not receipt.outcome.arrived
 
     def _complete_unchanged(self, project: Project, record: WorkerRecord) -> bool:
         task = _assignment(record)
@@ -381,6 +408,8 @@ class Auto:
         with project.store.transaction() as tx:
             if waiting.may_probe(tx.state.auto, tx.now):
                 tx.update_auto(probe=record.name, probe_unix=tx.now)
+            elif waiting.is_parked(tx.state.auto):
+                return False  # somebody else went ahead at the same moment
         receipt = submit.submit(project, record.name, "resume", RESUME, then=Status.WORKING)
         if not receipt.outcome.arrived:
             with project.store.transaction() as tx:
@@ -412,7 +441,7 @@ class Auto:
         record = project.store.worker(name)
         if record.assignment is None:
             return
-        if record.accept is not None and accept.STEPS.index(record.accept.step) >= accept.STEPS.index("land"):
+        if record.accept is not None and _has_landed(project, record.accept):
             accept.accept(project, name)
             return
         task = record.assignment
@@ -449,6 +478,6 @@ def _waits_for_the_api(record: WorkerRecord) -> bool:
     return stopped and passes_by_itself(Cause(record.cause))
 
 
-def _home(project: Project) -> Path:
-    source = Path(project.source)
-    return source if source.is_dir() else project.root.path
+def _has_landed(project: Project, journal: AcceptJournal) -> bool:
+    ahead = accept.STEPS.index(journal.step) - accept.STEPS.index("land")
+    return ahead > 0 or (ahead == 0 and landing.is_landed(project, journal.squash))

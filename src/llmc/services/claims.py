@@ -4,7 +4,7 @@ import os
 from functools import partial
 
 from llmc.agents.task_files import TaskFiles
-from llmc.errors import NotFound, Refused
+from llmc.errors import LlmcError, NotFound, Refused
 from llmc.names import TaskId, WorkerName
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
@@ -14,7 +14,7 @@ from llmc.tasks.books import Action, Books, Claim, entry
 from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.workers.model import Assignment
+from llmc.workers.model import Assignment, WorkerRecord
 
 
 def open_ledger(project: Project) -> Ledger:
@@ -31,6 +31,9 @@ def take(files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId) -> Clai
             won = files.change(task_id, partial(claims.taken, claim=claim)).claim == claim.id
         except NotFound:
             won = False
+        except LlmcError:
+            ledger.write(entry("released", claim, now_unix(), reason="its file could not be written"))
+            raise
     if not won:
         ledger.write(entry("released", claim, now_unix(), reason="somebody else was faster"))
         return None
@@ -70,6 +73,20 @@ def give_back(
     kept_back = hold or ("quarantined" if books.is_quarantined(claim.task) else "")
     _edit_if_there(files, claim.task, partial(claims.given_back, claim=claim, hold=kept_back))
     return books
+
+
+def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
+    """A person takes a worker from its task: the task is free again, unless it was given back before."""
+    task, ledger = record.assignment, open_ledger(project)
+    if task is None or not ledger.books().holds(task.claim):
+        return
+    claim = claim_of(record.name, task)
+    if project.config.auto.task_list_id:
+        give_back(open_list(project), ledger, claim, reason)
+    else:  # the list was taken out of the configuration since
+        ledger.write(entry("released", claim, now_unix(), reason=reason))
+    with project.store.transaction() as tx:
+        tx.emit("task_released", worker=record.name, reason=reason, task_id=task.task_id, cause="", ref=None)
 
 
 def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:

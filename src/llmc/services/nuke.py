@@ -32,7 +32,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
     record = intake.apply_pending(project, name)
     reset.free_pane(project, record)
     with fault_step("nuke.end"):
-        reset.cancel(project, record)
+        reset.cancel(project, record, "nuke")
         sessions.end(project, name, "nuke")
     with fault_step("nuke.pin"):
         ref = _pin(project, record)
@@ -46,6 +46,8 @@ def nuke_worker(project: Project, name: str) -> Removed:
     directory = folder if folder and folder.exists() else None
     with fault_step("nuke.finish"), project.store.transaction() as tx:
         tx.remove(name)
+        if record.auto:
+            tx.update_auto(nuked=(*tx.state.auto.nuked, name))
         tx.emit("worker_removed", worker=name, ref=ref, directory=str(directory) if directory else None)
     return Removed(name, ref, directory)
 

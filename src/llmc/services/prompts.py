@@ -106,6 +106,22 @@ def sent_back_prompt(
     )
 
 
+def not_landed_prompt(project: Project, record: WorkerRecord, problem: str, round_: int, rounds: int) -> str:
+    """What an auto worker is told whose work is not in a state in which it could land."""
+    return (
+        _templates()
+        .get_template("not_landed.md.j2")
+        .render(
+            worktree=record.worktree_path,
+            branch=project.config.repo.default_branch,
+            own_branch=record.branch,
+            problem=conflicts.printable(problem),
+            round=round_,
+            rounds=rounds,
+        )
+    )
+
+
 def ask_to_commit_prompt(record: WorkerRecord) -> str:
     return _templates().get_template("ask_to_commit.md.j2").render(worktree=record.worktree_path)
 

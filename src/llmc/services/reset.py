@@ -6,7 +6,7 @@ from pathlib import Path
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
-from llmc.services import accept, intake, provision, sessions, typist
+from llmc.services import accept, claims, intake, provision, sessions, typist
 from llmc.services.project import Project
 from llmc.tools import git, processes
 from llmc.tools.faults import step as fault_step
@@ -42,7 +42,7 @@ def reset_worker(project: Project, name: str) -> Reset:
     base = provision.refresh_base(project)
     with fault_step("reset.cancel"):
         # First the intent: nobody may deliver the old prompt, or go on with the old accept, after this.
-        cancel(project, record)
+        cancel(project, record, "reset")
     with fault_step("reset.quiet"):
         rests = _quieten(project, record, pane)
         if not rests:
@@ -73,8 +73,9 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     return pane
 
 
-def cancel(project: Project, record: WorkerRecord) -> None:
-    """An open delivery and an accept that cannot have landed end here."""
+def cancel(project: Project, record: WorkerRecord, why: str) -> None:
+    """Its task from the list, an open delivery, and an accept that cannot have landed end here."""
+    claims.let_go(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
     with project.store.transaction() as tx:

@@ -158,6 +158,7 @@ def add_worker(
 def ensure_auto_workers(project: Project, names: Iterable[str]) -> None:
     """The workers of auto mode, in the state only: they have no settings of their own. Their worktrees come with `up`."""
     with project.store.transaction() as tx:
+        tx.update_auto(nuked=())
         for name in names:
             if WorkerName(name) not in tx.state.workers:
                 tx.put(replace(_new_record(project, name), auto=True))

@@ -39,6 +39,11 @@ class TaskQueue:
         with self._turn:
             self._changed = None if names is None or self._changed is None else self._changed | set(names)
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether a file was being written at the last look, so that it has to be looked at again."""
+        return bool(self._changed)
+
     def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
         """The next task, claimed for a worker; None when there is none it could begin."""
         with self._turn:
@@ -70,6 +75,7 @@ class TaskQueue:
         except BaseException:
             self._changed = None
             raise
+        self._changed |= found.unsettled
         books = self.ledger.books()
         self._put_back(found, books)
         tasks = list(found.tasks.values())

@@ -18,7 +18,7 @@ class Ledger:
         self._reading = threading.Lock()
 
     def books(self) -> Books:
-        """The books as they are now."""
+        """The books as they are now; what is handed out never changes, so other threads may read on."""
         with self._reading:
             return self._read()
 
@@ -30,9 +30,11 @@ class Ledger:
         except FileNotFoundError:
             return self._books
         whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        rows = (json_row(line) for line in whole.splitlines())
-        return fold(self._books, [row for row in rows if row is not None])
+        if whole:
+            self._offset += len(whole)
+            rows = (json_row(line) for line in whole.splitlines())
+            self._books = fold(self._books.copy(), [row for row in rows if row is not None])
+        return self._books
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """One line, on the disk before this returns."""

@@ -38,6 +38,15 @@ class Books:
     #: by worker: what failed there since it last completed a task, as task and cause
     streaks: dict[str, list[tuple[TaskId, str]]] = field(default_factory=dict)
 
+    def copy(self) -> "Books":
+        """One of its own: the original can be read while this one is changed."""
+        return Books(
+            set(self.completed),
+            dict(self.claims),
+            {task: list(failures) for task, failures in self.failures.items()},
+            {worker: list(streak) for worker, streak in self.streaks.items()},
+        )
+
     def holds(self, claim_id: str) -> bool:
         return any(claim.id == claim_id for claim in self.claims.values())
 

@@ -1,0 +1,64 @@
+"""The command after each task that landed. Until it has ended nothing else lands, and no task is given out."""
+
+import threading
+import time
+from pathlib import Path
+
+from llmc.errors import LlmcError
+from llmc.services import commands
+from llmc.services.project import Project
+from llmc.tools import progress
+from llmc.tools.faults import step as fault_step
+
+TIMEOUT_S = 24 * 3600.0
+
+#: only the daemon runs it, so its threads need no more than this
+_turn = threading.Lock()
+
+
+class PostAcceptFailed(LlmcError):
+    """It failed; what landed stays."""
+
+    def __init__(self, task_id: str, code: int, output: str) -> None:
+        super().__init__(
+            f"the post-accept command failed with code {code}",
+            hint="Its whole output is in logs/post_accept.log.",
+        )
+        self.task_id = task_id
+        self.output = output
+
+
+def run_due(project: Project) -> None:
+    """For each task that landed and whose command has not ended: one at a time, also those that a crash left out."""
+    if not project.store.read().auto.post_accept_due:
+        return
+    with progress.waiting(TIMEOUT_S):
+        _turn.acquire()
+    try:
+        for task_id in project.store.read().auto.post_accept_due:
+            _run(project, task_id)
+    finally:
+        _turn.release()
+
+
+def _run(project: Project, task_id: str) -> None:
+    began = time.monotonic()
+    command = project.config.auto.post_accept_command
+    with fault_step("auto.post_accept"):
+        done = commands.run_in_log(
+            project, "post_accept", command, cwd=_home(project), timeout_s=TIMEOUT_S, LLMC_TASK_ID=task_id
+        )
+    with project.store.transaction() as tx:
+        left = list(tx.state.auto.post_accept_due)
+        left.remove(task_id)
+        tx.update_auto(post_accept_due=tuple(left))
+        if command:
+            elapsed_s = round(time.monotonic() - began, 3)
+            tx.emit("post_accept", task_id=task_id, code=done.returncode, elapsed_s=elapsed_s)
+    if not done.ok:
+        raise PostAcceptFailed(task_id, done.returncode, done.stdout)
+
+
+def _home(project: Project) -> Path:
+    source = Path(project.source)
+    return source if source.is_dir() else project.root.path
