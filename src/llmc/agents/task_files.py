@@ -54,6 +54,14 @@ class Listing:
 
 
 @dataclass
+class Changes:
+    """What is different since the last look: tasks (None: gone, or no task any more), and files that are none."""
+
+    tasks: dict[TaskId, Task | None] = field(default_factory=dict)
+    unsettled: set[str] = field(default_factory=set)
+
+
+@dataclass
 class _Seen:
     stamp: tuple[int, int, int]
     result: Task | Unreadable
@@ -70,6 +78,34 @@ class TaskFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._seen: dict[str, _Seen] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        #: forgotten since the last answer to `changes`
+        self._gone: dict[str, _Seen] = {}
+
+    def changes(self, changed: Collection[str] | None = None) -> Changes:
+        """What is different since the last look. `changed`: the only files that can be; None: any."""
+        names = self._look(None if not self._seen else changed)
+        found = Changes()
+        for name in {*names, *self._gone}:
+            before = self._gone.pop(name, None) or self._seen.get(name)
+            if not self._read_changed(name):
+                found.unsettled.add(name)
+            after = self._seen.get(name)
+            if after is not before:
+                self._note(name, after, found)
+        return found
+
+    @property
+    def unreadable(self) -> list[Unreadable]:
+        """The files that were no task at the last look."""
+        return [self._unreadable[name] for name in sorted(self._unreadable)]
+
+    def _note(self, name: str, after: "_Seen | None", found: Changes) -> None:
+        result = after.result if after is not None else None
+        found.tasks[TaskId(name.removesuffix(_SUFFIX))] = result if isinstance(result, Task) else None
+        self._unreadable.pop(name, None)
+        if isinstance(result, Unreadable):
+            self._unreadable[name] = result
 
     def listing(self, changed: Collection[str] | None = None) -> Listing:
         """All tasks. `changed`: the only files that can be different since the last time; None: any."""
@@ -134,7 +170,7 @@ class TaskFiles:
             return [name for name in changed if _is_task(name)]
         names = self._names()
         for gone in self._seen.keys() - set(names):
-            del self._seen[gone]
+            self._gone[gone] = self._seen.pop(gone)
         return names
 
     def _read_changed(self, name: str) -> bool:

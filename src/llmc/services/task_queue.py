@@ -2,11 +2,11 @@
 
 import threading
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import Listing, TaskFiles
+from llmc.agents.task_files import Changes, TaskFiles, Unreadable
 from llmc.errors import LlmcError
 from llmc.services import claims
 from llmc.services.project import Project
@@ -14,9 +14,9 @@ from llmc.services.task_list import open_list
 from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
-from llmc.tasks.choose import choose, eligible
+from llmc.tasks.choose import choose
 from llmc.tasks.claims import still_at_it
-from llmc.tasks.graph import Needs, cycle, dangling, needs
+from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus
 
 
@@ -32,7 +32,7 @@ class TaskQueue:
         self.ledger = ledger
         self._turn = threading.Lock()
         self._changed: set[str] | None = None
-        self._needs: tuple[list[Task], Needs] = ([], {})
+        self._index = Index()
 
     def note_changed(self, names: Collection[str] | None) -> None:
         """Only these files can be different since the last look; None: any."""
@@ -47,7 +47,8 @@ class TaskQueue:
     def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
         """The next task, claimed for a worker; None when there is none it could begin."""
         with self._turn:
-            ready = self._ready()
+            books = self._look()
+            ready = [task for task in self._index.ready if not books.is_quarantined(task.id)]
             while task := choose(ready, labels_in_use):
                 claim = claims.take(self.files, self.ledger, worker, task.id)
                 if claim is not None:
@@ -58,7 +59,8 @@ class TaskQueue:
     def count_ready(self) -> int:
         """How many tasks could be begun now."""
         with self._turn:
-            return len(self._ready())
+            self._look()
+            return self._index.count_ready
 
     def holds(self, claim_id: str) -> bool:
         return self.ledger.books().holds(claim_id)
@@ -66,30 +68,24 @@ class TaskQueue:
     def check(self) -> None:
         """Raises BrokenList with everything that is wrong."""
         with self._turn:
-            self._ready()
+            self._look()
 
-    def _ready(self) -> list[Task]:
+    def _look(self) -> Books:
+        """The index is what files and ledger say now; raises BrokenList where that cannot be followed."""
         changed, self._changed = self._changed, set()
         try:
-            found = self.files.listing(changed)
+            found = self.files.changes(changed)
         except BaseException:
             self._changed = None
             raise
         self._changed |= found.unsettled
         books = self.ledger.books()
         self._put_back(found, books)
-        tasks = list(found.tasks.values())
-        edges = self._edges(tasks)
-        completed = _completed(tasks, books)
-        _refuse_broken(found, tasks, edges, completed)
-        return [task for task in eligible(tasks, edges, completed) if not books.is_quarantined(task.id)]
+        self._index.apply(found.tasks, books.completed)
+        _refuse_broken(self.files.unreadable, self._index)
+        return books
 
-    def _edges(self, tasks: list[Task]) -> Needs:
-        if self._needs[0] != tasks:
-            self._needs = (tasks, needs(tasks))
-        return self._needs[1]
-
-    def _put_back(self, found: Listing, books: Books) -> None:
+    def _put_back(self, found: Changes, books: Books) -> None:
         """An agent that marks its own task completed says that it is done; whether it is, the merge decides."""
         for claim in books.claims.values():
             task = found.tasks.get(claim.task)
@@ -101,22 +97,13 @@ def open_queue(project: Project) -> TaskQueue:
     return TaskQueue(open_list(project), claims.open_ledger(project))
 
 
-def _completed(tasks: list[Task], books: Books) -> frozenset[str]:
-    held = {claim.task for claim in books.claims.values()}
-    by_files = {task.id for task in tasks if task.status is TaskStatus.COMPLETED and task.id not in held}
-    return frozenset(books.completed) | by_files
-
-
-def _refuse_broken(found: Listing, tasks: list[Task], edges: Needs, completed: frozenset[str]) -> None:
-    problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
+def _refuse_broken(unreadable: Iterable[Unreadable], index: Index) -> None:
+    problems = [f"{bad.file}: {bad.problem}" for bad in unreadable]
     problems += [
-        f"task {row.task} waits for task {row.missing}, which does not exist"
-        for row in dangling(
-            [task for task in tasks if task.id not in completed], completed | set(found.tasks)
-        )
+        f"task {row.task} waits for task {row.missing}, which does not exist" for row in index.dangling
     ]
-    if circle := cycle({task: waits for task, waits in edges.items() if task not in completed}):
-        problems.append(f"these tasks wait for each other in a circle: {', '.join(circle)}")
+    if index.circle:
+        problems.append(f"these tasks wait for each other in a circle: {', '.join(index.circle)}")
     if problems:
         raise BrokenList(
             "the task list cannot be used: " + "; ".join(problems), hint="See `llmc tasks list`."
