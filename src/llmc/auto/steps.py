@@ -7,6 +7,8 @@ from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
 from llmc.workers.model import Assignment, Outcome, Status, WorkerRecord
 
 #: reasons of a worker that rests without having asked anything
+#: a task is being worked on, and costs
+_UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
 _JUST_STOPPED = ("stopped_clean", "stopped_dirty", decide.INTERRUPTED, "restarted")
 
 
@@ -41,12 +43,21 @@ class AskToCommit:
 
 
 @dataclass(frozen=True)
+class AskToFinish:
+    """A budget is nearly used up; its worker is told, once."""
+
+    words: str
+
+
+@dataclass(frozen=True)
 class GiveUp:
     """The task goes back to the list, and the worker starts over. What counts is an attempt of the task."""
 
     cause: Cause
     reason: str
     counts: bool = True
+    #: why the task waits for a person then, such as `parked`; empty: it does not
+    hold: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,7 @@ Step = (
     | Accept
     | Unchanged
     | AskToCommit
+    | AskToFinish
     | GiveUp
     | Park
     | Resume
@@ -113,6 +125,10 @@ class Situation:
     #: how long it has been at its task, pauses not counted
     busy_s: float = 0.0
     task_timeout_s: float = float("inf")
+    #: a budget that is nearly used up, or is, in words; and whether it is the task's own
+    near_budget: str = ""
+    over_budget: str = ""
+    is_tasks_budget: bool = False
 
 
 def next_step(record: WorkerRecord, situation: Situation) -> Step:
@@ -160,6 +176,9 @@ def _without_task(record: WorkerRecord, situation: Situation) -> Step:
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
+    if situation.over_budget and record.status in _UNDER_WAY:  # what is committed already still lands
+        hold = "parked" if situation.is_tasks_budget else ""
+        return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
     match record.status:
         case Status.IDLE:
             return _not_begun(record, task)
@@ -171,6 +190,8 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _stopped(record, task, situation)
     if situation.busy_s > situation.task_timeout_s:
         return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
+    if situation.near_budget and not task.told_of_budget and record.status in decide.BUSY:
+        return AskToFinish(situation.near_budget)
     return Wait()
 
 

@@ -41,6 +41,11 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
 @click.option("--post-accept-command", help="Run after each task that landed, over auto.post_accept_command.")
 @click.option("--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or 8h from now.")
 @click.option("--max-tasks", type=click.IntRange(1), help="Begin at most so many tasks, then end.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin no more tasks when so many dollars are spent, by the prices of config.toml; then end.",
+)
 @json_option
 @click.pass_context
 def command(
@@ -52,6 +57,7 @@ def command(
     post_accept_command: str | None,
     until: str | None,
     max_tasks: int | None,
+    max_cost: float | None,
     as_json: bool,
 ) -> int:
     """Start the agents and the daemon that looks after them. Agents that run already are left alone.
@@ -61,16 +67,24 @@ def command(
       llmc up --detach
       llmc up --auto --concurrency 3 --until 07:30
     """
-    given = {"--concurrency": concurrency, "--post-accept-command": post_accept_command}
-    given |= {"--until": until, "--max-tasks": max_tasks}
+    given: dict[str, int | float | str | None] = {
+        "--concurrency": concurrency,
+        "--post-accept-command": post_accept_command,
+    }
+    given |= {"--until": until, "--max-tasks": max_tasks, "--max-cost": max_cost}
     if not auto and any(value is not None for value in given.values()):
         named = next(name for name, value in given.items() if value is not None)
         raise UsageError(f"{named} needs --auto", hint="llmc up --auto ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
-        options = AutoOptions(concurrency, post_accept_command, ends, max_tasks)
+        options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     project = project_of(ctx)
+    if max_cost is not None and not project.config.prices:
+        raise UsageError(
+            "--max-cost needs prices, and config.toml has none",
+            hint="For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens",
+        )
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     if project.daemon_runs():
         return _start_the_missing(project, as_json)

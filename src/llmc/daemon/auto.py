@@ -19,6 +19,7 @@ from llmc.names import WorkerName
 from llmc.services import claims, setup, task_queue
 from llmc.services.auto import Auto, HardFailure
 from llmc.services.project import Project
+from llmc.services.spending import Spending
 from llmc.state.model import State
 from llmc.tools.clock import now_unix
 from llmc.tools.files import append_line, private_dir
@@ -41,6 +42,7 @@ class AutoOptions:
     post_accept_command: str | None = None
     until_unix: float | None = None
     max_tasks: int | None = None
+    max_cost: float | None = None
 
     def applied(self, config: Config) -> Config:
         said: dict[str, Any] = {
@@ -75,6 +77,7 @@ class AutoMode:
             on_change=self._look_for_work,
             look_again=poke,
             say=self._say,
+            spending=Spending(options.max_cost),
             max_tasks=options.max_tasks,
         )
         self._project = project

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from llmc.auto import steps, waiting
+from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.names import WorkerName
@@ -17,8 +18,10 @@ from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
 from llmc.services.reset import reset_worker
 from llmc.services.sessions import is_taken
+from llmc.services.spending import Spending
 from llmc.services.task_queue import TaskQueue
 from llmc.services.tasks import start_task
+from llmc.services.usage import next_midnight
 from llmc.tasks.books import hopeless
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -71,6 +74,7 @@ class Auto:
     look_again: Callable[[str, float], None]
     #: a line for whoever watches
     say: Callable[[str], None]
+    spending: Spending
     max_tasks: int | None = None
     #: no new tasks are given out any more
     draining: str = ""
@@ -114,6 +118,7 @@ class Auto:
         return True
 
     def _situation(self, project: Project, record: WorkerRecord, clock: Clock) -> Situation:
+        spent = self._look_at_budgets(project, record)
         state, now = project.store.read().auto, now_unix()
         task = record.assignment
         return Situation(
@@ -125,7 +130,31 @@ class Auto:
             completed=task is not None and task.task_id in self.queue.ledger.books().completed,
             busy_s=clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0,
             task_timeout_s=project.config.auto.task_timeout_secs,
+            near_budget=spent.words if spent.level is Level.SOFT else "",
+            over_budget=spent.words if spent.level is Level.HARD else "",
+            is_tasks_budget=spent.concerns("task"),
         )
+
+    def _look_at_budgets(self, project: Project, record: WorkerRecord) -> Verdict:
+        """What the run may cost ends it, what the day may cost parks it until midnight."""
+        found = self.spending.look(project, record)
+        over = found.level is Level.HARD
+        self.draining = self.draining or self.spending.is_spent(project)
+        if over and found.concerns("run"):
+            self.draining = self.draining or found.words
+        elif over and found.concerns("day"):
+            self._park_until(project, record, Cause.BUDGET, found.words, next_midnight(now_unix()))
+        return found
+
+    def _park_until(
+        self, project: Project, record: WorkerRecord, cause: Cause, reason: str, until: float
+    ) -> None:
+        with project.store.transaction() as tx:
+            if waiting.is_parked(tx.state.auto):
+                return
+            tx.update_auto(parked_until_unix=until, parked_cause=cause.value, parked_reason=reason[:300])
+            tx.emit("fleet_parked", worker=record.name, reason=reason[:300], cause=cause, until_unix=until)
+        self.say(f"parked until midnight: {reason[:200]}")
 
     def _is_taken(self, project: Project, record: WorkerRecord) -> bool:
         pane = project.tmux.pane(record.session_id)
@@ -144,6 +173,8 @@ class Auto:
                 return self._complete_unchanged(project, record)
             case steps.AskToCommit():
                 return self._ask_to_commit(project, record)
+            case steps.AskToFinish(words):
+                return self._ask_to_finish(project, record, words)
             case GiveUp():
                 return self._give_up(project, record, todo)
             case steps.Park(cause, reason):
@@ -183,6 +214,7 @@ class Auto:
                 subject=task.subject,
                 label=task.label,
                 verify=task.verify,
+                budget=task.budget,
             )
             with fault_step("claim.record"), project.store.transaction() as tx:
                 tx.update(record.name, assignment=assignment)
@@ -311,6 +343,12 @@ class Auto:
         receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
         return not receipt.outcome.arrived
 
+    def _ask_to_finish(self, project: Project, record: WorkerRecord, words: str) -> bool:
+        told = replace(_assignment(record), told_of_budget=True)
+        text = prompts.near_budget_prompt(words)
+        submit.submit(project, record.name, "budget", text, assignment=told)
+        return False
+
     def _complete_unchanged(self, project: Project, record: WorkerRecord) -> bool:
         task = _assignment(record)
         claims.complete(self.queue.files, self.queue.ledger, claims.claim_of(record.name, task), "")
@@ -331,6 +369,7 @@ class Auto:
             why.reason,
             cause=why.cause,
             counts=why.counts,
+            hold=why.hold,
         )
         attempt = books.attempts(task.task_id)
         problem, ref = self._reset(project, record.name)
@@ -341,7 +380,9 @@ class Auto:
                 "task_id": task.task_id,
                 "cause": why.cause,
             }
-            if not why.counts:
+            if why.hold:
+                tx.emit("task_parked", ref=ref, **about)
+            elif not why.counts:
                 tx.emit("task_released", ref=ref, **about)
             else:
                 tx.update_auto(errors=tx.state.auto.errors + 1)

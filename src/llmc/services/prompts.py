@@ -122,6 +122,10 @@ def not_landed_prompt(project: Project, record: WorkerRecord, problem: str, roun
     )
 
 
+def near_budget_prompt(words: str) -> str:
+    return _templates().get_template("near_budget.md.j2").render(words=words)
+
+
 def ask_to_commit_prompt(record: WorkerRecord) -> str:
     return _templates().get_template("ask_to_commit.md.j2").render(worktree=record.worktree_path)
 

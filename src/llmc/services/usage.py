@@ -1,7 +1,7 @@
 """What agents used: from their transcripts into the event log, each token once; and the sums for budgets."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -155,6 +155,11 @@ class Totals:
 def day_start(now: float) -> float:
     """The midnight before `now`, local time."""
     return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def next_midnight(now: float) -> float:
+    """The midnight after `now`, local time."""
+    return (datetime.fromtimestamp(day_start(now)) + timedelta(days=1)).timestamp()
 
 
 #: most lines of a log are about something else, and need not be parsed to know that

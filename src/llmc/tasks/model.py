@@ -58,6 +58,12 @@ class Task:
         return value if isinstance(value, str) else ""
 
     @property
+    def budget(self) -> dict[str, Any] | None:
+        """The task's own limits."""
+        value = self.ours.get("budget")
+        return dict(value) if isinstance(value, Mapping) else None
+
+    @property
     def claim(self) -> str:
         """The id of the claim on it; an owner's name alone is the same in every root."""
         value = self.ours.get("claim")

@@ -1,7 +1,7 @@
 """What llmc knows of one worker. Pure data."""
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -134,6 +134,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     asked_to_commit: bool = False
     #: how often its work came back because `verify` failed
     sent_back: int = 0
+    #: the task's own limits, and whether its worker was told that they, or others, are near
+    budget: dict[str, Any] | None = None
+    told_of_budget: bool = False
 
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
