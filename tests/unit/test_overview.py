@@ -8,19 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.cli.overview import (
-    age,
-    auto_summary,
-    cells,
-    group_of,
-    next_command,
-    printable,
-    render,
-    shortened,
-    why,
-    wrap,
-)
+from llmc.cli.overview import age, auto_summary, group_of, next_command, render, why
 from llmc.cli.views import Raw, worker_view
+from llmc.fit import cells, printable, shortened, wrap
 from llmc.workers.causes import Cause
 from llmc.workers.model import Outcome, Status
 

@@ -133,6 +133,7 @@ def test_what_unblocks_most() -> None:
         [task(1), task(2, blocked_by=ids(1)), task(3, blocked_by=ids(2)), task(4, blocked_by=ids(2))]
     )
     assert unblocks(edges) == {"1": 3, "2": 2}
+    assert unblocks(edges, ids(2, 3)) == {"2": 2, "3": 0}
 
 
 def test_eligible() -> None:

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str] = {
     "tasks": "The list of tasks that people and agents share.",
     "doctor": "Find what is wrong, and mend it.",
     "wait": "Wait until a worker has a status.",
+    "digest": "The morning report: what waits for you, what landed, what it cost.",
     "events": "Print what happened.",
     "usage": "Show the tokens that agents used, and what they cost.",
     "logs": "Print a worker's log, or the daemon's.",

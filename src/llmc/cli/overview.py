@@ -1,9 +1,9 @@
 """What `llmc status` prints for people: groups, ages, and the next useful command of each worker. Pure."""
 
-import unicodedata
 from collections.abc import Callable
 
 from llmc.cli.views import Raw
+from llmc.fit import cells, padded, printable, shortened, shortened_at_start, wrap
 
 #: what is printed where the width of the screen does not matter: into a pipe or a file
 PLAIN_WIDTH = 80
@@ -256,57 +256,3 @@ def age(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size}{unit}"
     return f"{whole}s"
-
-
-def printable(text: str) -> str:
-    """In one line, without what a terminal would act on: commit subjects and errors come from others."""
-    kept = (" " if c.isspace() else c for c in text)
-    return "".join(c for c in kept if unicodedata.category(c) not in ("Cc", "Cs") and c not in _DIRECTIONS)
-
-
-#: they would turn the rest of the line around
-_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
-
-
-def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return sum(map(_cells, text))
-
-
-def _cells(char: str) -> int:
-    if char.isascii():
-        return 1
-    if unicodedata.east_asian_width(char) in "WF":
-        return 2
-    # U+FE0F makes the character before it an emoji, which is wide.
-    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") and char != "\ufe0f" else 1
-
-
-def shortened(text: str, width: int) -> str:
-    """At most `width` cells; what was cut off is shown by an ellipsis."""
-    if cells(text) <= width:
-        return text
-    kept = text[: max(0, width - 1)]
-    while cells(kept) > width - 1:
-        kept = kept[:-1]
-    return kept.rstrip() + "…"
-
-
-def shortened_at_start(text: str, width: int) -> str:
-    """The end of a path says more than its beginning."""
-    return shortened(text[::-1], width)[::-1]
-
-
-def padded(text: str, width: int) -> str:
-    return text + " " * (width - cells(text))
-
-
-def wrap(text: str, width: int, most: int) -> list[str]:
-    """At most so many lines of at most `width` cells."""
-    lines: list[str] = []
-    rest = text.split()
-    while rest and len(lines) < most - 1:
-        count = next((n for n in range(len(rest), 1, -1) if cells(" ".join(rest[:n])) <= width), 1)
-        lines.append(shortened(" ".join(rest[:count]), width))
-        rest = rest[count:]
-    return lines + ([shortened(" ".join(rest), width)] if rest else [])

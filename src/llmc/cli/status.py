@@ -59,10 +59,18 @@ def _text(project: Project) -> str:
     seen = look(project)
     for worker in view["workers"]:
         worker.update(asdict(seen.get(worker["name"], Glance())))
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if is_terminal else PLAIN_WIDTH
-    text = render(view, time.time(), width, _paint if is_terminal else _plain)
-    # A terminal that is not UTF-8 gets what it can show.
+    return showable(render(view, time.time(), *page()))
+
+
+def page() -> tuple[int, Paint]:
+    """How wide what is printed may be, and how it is coloured."""
+    if not sys.stdout.isatty():
+        return PLAIN_WIDTH, _plain
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, _paint
+
+
+def showable(text: str) -> str:
+    """A terminal that is not UTF-8 gets what it can show."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
 

@@ -64,8 +64,8 @@ def dangling(tasks: Collection[Task], completed: Collection[str]) -> list[Dangli
     ]
 
 
-def unblocks(edges: Needs) -> dict[TaskId, int]:
-    """How many tasks wait for each one, directly or not: what to look at first."""
+def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId, int]:
+    """How many tasks wait for each one, directly or not: what to look at first. `of`: only these are asked for."""
     waiting: dict[TaskId, set[TaskId]] = {}
     for task, others in edges.items():
         for other in others:
@@ -81,4 +81,4 @@ def unblocks(edges: Needs) -> dict[TaskId, int]:
                 todo.extend(waiting.get(other, ()))
         return len(seen)
 
-    return {task: reach(task) for task in waiting}
+    return {task: reach(task) for task in (waiting if of is None else of)}

@@ -1,0 +1,36 @@
+"""llmc digest"""
+
+import click
+
+from llmc.auto.digest import as_json as plain
+from llmc.cli.output import json_option, print_json
+from llmc.cli.status import page, showable
+from llmc.cli.times import parse_since
+from llmc.cli.workers import project_of
+from llmc.services import digest as service
+from llmc.tools.clock import now_unix
+
+
+@click.command("digest")
+@click.option(
+    "--since",
+    metavar="T",
+    help="From this time on: unix seconds, ISO 8601, or 12h ago. Else since auto mode was started last, or 24h.",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, since: str | None, as_json: bool) -> None:
+    """The morning report: what waits for you, what landed, what did not, and what it cost.
+
+    \b
+    Examples:
+      llmc digest
+      llmc digest --since 12h
+      llmc digest --json | jq '.waiting[].command'
+    What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
+    """
+    found = service.report(project_of(ctx), None if since is None else parse_since(since, now_unix()))
+    if as_json:
+        print_json(plain(found))
+        return
+    click.echo(showable(service.text_of(found, *page())))

@@ -1,0 +1,142 @@
+"""The morning report of a root: reads the event log, the task list and the state, and lets the rules judge them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from llmc.auto.digest import Digest, digest
+from llmc.auto.digest_reader import ACTIONS, last_start
+from llmc.auto.digest_text import Paint, render
+from llmc.auto.digest_waits import Facts
+from llmc.auto.model import AutoState
+from llmc.errors import LlmcError
+from llmc.services.project import Project
+from llmc.services.task_list import open_list
+from llmc.state.ledger import Ledger
+from llmc.state.model import State
+from llmc.tasks.model import Task
+from llmc.tools.clock import now_unix
+from llmc.tools.files import explain, json_row, read_text
+
+#: without a start of auto mode in the log, the report is about this long
+DEFAULT_S = 24 * 3600.0
+PLAIN_WIDTH = 80
+
+_ACTION = re.compile(rb'"action": ?"([a-z_]+)"')
+
+
+def report(project: Project, since: float | None = None) -> Digest:
+    """What happened since then; without a time, since auto mode was started last, else in the last 24 hours."""
+    problems: list[str] = []
+    state = _state(project, problems)
+    rows = list(_rows(project, state))
+    now = now_unix()
+    if since is None:
+        started = last_start(rows)
+        since = now - DEFAULT_S if started is None else started
+    facts = Facts(
+        tasks=_tasks(project, problems),
+        completed=_completed(project),
+        workers=list(state.workers.values()) if state else (),
+        auto=state.auto if state else AutoState(),
+        running=_auto_runs(project),
+        source=project.source,
+    )
+    return digest(rows, since, now, facts, tuple(problems))
+
+
+def text_report(
+    project: Project, since: float | None = None, width: int = PLAIN_WIDTH, paint: Paint | None = None
+) -> str:
+    """The same for people; plain unless it is told how to paint."""
+    return text_of(report(project, since), width, paint)
+
+
+def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
+    """A report as text, in local time."""
+    same_day = _day(found.since_unix) == _day(found.until_unix)
+    form = "%H:%M" if same_day else "%a %H:%M"
+    if found.until_unix - found.since_unix > 6 * 86400:
+        form = "%Y-%m-%d %H:%M"
+    return render(found, width, paint or (lambda text, style: text), lambda at: _local(at).strftime(form))
+
+
+def _rows(project: Project, state: State | None) -> Iterator[dict[str, Any]]:
+    """The events that matter here, oldest first; the others, most of them, are not even parsed."""
+    last = 0
+    try:
+        with project.root.events.open("rb") as file:
+            for row in of_interest(file):
+                seq = row.get("seq")
+                last = max(last, seq) if isinstance(seq, int) else last
+                yield row
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise explain(error, f"cannot read {project.root.events}") from error
+    # A command that was killed after its change leaves its events in the state only.
+    for row in state.recent_events if state else ():
+        if isinstance(row.get("seq"), int) and row["seq"] > last and row.get("action") in ACTIONS:
+            yield row
+
+
+def of_interest(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The rows the report reads, from the lines of a log; and the last sign before a start, or the end."""
+    skipped = b""
+    for line in lines:
+        found = _ACTION.search(line)
+        action = found[1].decode() if found is not None else ""
+        if action and action not in ACTIONS:
+            skipped = line
+            continue
+        if action == "auto_started" and (before := json_row(skipped)) is not None:
+            yield before
+        skipped = b""
+        if (row := json_row(line)) is not None:
+            yield row
+    if (row := json_row(skipped)) is not None:
+        yield row
+
+
+def _state(project: Project, problems: list[str]) -> State | None:
+    """The state; a report at the end of a bad night must not fail because it is broken."""
+    try:
+        return project.store.read()
+    except LlmcError as error:
+        problems.append(f"the workers: {error.message}")
+        return None
+
+
+def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
+    """What is in the list; None without one. A client removes the files of a finished list: empty is no answer."""
+    if not project.config.auto.task_list_id:
+        return None
+    try:
+        return list(open_list(project).listing().tasks.values()) or None
+    except (LlmcError, OSError) as error:
+        problems.append(f"the task list: {error}")
+        return None
+
+
+def _completed(project: Project) -> set[str]:
+    try:
+        return {str(task) for task in Ledger(project.root.tasks_ledger).books().completed}
+    except OSError:
+        return set()
+
+
+def _auto_runs(project: Project) -> bool:
+    registration = json_row(read_text(project.root.daemon).encode()) or {}
+    return project.daemon_runs() and registration.get("auto") is not False
+
+
+def _local(at_unix: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(at_unix)
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0)
+
+
+def _day(at_unix: float) -> object:
+    return _local(at_unix).date()

@@ -1,0 +1,104 @@
+"""`llmc digest` on a root whose log was written by its own store; no daemon, no agent."""
+
+import json
+import time
+from typing import Any
+
+from llmc.config.paths import Root
+from llmc.services.digest import text_report
+from llmc.services.project import open_project
+from llmc.state.store import Store
+from tests.support.fleet import Fleet
+
+HOUR = 3600.0
+
+
+def log(fleet: Fleet, *events: tuple[float, str, dict[str, Any]]) -> None:
+    """Events so many hours ago."""
+    store = Store(Root(fleet.root))
+    now = time.time()
+    for hours, action, fields in events:
+        with store.transaction() as tx:
+            tx.now = now - hours * HOUR
+            tx.emit(action, **fields)
+
+
+def night(fleet: Fleet) -> None:
+    one, two = {"worker": "auto-1", "task_id": "1"}, {"worker": "auto-2", "task_id": "2"}
+    log(
+        fleet,
+        (30, "task_assigned", {**one, "subject": "Before", "label": "", "claim": "a"}),
+        (29, "task_completed", {**one, "commit": "b" * 40}),
+        (29, "accepted", {"worker": "auto-1", "commit": "b" * 40, "prompt": ""}),
+        (20, "accepted", {"worker": "adam", "commit": "c" * 40, "prompt": "By hand"}),
+        (9, "auto_started", {"concurrency": 2}),
+        (8, "task_assigned", {**two, "subject": "Add the model", "label": "", "claim": "b"}),
+        (7, "usage_recorded", {**two, "model": "opus", "output_tokens": 5000, "cost": 0.5}),
+        (6, "task_failed", {**two, "reason": "2 tests fail", "cause": "task", "attempt": 3, "ref": "r"}),
+        (6, "task_quarantined", {**two, "cause": "task", "attempt": 3}),
+        (5, "auto_stopped", {"reason": "llmc down"}),
+    )
+
+
+def test_the_morning_after(scripted: Fleet) -> None:
+    """The default is the last run; --since takes a time or a duration; the task list ranks what waits.
+
+    Break: begin with the first start of auto mode, read the list without its holds, or count durations from 1970.
+    """
+    scripted.set_up()
+    assert "A quiet time" in scripted.llmc("digest").out
+    night(scripted)
+    told = scripted.llmc("digest").out
+    assert "0 tasks landed, $0.50, 1 waits for you." in told.splitlines()[1]
+    assert "llmc tasks requeue 2\n      quarantined task: Add the model (task: 2 tests fail)" in told
+    assert "\033" not in told
+    in_the_daemon = text_report(open_project(str(scripted.root)))
+    assert in_the_daemon.partition("Waits for you")[2] == told.rstrip("\n").partition("Waits for you")[2]
+    assert all(len(line) <= 80 for line in told.splitlines())
+    for since, count in (("36h", 2), ("1d", 1), (str(time.time() - 10 * HOUR), 0), ("2001-01-01", 2)):
+        found = scripted.llmc("digest", "--since", since, "--json").json
+        assert len(found["accepted"]) == count, since
+        assert [item["command"] for item in found["waiting"]] == ["llmc tasks requeue 2"]
+        assert found["waiting"][0]["unblocks"] is None
+    assert found["runs"]["how"] == "stopped"
+    assert found["spend"]["failed"]["spend"]["cost"] == 0.5
+    refused = scripted.llmc("digest", "--since", "yesterday", code=2).err
+    assert "'yesterday' is no time" in refused
+    assert "not for agents" in scripted.llmc("digest", code=3, LLMC_WORKER="auto-1").err
+
+    for key, value in {"auto.task_list_id": "ours", "auto.tasks_root": str(scripted.dir / "tasks")}.items():
+        scripted.llmc("config", "set", key, value)
+    assert "llmc tasks requeue 2" in scripted.llmc("digest").out, "an empty list is no answer"
+    for subject, more in (("One", ()), ("Add the model", ()), ("Next", ("--after", "2")), ("Idea", ())):
+        scripted.llmc("tasks", "add", subject, *more)
+    for number, hold in (("2", "quarantined"), ("4", "proposed")):
+        path = scripted.dir / f"tasks/ours/{number}.json"
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "metadata": {"llmc": {"hold": hold}}}) + "\n"
+        )
+    ranked = scripted.llmc("digest", "--json").json["waiting"]
+    assert [(item["command"], item["unblocks"]) for item in ranked] == [
+        ("llmc tasks requeue 2", 1),
+        ("llmc tasks approve 4", 0),
+    ]
+
+
+def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) -> None:
+    """The last events are in the state only, a line is torn, then the state itself is broken.
+
+    Break: read the log alone; or let a broken state end the report.
+    """
+    scripted.set_up()
+    night(scripted)
+    events = scripted.root / "logs/events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(lines[:-1]) + '{"seq": 8, "ts": 1, "action": "task_compl\n')
+    whole = scripted.llmc("digest", "--json").json
+    assert whole["runs"]["how"] == "stopped"
+    (scripted.root / "state.json").write_text("{")
+    cut = scripted.llmc("digest", "--json").json
+    assert cut["runs"]["how"] == "killed"
+    assert "state.json cannot be read" in cut["problems"][0]
+    assert "not known: the workers" in scripted.llmc("digest").out
+    events.unlink()
+    assert "A quiet time" in scripted.llmc("digest").out
