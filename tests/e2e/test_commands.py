@@ -257,7 +257,18 @@ def test_every_command_has_help_with_an_example(running: Fleet) -> None:
 
 
 def test_demo_runs_and_cleans_up(scripted: Fleet) -> None:
+    """Break: a task of the plan that fails its check, or no conflict between the two that change one line."""
     out = scripted.llmc("demo", timeout=120, TMPDIR=str(scripted.dir)).out
+    assert "conflicts in greeter.py" in out
+    assert "9 tasks landed" in out
+    assert "Auto Mode: 3 workers, 9 tasks completed, 0 errors" in out
+    assert "llmc up --auto" in out
+    assert not list(scripted.dir.glob("llmc-demo-*"))
+
+
+@pytest.mark.soak
+def test_demo_by_hand(scripted: Fleet) -> None:
+    out = scripted.llmc("demo", "--by-hand", timeout=120, TMPDIR=str(scripted.dir)).out
     assert "acknowledged" in out
     assert "Greet by name" in out
     assert "llmc init" in out

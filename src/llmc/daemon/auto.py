@@ -18,6 +18,7 @@ from llmc.errors import LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import claims, setup, task_queue
 from llmc.services.auto import Auto, HardFailure
+from llmc.services.digest import text_report
 from llmc.services.project import Project
 from llmc.services.spending import Spending
 from llmc.state.model import State
@@ -267,6 +268,13 @@ class AutoMode:
                     self._auto.release(self._project, name)
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
+
+    def report(self, since: float) -> None:
+        """What became of it all, for whoever reads the terminal or the log the next morning."""
+        with contextlib.suppress(LlmcError):
+            text = text_report(self._project, since)
+            say(f"\n{text}")
+            self._note(text)
 
     def _stuck(self, what: str) -> None:
         text = f"{what} has not got on for over two minutes: no more heartbeats"

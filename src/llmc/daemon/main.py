@@ -28,6 +28,7 @@ from llmc.services.project import Project, agent_for, open_project
 from llmc.services.provision import refresh_base
 from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
+from llmc.services.usage import Meters, record_usage
 from llmc.state.model import State
 from llmc.tools import locks
 from llmc.tools.clock import monotonic, now_unix
@@ -72,6 +73,7 @@ class Daemon:
         self.state = State()
         self.state_changed = 0
         self.auto: AutoMode | None = None
+        self.meters = Meters()
         self.exit_code = 0
         self.config_changed = project.root.config.stat().st_mtime_ns
 
@@ -284,6 +286,8 @@ class Daemon:
                 record, problem = self._finish(project, name)
                 if record.status is not Status.OFFLINE:
                     sessions.reconcile(project, name)
+                if not self._is_auto(name):
+                    record_usage(project, name, self.meters)
                 if not self.stopping.is_set():
                     self._look_after(project, name, patrol)
                     if self._is_auto(name) and self.auto is not None:
@@ -412,6 +416,8 @@ class Daemon:
             end_every_session(self.project)
         self.pool.shutdown()
         self.log.info("stopped", extra={"action": "daemon_stopped"})
+        if self.auto is not None:
+            self.auto.report(self.started_unix)
 
     def _end(self, name: str) -> str:
         problem = take_down(self.project, name)
