@@ -2,10 +2,12 @@
 
 import json
 import random
+import signal
 import time
 
 import pytest
 
+from tests.support.auto import Daemon, add, commit, wait_completed
 from tests.support.fleet import Fleet
 from tests.support.plans import add_plan, assert_done_once_in_order, auto_config, random_plan
 from tests.support.waiting import wait_until
@@ -48,3 +50,53 @@ def test_random_kills_of_the_daemon(scripted: Fleet) -> None:
 def test_sixty_tasks_and_ten_kills(scripted: Fleet, seed: int) -> None:
     """Break: as above; more of them."""
     run(scripted, seed=seed, tasks=60, kills=10, workers=4)
+
+
+#: what a crash can hit on a task's way from the list to the default branch
+POINTS = [
+    "claim.ledger",
+    "claim.file",
+    "claim.record",
+    "accept.complete",
+    "claim.complete",
+    "auto.post_accept",
+]
+FAULTS = [f"{point}:{side}" for point in POINTS for side in ("before", "after")]
+
+
+@pytest.mark.req("0-004", "0-048", "4-042", "4-065")
+def test_a_kill_at_each_step_of_a_task(scripted: Fleet) -> None:
+    """Break: leave the files of ended claims out of settle_files, or count `no_changes` only before its claim ends."""
+    fleet = scripted
+    ran = fleet.dir / "ran"
+    fleet.set_up(config=auto_config(fleet, **{"auto.post_accept_command": f"echo $LLMC_TASK_ID >> {ran}"}))
+    plan = random_plan(8, random.Random(7))
+    add_plan(fleet, plan)
+    for fault in FAULTS:
+        die_at(fleet, fault)
+    run_to_the_end(fleet, 8)
+    # Without a commit, and with an agent that is lost twice.
+    add(fleet, 9, "@sh llmc report done --no-changes 'nothing'")
+    die_at(fleet, "claim.complete:after")
+    run_to_the_end(fleet, 9)
+    lost = fleet.dir / "lost"
+    add(fleet, 10, f"@sh test -e {lost} || {{ touch {lost}; kill -9 $PPID; sleep 9; }}", commit(10))
+    die_at(fleet, "claim.release:before")
+    die_at(fleet, "claim.release:after")
+    run_to_the_end(fleet, 10)
+    assert_done_once_in_order(fleet, {**plan, 10: []}, unchanged=[9])
+    # At least once for each that landed, and done once it was seen to have ended.
+    ended = [row["task_id"] for row in fleet.events("post_accept")]
+    assert sorted(ended, key=int) == [str(number) for number in (*plan, 10)]
+    assert set(ran.read_text().split()) == {str(n) for n in (*plan, 10)}
+
+
+def die_at(fleet: Fleet, fault: str) -> None:
+    daemon = Daemon(fleet, LLMC_FAULT=f"{fault}:kill")
+    assert daemon.ends() == -signal.SIGKILL, f"{fault}: {daemon.said}"
+
+
+def run_to_the_end(fleet: Fleet, tasks: int) -> None:
+    daemon = Daemon(fleet)
+    wait_completed(fleet, tasks)
+    assert daemon.stop() == 0

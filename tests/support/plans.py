@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tests.support.fleet import Fleet
@@ -43,8 +43,13 @@ def task_files(fleet: Fleet) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
-def assert_done_once_in_order(fleet: Fleet, plan: Mapping[int, list[int]]) -> None:
-    """Every task is one commit, after those it waits for; no claim is left; all that is in the trash is known."""
+def assert_done_once_in_order(
+    fleet: Fleet, plan: Mapping[int, list[int]], unchanged: Collection[int] = ()
+) -> None:
+    """Every task is one commit, after those it waits for; no claim is left; all that is in the trash is known.
+
+    `unchanged` are tasks besides, completed without a commit.
+    """
     landed = [
         int(subject.removeprefix("Task ")) for subject in reversed(fleet.log()) if subject.startswith("Task ")
     ]
@@ -62,7 +67,9 @@ def assert_done_once_in_order(fleet: Fleet, plan: Mapping[int, list[int]]) -> No
         open_claims.add(row["claim"]) if row["action"] == "claimed" else open_claims.discard(row["claim"])
     assert not open_claims
     completed = [event["task_id"] for event in fleet.events("task_completed")]
-    assert sorted(completed, key=int) == [str(number) for number in sorted(plan)], "counted once"
+    assert sorted(completed, key=int) == [str(number) for number in sorted([*plan, *unchanged])], (
+        "counted once"
+    )
     refs = set(
         fleet.git("for-each-ref", "--format=%(refname)", "refs/llmc/trash", cwd=fleet.root).splitlines()
     )

@@ -161,10 +161,12 @@ def _offline(record: WorkerRecord) -> Step:
 
 
 def _failed(record: WorkerRecord) -> Step:
+    if record.assignment is None:
+        return (
+            Clean()
+        )  # of an earlier run: a person had time to mend it, and if it is not, the next task says so
     cause = Cause(record.cause) if record.cause else Cause.AGENT
-    if needs_a_person(cause):
-        return Stop(cause, record.error_reason)
-    return GiveUp(cause, record.error_reason) if record.assignment is not None else Clean()
+    return Stop(cause, record.error_reason) if needs_a_person(cause) else GiveUp(cause, record.error_reason)
 
 
 def _without_task(record: WorkerRecord, situation: Situation) -> Step:

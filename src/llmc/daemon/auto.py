@@ -66,6 +66,11 @@ class AutoMode:
         end: Callable[[int], None],
     ) -> None:
         """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
+        if not project.config.auto.task_list_id:
+            raise UsageError(
+                "auto mode needs a task list, and auto.task_list_id is not set",
+                hint="Name one: llmc config set auto.task_list_id my-project",
+            )
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
         self._options = options
         self._log = log
@@ -92,11 +97,6 @@ class AutoMode:
     def prepare(self) -> None:
         """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
         project = self._project
-        if not project.config.auto.task_list_id:
-            raise UsageError(
-                "auto mode needs a task list, and auto.task_list_id is not set",
-                hint="Name one: llmc config set auto.task_list_id my-project",
-            )
         task_queue.contexts(project)
         private_dir(self._auto.queue.files.directory)
         self._auto.queue.check()

@@ -42,8 +42,8 @@ AGAIN_S = 5.0
 BUSY_S = 2.0
 #: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
 BEGINS = 5
-#: looks at work that is refused, each BUSY_S after the other, before its worker is told what is wrong with it
-REFUSALS = 3
+#: how long work may be refused before its worker is told what is wrong with it
+REFUSED_S = 4.0
 
 RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
 
@@ -81,6 +81,8 @@ class Auto:
     assigned: int = 0
     _taking: threading.Lock = field(default_factory=threading.Lock)
     _trouble: dict[str, int] = field(default_factory=dict)
+    #: since when work could not land, by claim and round
+    _refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def attend(self, project: Project, name: str, clock: Clock, problem: LlmcError | None = None) -> None:
         """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock.
@@ -266,7 +268,6 @@ class Auto:
             raise
         except LlmcError as error:
             raise self._hard(Cause.GIT, record, error) from error
-        self._trouble.pop(f"accept {record.name}", None)
         task = _assignment(record)
         what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing had to land"
         self.say(f"{record.name}: task {task.task_id} completed: {what}")
@@ -275,13 +276,11 @@ class Auto:
 
     def _refused(self, project: Project, record: WorkerRecord, error: Refused) -> bool:
         """Its work cannot land as it is: that passes in a moment, or the worker itself has to put it right."""
-        key = f"accept {record.name}"
-        count = self._trouble[key] = self._trouble.get(key, 0) + 1
-        if count < REFUSALS:
+        task = _assignment(record)
+        key = (task.claim, task.sent_back)
+        if time.monotonic() - self._refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
             self.look_again(record.name, BUSY_S)
             return False
-        del self._trouble[key]
-        task = _assignment(record)
         text = prompts.not_landed_prompt(project, record, error.message, task.sent_back + 1, SEND_BACKS)
         return self._return_to_worker(project, record, text, error.message, code=None)
 

@@ -90,14 +90,19 @@ def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
 
 
 def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:
-    """What the ledger knows as completed is so in the files, too; the tasks that were put right.
+    """What the ledger knows as completed or given back is so in the files, too; the tasks that were put right.
 
     After a crash between the two, or when somebody put a completed task back by hand without `tasks requeue`.
     """
     put_right = []
     for task in files.listing().tasks.values():
+        claim = Claim(task.claim, task.id, task.owner)
         if task.id in books.completed and task.status is not TaskStatus.COMPLETED:
-            _edit_if_there(files, task.id, partial(claims.done, claim=Claim(task.claim, task.id, task.owner)))
+            _edit_if_there(files, task.id, partial(claims.done, claim=claim))
+            put_right.append(task.id)
+        elif task.id not in books.completed and books.has_ended(task.claim, task.id):
+            hold = "quarantined" if books.is_quarantined(task.id) else ""
+            _edit_if_there(files, task.id, partial(claims.given_back, claim=claim, hold=hold))
             put_right.append(task.id)
     return put_right
 

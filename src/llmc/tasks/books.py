@@ -33,6 +33,8 @@ class Books:
     completed: set[TaskId] = field(default_factory=set)
     #: by worker: each is at one task at most
     claims: dict[str, Claim] = field(default_factory=dict)
+    #: the latest claim on each task, also one that has ended
+    latest: dict[TaskId, str] = field(default_factory=dict)
     #: what counted against a task since it was last put back by a person
     failures: dict[TaskId, list[Failure]] = field(default_factory=dict)
     #: by worker: what failed there since it last completed a task, as task and cause
@@ -43,9 +45,14 @@ class Books:
         return Books(
             set(self.completed),
             dict(self.claims),
+            dict(self.latest),
             {task: list(failures) for task, failures in self.failures.items()},
             {worker: list(streak) for worker, streak in self.streaks.items()},
         )
+
+    def has_ended(self, claim_id: str, task: str) -> bool:
+        """Whether it was a claim of ours, and is none any more."""
+        return bool(claim_id) and self.latest.get(TaskId(task)) == claim_id and not self.holds(claim_id)
 
     def holds(self, claim_id: str) -> bool:
         return any(claim.id == claim_id for claim in self.claims.values())
@@ -94,6 +101,7 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
         match row.get("action"):
             case "claimed":
                 books.claims[worker] = Claim(claim_id, task, worker)
+                books.latest[task] = claim_id
             case "completed":
                 books.completed.add(task)
                 books.failures.pop(task, None)

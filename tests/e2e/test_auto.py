@@ -1,0 +1,153 @@
+"""Auto mode when all goes well: which task comes next, what its agent is told, what lands, and what is written down."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support import auto
+from tests.support.auto import Daemon, add, commit, set_up, task_dir, until
+from tests.support.fleet import Fleet
+from tests.support.plans import COMMIT, task_files
+
+CONTEXT = """
+[default]
+prologue = "Of all tasks."
+[ui]
+prologue = "Of the UI."
+epilogue = "Look at it in a browser."
+"""
+
+
+def lines(fleet: Fleet, name: str) -> list[str]:
+    return (fleet.dir / name).read_text().splitlines()
+
+
+@pytest.mark.req(
+    "0-002", "0-004", "0-005", "0-008", "0-010", "0-011", "0-020", "0-022", "0-031", "0-034", "0-041", "0-044",
+    "0-045", "0-047", "0-048", "0-084", "0-090", "0-094", "0-095", "4-003", "4-006", "4-020", "4-021", "4-022",
+    "4-025", "4-045", "4-046", "4-060", "4-061", "4-062", "4-070", "4-072", "4-100", "4-107",
+)  # fmt: skip
+def test_tasks_land_one_after_another(scripted: Fleet) -> None:
+    """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice."""
+    fleet = set_up(scripted, **{"auto.post_accept_command": "exit 9"})
+    (fleet.source / ".claude").mkdir()
+    fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
+    root, out = fleet.root, fleet.dir
+    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json"
+    add(fleet, 2, priority=2)
+    add(fleet, 10, priority=2, label="ui")
+    add(fleet, 3, after=(10,), priority=0)
+    add(fleet, 4, look, commit(4, "git fetch -q"), priority=1, label="odd")
+    add(fleet, 5, "@sh llmc report done --no-changes 'it is there'")
+    signed = f"@sh echo 6 > file-6; git add file-6; {COMMIT} 'Task 6' -m 'Co-Authored-By: Claude <noreply@anthropic.com>'"
+    add(fleet, 6, signed, priority=4)
+    (task_dir(fleet) / "6.json").write_text(json.dumps({**task_files(fleet)["6"], "blocks": ["7"]}))
+    add(fleet, 7, priority=0)
+    (task_dir(fleet) / "notes.txt").write_text("no task")
+    other = fleet.dir / "tasks/other"
+    other.mkdir()
+    (other / "1.json").write_text("{ no task, and of no interest")
+    after = (
+        f"pwd >> {out}/where; echo $LLMC_TASK_ID $FROM_OUTSIDE >> {out}/done; cp {root}/state.json {out}/after-$LLMC_TASK_ID.json; "
+        f"cp {root}/.llmc/daemon.json {root}/.llmc/auto.heartbeat {out}; git log -1 --format=%s"
+    )
+    daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, FROM_OUTSIDE="yes")
+    assert daemon.ends() == 0, daemon.said
+    assert auto.landed(fleet) == [4, 2, 10, 3, 6, 7]
+    assert [row["task_id"] for row in fleet.events("task_completed")] == ["4", "2", "10", "3", "5", "6", "7"]
+    assert set(auto.statuses(fleet).values()) == {"completed"}
+    assert not any("owner" in task for task in task_files(fleet).values())
+    assert "Co-Authored" not in fleet.git("log", "--format=%B", "main")
+    _check_claim(fleet)
+    _check_prompts(fleet)
+    _check_post_accept(fleet)
+    assert "7 tasks were begun" in daemon.said
+    assert auto.auto(fleet)["tasks_completed"] == 7
+    assert not fleet.events("task_failed")
+
+
+def _check_claim(fleet: Fleet) -> None:
+    """What the agent of task 4 saw while it was at it."""
+    claimed = json.loads((fleet.dir / "claimed.json").read_text())
+    assert (claimed["owner"], claimed["status"]) == ("auto-1", "in_progress")
+    worker = json.loads((fleet.dir / "at-work.json").read_text())["workers"]["auto-1"]
+    assert worker["assignment"]["task_id"] == "4"
+    assert worker["assignment"]["claim"] == claimed["metadata"]["llmc"]["claim"]
+    assert worker["worktree_path"] == str(fleet.worktree("auto-1"))
+
+
+def _check_prompts(fleet: Fleet) -> None:
+    by_task = {text.partition("\nDo ")[2].split()[0]: text for text in fleet.user_turns() if "\nDo " in text}
+    ui, plain = by_task["10"], by_task["2"]
+    assert (
+        ui.index("worktree") < ui.index("Of the UI.\n\nDo 10\n\n@sh") < ui.index("Look at it in a browser.")
+    )
+    assert "Of all tasks.\n\nDo 2\n\n@sh" in plain
+    assert "browser" not in plain
+
+
+def _check_post_accept(fleet: Fleet) -> None:
+    assert lines(fleet, "done") == [f"{number} yes" for number in (4, 2, 10, 3, 6, 7)]
+    assert set(lines(fleet, "where")) == {str(fleet.source)}
+    for number in (4, 7):
+        after: dict[str, Any] = json.loads((fleet.dir / f"after-{number}.json").read_text())
+        assert (after["workers"]["auto-1"]["status"], after["workers"]["auto-1"].get("assignment")) == (
+            "idle",
+            None,
+        )
+    log = (fleet.root / "logs/post_accept.log").read_text()
+    assert [line for line in log.splitlines() if line.startswith("Task ")] == [
+        f"Task {number}" for number in (4, 2, 10, 3, 6, 7)
+    ]
+    daemon = json.loads((fleet.dir / "daemon.json").read_text())
+    beat = json.loads((fleet.dir / "auto.heartbeat").read_text())
+    assert beat["instance_id"] == daemon["instance_id"]
+    assert beat["timestamp_unix"] >= daemon["start_time_unix"]
+    assert daemon["log_file"] == str(fleet.root / "logs/daemon.jsonl")
+    assert "auto-1: task 4 completed" in (fleet.root / "logs/auto.log").read_text()
+
+
+@pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")
+def test_several_workers(scripted: Fleet) -> None:
+    """Break: leave `_taking` out of _assign (two workers, one label), or hand a conflict to give_up."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet, "--concurrency", "2")
+    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    go = fleet.dir / "go"
+    both = f"touch {fleet.dir}/began-$LLMC_WORKER; {until(go)}; echo $LLMC_WORKER >> shared; git add shared; {COMMIT}"
+    resolve = "@on-conflict git checkout --theirs shared; git add shared; git -c user.name=W -c user.email=w@example.com -c core.editor=true rebase --continue"
+    with fleet.frozen_daemon():  # so that all of them are there before a worker asks
+        add(fleet, 1, f"@sh {both} 'Task 1'", resolve, label="a")
+        add(fleet, 2, label="a")
+        add(fleet, 3, f"@sh {both} 'Task 3'", resolve, label="b", priority=4)
+    auto.wait_for(fleet, lambda: len(list(fleet.dir.glob("began-*"))) == 2)
+    assert sorted(auto.at_work(fleet).values()) == ["1", "3"]
+    go.touch()
+    auto.wait_completed(fleet, 3)
+    assert sorted(auto.landed(fleet)) == [1, 2, 3]
+    assert len(fleet.events("rebase_resolved")) == 1
+    went_on = fleet.dir / "go-on"
+    with fleet.frozen_daemon():
+        for number in (4, 5):
+            add(fleet, number, commit(number, until(went_on)), label="a")
+        add(fleet, 6, commit(6, until(went_on)), priority=4)
+    # One of them has label a; the task without a label is distinct from it, though it comes last by priority.
+    auto.wait_for(fleet, lambda: sorted(auto.at_work(fleet).values()) == ["4", "6"])
+    add(fleet, 7, "@sh false", label="x", after=(4, 6))
+    add(fleet, 7, commit(7), label="x", after=(4, 5, 6))  # edited while it waits
+    went_on.touch()
+    auto.wait_completed(fleet, 7)
+    assert auto.landed(fleet)[-1] == 7
+    with fleet.frozen_daemon():
+        for number in (8, 9):
+            add(fleet, number, commit(number, until(fleet.dir / "last")), label="a")
+    auto.wait_for(fleet, lambda: sorted(auto.at_work(fleet).values()) == ["8", "9"])
+    (fleet.dir / "last").touch()
+    auto.wait_completed(fleet, 9)
+    assert daemon.stop() == 0
+    assert auto.auto(fleet)["errors"] == 0
+    levels = [
+        json.loads(line)["level"] for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
+    ]
+    assert set(levels) == {"INFO"}

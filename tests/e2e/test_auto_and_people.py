@@ -1,0 +1,110 @@
+"""A person's commands on auto workers while the daemon runs: the task is free again, and the loop goes on."""
+
+import json
+
+import pytest
+
+from tests.support import auto
+from tests.support.auto import Daemon, add, commit, set_up, until
+from tests.support.fleet import Fleet
+from tests.support.plans import COMMIT, task_files
+
+
+def ledger(fleet: Fleet) -> list[tuple[str, str, str]]:
+    rows = [json.loads(line) for line in (fleet.root / ".llmc/tasks.jsonl").read_text().splitlines()]
+    return [(row["action"], row["task"], row["worker"]) for row in rows]
+
+
+@pytest.mark.req("0-026", "0-027", "0-072", "4-063")
+def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
+    """Break: leave let_go out of reset.cancel; the task stays claimed by nobody."""
+    fleet = set_up(scripted)
+    go = fleet.dir / "go"
+    for number in (1, 2):
+        add(fleet, number, f"@sh echo half > half; {until(go)}; rm half", commit(number))
+    daemon = Daemon(fleet, "--concurrency", "2")
+    auto.wait_for(fleet, lambda: len(list(fleet.root.glob(".worktrees/*/half"))) == 2)
+    at_work = auto.at_work(fleet)
+    gone, stays = "auto-1", "auto-2"
+    assert "peek" not in fleet.llmc("peek", gone).err
+    done = fleet.llmc("reset", gone, "--json").json
+    assert fleet.git("show", f"{done['ref']}:half", cwd=fleet.root) == "half"
+    released = fleet.events("task_released")
+    assert [(row["task_id"], row["worker"], row["reason"]) for row in released] == [
+        (at_work[gone], gone, "reset of auto-1")
+    ]
+    auto.wait_for(fleet, lambda: ledger(fleet).count(("claimed", at_work[gone], gone)) == 2)
+    auto.wait_for(fleet, lambda: (fleet.worktree(gone) / "half").exists())
+    fleet.llmc("nuke", gone, "--yes")
+    assert ledger(fleet)[-1] == ("released", at_work[gone], gone)
+    assert task_files(fleet)[at_work[gone]]["status"] == "pending"
+    go.touch()
+    auto.wait_completed(fleet, 2)
+    assert sorted(auto.landed(fleet)) == [1, 2]
+    completed_by = {row["worker"] for row in fleet.events("task_completed")}
+    assert completed_by == {stays}
+    assert "auto workers are gone" not in daemon.said
+    assert not fleet.events("task_failed")
+    fleet.llmc("reset", "--all")
+    fleet.llmc("nuke", "--all", "--yes")
+    assert daemon.ends() == 0, daemon.said
+    assert "every auto worker was removed" in daemon.said
+
+
+@pytest.mark.req("0-026", "0-032")
+def test_hold_message_and_accept(scripted: Fleet) -> None:
+    """Break: give tasks to a worker that is held, or take a person's talk with a worker for a task."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    fleet.llmc("hold", "auto-1")
+    add(fleet, 1)
+    fleet.wake("auto-1")
+    # A held worker takes none; what is said to it is no task.
+    fleet.llmc("release", "auto-1")
+    auto.wait_completed(fleet, 1)
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    first, released = fleet.events("task_assigned")[0], fleet.events("released")[0]
+    assert first["ts"] >= released["ts"]
+    note = f"echo by hand > hand; git add hand; {COMMIT} 'By hand'"
+    fleet.llmc("message", "auto-1", f"@sh {note}")
+    fleet.wait("auto-1", "needs_review")
+    add(fleet, 2)
+    fleet.llmc("accept", "auto-1")
+    auto.wait_completed(fleet, 2)
+    assert fleet.log()[:3] == ["Task 2", "By hand", "Task 1"]
+    assert auto.auto(fleet)["tasks_completed"] == 2, "a person's own work is no task"
+    # A person accepts a task's work before the daemon does: it counts once.
+    readme = fleet.source / "README.md"
+    readme.write_text("a person writes\n")
+    add(fleet, 3)
+    auto.wait_for(fleet, lambda: fleet.events("source_dirty"))
+    fleet.git("checkout", "-q", "README.md")
+    fleet.llmc("accept", "auto-1")
+    add(fleet, 4)
+    auto.wait_completed(fleet, 4)
+    assert daemon.stop() == 0
+    assert fleet.log()[:2] == ["Task 4", "Task 3"]
+    assert auto.auto(fleet)["source_repo_dirty_retry_count"] == 0
+
+
+@pytest.mark.req("0-001", "0-003", "0-008", "4-105")
+def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
+    """Break: start auto workers with every daemon; or let --until end a task that runs."""
+    fleet = set_up(scripted)
+    add(fleet, 1, commit(1, "sleep 1.5"))
+    add(fleet, 2)
+    for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
+        assert f"{option[0]} needs --auto" in fleet.llmc("up", *option, code=2).err
+    daemon = Daemon(fleet, "--until", "1s")
+    assert daemon.ends() == 0
+    assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"
+    assert "no more tasks are taken (the time is over)" in daemon.said
+    assert list(auto.state(fleet)["workers"]) == ["auto-1"]
+    fleet.llmc("add", "adam")
+    fleet.up()
+    fleet.llmc("start", "--worker", "adam", "--prompt", commit(7))
+    fleet.wait("adam", "needs_review")
+    assert fleet.status("auto-1")["status"] == "offline"
+    assert auto.statuses(fleet) == {"1": "completed", "2": "pending"}
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]

@@ -1,0 +1,281 @@
+"""Auto mode when something goes wrong: what is tried again, what counts, what waits, and what ends it."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.support import auto
+from tests.support.auto import Daemon, add, commit, set_up, task_dir, until
+from tests.support.fleet import Fleet
+from tests.support.plans import COMMIT, task_files
+
+
+def failures(fleet: Fleet) -> list[tuple[str, str, int]]:
+    return [(row["task_id"], row["cause"], row["attempt"]) for row in fleet.events("task_failed")]
+
+
+@pytest.mark.req("0-043", "4-063", "4-064")
+def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
+    """Break: count no attempts in give_up, ask for a commit each time, or accept without `verify`."""
+    fleet = set_up(scripted)
+    out = fleet.dir
+    verify = {"verify": "test -e good || { echo it is not good; false; }"}
+    mend = f"@on-verify echo > good; git add good; {COMMIT} 'More of 1'"
+    add(fleet, 1, commit(1), mend, llmc=verify)
+    asked = f"@on-commit git add half; {COMMIT} 'Task 2'"
+    add(fleet, 2, "@sh echo 2 > half", asked)
+    # The first attempt leaves its work undone, also when asked; the second one does it.
+    add(
+        fleet,
+        3,
+        f"@sh test -e {out}/tried || {{ touch {out}/tried; echo kept > unfinished; exit 0; }}; {commit(3)[4:]}",
+    )
+    add(fleet, 4, commit(4), llmc={"verify": "echo never; false"})
+    # Commits, and something that nobody committed: that cannot land.
+    add(fleet, 5, commit(5), "@sh echo left > left", "@on-verify rm left")
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.auto(fleet)["tasks_completed"] == 4, 60)
+    auto.wait_for(fleet, lambda: fleet.events("task_quarantined"), 60)
+    assert auto.landed(fleet) == [1, 2, 3, 5]
+    assert failures(fleet) == [("3", "agent", 1), ("4", "task", 1), ("4", "task", 2), ("4", "task", 3)]
+    assert auto.auto(fleet)["errors"] == 4
+    sent_back = [(row["task_id"], row["round"]) for row in fleet.events("task_sent_back")]
+    assert sent_back == [("1", 1), *[("4", 1), ("4", 2)] * 3, ("5", 1)]
+    told = [text for text in fleet.user_turns() if "it is not good" in text]
+    assert len(told) == 1
+    assert any("auto-1 has uncommitted changes: left" in text for text in fleet.user_turns())
+    bad = task_files(fleet)["4"]
+    assert (bad["status"], "owner" in bad, bad["metadata"]["llmc"]["hold"]) == (
+        "pending",
+        False,
+        "quarantined",
+    )
+    # What was unfinished is in the trash, and can be had again.
+    ref = next(row["ref"] for row in fleet.events("task_failed") if row["task_id"] == "3")
+    assert fleet.git("show", f"{ref}:unfinished", cwd=fleet.root) == "kept"
+    assert ref.removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
+    assert daemon.stop() == 0
+
+
+@pytest.mark.req("0-051", "0-052", "0-055", "4-064")
+def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
+    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is."""
+    fleet = set_up(scripted)
+    out = fleet.dir
+    add(
+        fleet,
+        1,
+        f"@sh test -e {out}/crashed || {{ touch {out}/crashed; kill -9 $PPID; sleep 9; }}",
+        commit(1),
+    )
+    done = f"echo 2 > file-2; git add file-2; {COMMIT} 'Task 2'"
+    add(fleet, 2, f"@sh touch {out}/limit", "@limit 1", f"@on-resume {done}")
+    daemon = Daemon(fleet, "--concurrency", "2")
+    auto.wait_for(fleet, lambda: fleet.events("fleet_parked"))
+    add(fleet, 3)
+    auto.wait_completed(fleet, 3)
+    parked, resumed = fleet.events("fleet_parked"), fleet.events("fleet_resumed")
+    assert [row["cause"] for row in parked] == ["limit"]
+    assert len(resumed) == 1
+    begun = next(row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "3")
+    assert begun >= resumed[0]["ts"], "nobody is given work while the fleet is parked"
+    assert failures(fleet) == [("1", "crash", 1)]
+    go = fleet.dir / "go"
+    add(fleet, 4, commit(4, until(go)))
+    worker = auto.wait_for(fleet, lambda: next(iter(auto.at_work(fleet)), None))
+    auto.wait_for(fleet, lambda: fleet.status(worker)["status"] == "working")
+    fleet.tmux("kill-session", "-t", fleet.session(worker))
+    auto.wait_for(fleet, lambda: [row["cause"] for row in fleet.events("task_released")] == ["tmux"])
+    go.touch()
+    auto.wait_completed(fleet, 4)
+    assert failures(fleet) == [("1", "crash", 1)], "a session that is gone counts against no task"
+    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4]
+    assert auto.auto(fleet)["parks"] == 0
+    assert daemon.stop() == 0
+
+
+@pytest.mark.req(
+    "0-006", "0-030", "0-054", "0-056", "0-080", "0-082", "0-083", "0-084", "4-002", "4-073", "4-104"
+)
+def test_what_ends_it(scripted: Fleet) -> None:
+    """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
+    fleet = set_up(scripted)
+    fleet.llmc("config", "unset", "auto.task_list_id")
+    assert "auto.task_list_id is not set" in fleet.llmc("up", "--auto", code=2).err
+    fleet.llmc("config", "set", "auto.task_list_id", "plan")
+    context = fleet.source / ".claude/llmc_task_context.toml"
+    context.parent.mkdir()
+    context.write_text("[ui\n")
+    assert "llmc_task_context.toml cannot be used" in fleet.llmc("up", "--auto", code=1).err
+    context.unlink()
+    assert not fleet.events("session_launched"), "all that is said before an agent starts"
+    # A login that is gone: nobody tries again.
+    add(fleet, 1, "@sh echo begun > begun", "@error 401")
+    daemon = Daemon(fleet)
+    assert daemon.ends() == 1
+    assert "auto mode ends: auth: Please run /login" in daemon.said
+    failed = fleet.events("auto_failed")[-1]
+    assert (failed["worker"], failed["task_id"], failed["cause"]) == ("auto-1", "1", "auth")
+    assert (task_files(fleet)["1"]["status"], task_files(fleet)["1"].get("owner")) == ("pending", None)
+    assert (fleet.worktree("auto-1") / "begun").read_text() == "begun\n", "worktrees stay as they are"
+    assert fleet.tmux("list-sessions") == ""
+    assert len(fleet.events("task_assigned")) == 1
+    # It was mended; what landed stays when the post-accept command fails.
+    add(fleet, 1)
+    daemon = Daemon(fleet, "--post-accept-command", "echo broken pipe; exit 7")
+    assert daemon.ends() == 1
+    assert auto.landed(fleet) == [1]
+    assert auto.statuses(fleet) == {"1": "completed"}
+    worker = auto.state(fleet)["workers"]["auto-1"]
+    assert worker.get("assignment") is None
+    assert [row["code"] for row in fleet.events("post_accept")] == [7]
+    rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
+    last = [row for row in rows if row["level"] == "ERROR"][-1]
+    assert (last["action"], last["cause"], last["task_id"]) == ("auto_failed", "command", "1")
+    assert "broken pipe" in last["output"]
+    assert "broken pipe" in (fleet.root / "logs/auto.log").read_text()
+    # Two tasks of one worker that fail by the same cause: it is not the tasks.
+    for number in (2, 3):
+        add(fleet, number, "@crash 3")
+    add(fleet, 4, after=(2, 3))
+    daemon = Daemon(fleet)
+    assert daemon.ends(60) == 1
+    assert "auto-1 failed at the tasks 2, 3, each time by crash" in daemon.said
+    assert [row["task_id"] for row in fleet.events("task_quarantined")] == ["2"]
+
+
+@pytest.mark.req("4-023", "4-024", "4-041", "4-090", "4-091", "4-092", "4-094", "4-095", "4-106")
+def test_a_list_that_cannot_be_used(scripted: Fleet) -> None:
+    """Break: look at a file once only, while it is being written; or skip what cannot be read."""
+    fleet = set_up(scripted)
+    good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
+    bad = {
+        "7.json: no valid JSON": ("7", '{"id": "7", "sub'),
+        "7.json: `subject` is missing": ("7", json.dumps({"id": "7"})),
+        "task 7 waits for task 99, which does not exist": (
+            "7",
+            json.dumps({**good, "id": "7", "blockedBy": ["99"]}),
+        ),
+        "in a circle: 7": ("7", json.dumps({**good, "id": "7", "blocks": ["7"]})),
+    }
+    for words, (name, text) in bad.items():
+        path = task_dir(fleet) / f"{name}.json"
+        path.write_text(text)
+        os.utime(path, (1, 1))
+        assert words in fleet.llmc("up", "--auto", code=1).err
+        path.unlink()
+    assert not fleet.events("session_launched")
+    # The same while it runs: what is written now is given a second, and then it counts.
+    daemon = Daemon(fleet)
+    add(fleet, 1)
+    auto.wait_completed(fleet, 1)
+    (task_dir(fleet) / "8.json").write_text('{"id": "8"')
+    assert daemon.ends() == 1
+    assert "auto mode ends: task: the task list cannot be used: 8.json: no valid JSON" in daemon.said
+
+
+@pytest.mark.req("0-070", "0-071", "0-056")
+def test_a_state_without_its_workers(scripted: Fleet) -> None:
+    """Break: leave `_compare` out of the tick."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    with fleet.frozen_daemon():
+        path = fleet.root / "state.json"
+        path.write_text(json.dumps({**auto.state(fleet), "workers": {}}))
+    assert daemon.ends() == 1
+    assert "state corruption: every auto worker is gone" in daemon.said
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    with fleet.frozen_daemon():
+        path.write_text("{ no state")
+    assert daemon.ends() == 1
+    assert "state corruption" in daemon.said
+    assert fleet.tmux("list-sessions") == ""
+
+
+@pytest.mark.req("0-060", "0-063", "0-064", "0-065")
+def test_a_source_in_use(scripted: Fleet) -> None:
+    """Break: forget the wait at a restart, or count no retries."""
+    fleet = set_up(scripted)
+    readme = fleet.source / "README.md"
+    readme.write_text("a person writes\n")
+    add(fleet, 1)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "attempt 1/10" in daemon.said)
+    assert (
+        "Source repository has uncommitted changes. Will retry in 60 seconds (attempt 1/10)." in daemon.said
+    )
+    assert fleet.status("auto-1")["status"] == "needs_review"
+    fleet.kill_daemon()
+    daemon.ends()
+    waits = auto.auto(fleet)
+    assert (waits["source_repo_dirty_backoff_secs"], waits["source_repo_dirty_retry_count"]) == (60, 1)
+    # The time is over for the next daemon: one more try, and the next wait is twice as long.
+    _end_the_wait(fleet)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "Will retry in 120 seconds (attempt 2/10)." in daemon.said)
+    assert (auto.landed(fleet), readme.read_text()) == ([], "a person writes\n")
+    fleet.kill_daemon()
+    daemon.ends()
+    fleet.git("commit", "-qam", "By a person")
+    _end_the_wait(fleet)
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 1)
+    assert fleet.log()[:2] == ["Task 1", "By a person"]
+    after = auto.auto(fleet)
+    assert (after["source_repo_dirty_retry_after_unix"], after["source_repo_dirty_retry_count"]) == (0, 0)
+    # Ten retries were in vain: the next one is the last.
+    readme.write_text("again\n")
+    assert daemon.stop() == 0
+    _change_auto(fleet, source_repo_dirty_retry_count=10)
+    add(fleet, 2)
+    daemon = Daemon(fleet)
+    assert daemon.ends() == 1
+    assert "the source stayed in use" in daemon.said
+    assert auto.auto(fleet)["errors"] == 1
+    assert readme.read_text() == "again\n"
+
+
+def _end_the_wait(fleet: Fleet) -> None:
+    _change_auto(fleet, source_repo_dirty_retry_after_unix=1.0)
+
+
+def _change_auto(fleet: Fleet, **fields: float) -> None:
+    found = auto.state(fleet)
+    found["auto"].update(fields)
+    (fleet.root / "state.json").write_text(json.dumps(found))
+
+
+@pytest.mark.req("0-033", "0-040", "0-084", "4-063", "4-065")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> None:
+    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing."""
+    fleet = set_up(scripted)
+    go = fleet.dir / "go"
+    add(fleet, 1, f"@sh echo half > half; {until(go)}; rm half", commit(1))
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: (fleet.worktree("auto-1") / "half").exists())
+    fleet.kill_daemon()
+    daemon.ends()
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    assert len(fleet.events("session_launched")) == 1, "the agent that runs goes on"
+    assert auto.at_work(fleet) == {"auto-1": "1"}
+    assert daemon.stop(number) == 0
+    assert task_files(fleet)["1"]["status"] == "pending"
+    assert "owner" not in task_files(fleet)["1"]
+    released = fleet.events("task_released")
+    assert [(row["task_id"], row["reason"]) for row in released] == [("1", "the daemon was stopped")]
+    assert (fleet.worktree("auto-1") / "half").read_text() == "half\n"
+    assert released[0]["ref"].removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
+    assert fleet.git("show", f"{released[0]['ref']}:half", cwd=fleet.root) == "half"
+    assert fleet.tmux("list-sessions") == ""
+    go.touch()
+    daemon = Daemon(fleet, "--max-tasks", "1")
+    assert daemon.ends() == 0
+    assert auto.landed(fleet) == [1]
+    assert "half" not in fleet.git("ls-tree", "--name-only", "main")
+    assert not fleet.events("task_failed")

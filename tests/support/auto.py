@@ -1,0 +1,130 @@
+"""Auto mode in the end-to-end tests: tasks as files, and the daemon at work on them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.fleet import Fleet
+from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.waiting import wait_until
+
+#: only what a test is about; the rest is as short as it can be
+QUICK = {"auto.limit_backoff_secs": "0.5", "auto.api_backoff_secs": "0.5"}
+
+
+def set_up(fleet: Fleet, **config: str) -> Fleet:
+    fleet.set_up(config=auto_config(fleet, **QUICK, **config))
+    task_dir(fleet).mkdir(parents=True)
+    return fleet
+
+
+def task_dir(fleet: Fleet) -> Path:
+    return fleet.dir / "tasks/plan"
+
+
+def add(fleet: Fleet, number: int, *lines: str, after: tuple[int, ...] = (), **metadata: Any) -> None:
+    """A task as a client writes it; `lines` are what the agent is told to do."""
+    task = {
+        "id": str(number),
+        "subject": f"Do {number}",
+        "description": "\n".join(lines) or commit(number),
+        "status": "pending",
+        "blocks": [],
+        "blockedBy": [str(other) for other in after],
+        **({"metadata": metadata} if metadata else {}),
+    }
+    temp = task_dir(fleet) / f".{number}.new"
+    temp.write_text(json.dumps(task))
+    temp.rename(task_dir(fleet) / f"{number}.json")
+
+
+def commit(number: int, more: str = "true") -> str:
+    """One commit of a file of the task's own."""
+    return f"@sh {more}; echo {number} > file-{number}; git add file-{number}; {COMMIT} 'Task {number}'"
+
+
+def until(path: Path) -> str:
+    """For an agent: wait for a file."""
+    return f"while ! test -e {path}; do sleep 0.02; done"
+
+
+def state(fleet: Fleet) -> dict[str, Any]:
+    return dict(json.loads((fleet.root / "state.json").read_text()))
+
+
+def auto(fleet: Fleet) -> dict[str, Any]:
+    return dict(state(fleet)["auto"])
+
+
+def landed(fleet: Fleet) -> list[int]:
+    """The tasks on the default branch, in their order."""
+    return [int(text.removeprefix("Task ")) for text in reversed(fleet.log()) if text.startswith("Task ")]
+
+
+def at_work(fleet: Fleet) -> dict[str, str]:
+    """Which task each worker is at."""
+    workers = state(fleet)["workers"]
+    return {
+        name: row["assignment"]["task_id"]
+        for name, row in workers.items()
+        if row.get("assignment") is not None
+    }
+
+
+def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 40) -> Any:
+    """As wait_until; a failure tells the story."""
+    try:
+        return wait_until(probe, timeout_s)
+    except AssertionError as error:
+        log = fleet.root / "logs/auto.log"
+        said = log.read_text() if log.exists() else ""
+        daemon = (fleet.root / "logs/daemon.jsonl").read_text()[-3000:]
+        raise AssertionError(f"{error}\n{said}\n{daemon}\n{fleet.story()}") from error
+
+
+def wait_completed(fleet: Fleet, count: int, timeout_s: float = 40) -> None:
+    wait_for(fleet, lambda: auto(fleet).get("tasks_completed", 0) >= count, timeout_s)
+
+
+def statuses(fleet: Fleet) -> dict[str, str]:
+    return {name: task["status"] for name, task in task_files(fleet).items()}
+
+
+class Daemon:
+    """`llmc up --auto` in the foreground; what it says is in `said`."""
+
+    def __init__(self, fleet: Fleet, *args: str, **env: str) -> None:
+        self.fleet = fleet
+        self.out = fleet.dir / "daemon.out"
+        fleet.env.update(env)
+
+        with self.out.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "llmc", "up", "--auto", *args],
+                cwd=fleet.source,
+                env=fleet.env,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+        for name in env:
+            del fleet.env[name]
+
+    @property
+    def said(self) -> str:
+        return self.out.read_text()
+
+    def ends(self, timeout_s: float = 40) -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"the daemon runs on\n{self.said}\n{self.fleet.story()}") from error
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        os.kill(self.process.pid, number)
+        return self.ends()
