@@ -202,6 +202,9 @@ def _act(step: Step) -> Reply:
             return _bash(CRASH)
         case "task":
             return Reply(tool="TaskCreate", tool_input={"subject": step.arg, "description": step.arg})
+        case "update":
+            task, _, note = step.arg.partition(" ")
+            return Reply(tool="TaskUpdate", tool_input={"taskId": task, "metadata": {"note": note}})
         case "ask":
             options = [{"label": label, "description": f"Say {label}"} for label in ("Yes", "No")]
             question = {"question": step.arg or "Go on?", "header": "Question", "multiSelect": False}

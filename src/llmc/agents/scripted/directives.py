@@ -7,7 +7,7 @@ real client. Pure.
 import re
 from dataclasses import dataclass
 
-PLAIN = ("sh", "say", "sleep", "ask", "task", "crash", "hang", "limit", "error", "background")
+PLAIN = ("sh", "say", "sleep", "ask", "task", "update", "crash", "hang", "limit", "error", "background")
 CONDITIONAL = ("on-conflict", "on-reject", "on-review", "on-verify", "on-commit", "on-resume")
 
 _HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)

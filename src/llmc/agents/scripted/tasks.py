@@ -1,4 +1,4 @@
-"""Creating a task in the client's task list, under the client's locks."""
+"""Creating and changing a task in the client's task list, under the client's locks."""
 
 import json
 import os
@@ -47,6 +47,17 @@ def create(session: Session, subject: str, description: str) -> str:
         with open(os.path.join(directory, task_id + ".json"), "w", encoding="utf-8") as file:
             json.dump(task, file, indent=2, ensure_ascii=False)
     return task_id
+
+
+def update(session: Session, task_id: str, metadata: dict[str, str]) -> None:
+    """Add to a task's metadata."""
+    path = os.path.join(list_dir(session), task_id + ".json")
+    with _locked(path + ".lock"):
+        with open(path, encoding="utf-8") as file:
+            task = json.load(file)
+        task["metadata"] = {**(task.get("metadata") or {}), **metadata}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(task, file, indent=2, ensure_ascii=False)
 
 
 def _highest(directory: str) -> int:

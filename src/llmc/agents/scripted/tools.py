@@ -16,7 +16,13 @@ from llmc.agents.scripted.directives import Step
 from llmc.agents.scripted.transcript import Message
 
 #: directive -> the client's tool
-NAMES = {"sh": "Bash", "background": "Bash", "ask": "AskUserQuestion", "task": "TaskCreate"}
+NAMES = {
+    "sh": "Bash",
+    "background": "Bash",
+    "ask": "AskUserQuestion",
+    "task": "TaskCreate",
+    "update": "TaskUpdate",
+}
 
 MAX_OUTPUT_CHARS = 30_000
 SHOWN_OUTPUT_LINES = 20
@@ -114,6 +120,8 @@ class Toolbox:
             return self._ask(step.arg, call)
         if step.name == "task":
             return self._create_task(call["tool_input"])
+        if step.name == "update":
+            return self._update_task(call["tool_input"])
         return self._start_background(step.arg, call["tool_use_id"])
 
     def _bash(self, command: str) -> Result:
@@ -171,6 +179,18 @@ class Toolbox:
         details = {"task": {"id": task_id, "subject": task["subject"]}}
         return Result(f"Task #{task_id} created successfully: {task['subject']}", details)
 
+    def _update_task(self, change: dict[str, Any]) -> Result:
+        conversation = self._conversation
+        if not tasks.is_enabled(conversation.options.allowed_tools):
+            raise ToolError("TaskUpdate is disabled for this session")
+        try:
+            tasks.update(conversation.session, change["taskId"], change["metadata"])
+        except tasks.LockHeldError as error:
+            raise ToolError(str(error)) from error
+        except FileNotFoundError as error:
+            raise ToolError(f"Task #{change['taskId']} not found") from error
+        return Result(f"Updated task #{change['taskId']} metadata", {"taskId": change["taskId"]})
+
     def _ask(self, question: str, call: dict[str, Any]) -> Result:
         conversation = self._conversation
         dialog = Question(question)
@@ -222,6 +242,9 @@ def _input(step: Step) -> dict[str, Any]:
         return question_input(step.arg)
     if step.name == "task":
         return {"subject": step.arg, "description": f"scripted task: {step.arg}"}
+    if step.name == "update":
+        task, _, note = step.arg.partition(" ")
+        return {"taskId": task, "metadata": {"note": note}}
     command: dict[str, Any] = {"command": step.arg, "description": "scripted"}
     return command | {"run_in_background": True} if step.name == "background" else command
 

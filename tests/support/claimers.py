@@ -1,0 +1,25 @@
+"""A process that claims every task of a list as a daemon does, for another root than the others."""
+
+import json
+import sys
+from pathlib import Path
+
+from llmc.agents.task_files import TaskFiles
+from llmc.services.task_queue import TaskQueue
+from llmc.state.ledger import Ledger
+
+
+def main(directory: str, ledger: str, start: str, result: str) -> None:
+    queue = TaskQueue(TaskFiles(Path(directory)), Ledger(Path(ledger)))
+    Path(f"{result}-ready").touch()
+    while not Path(start).exists():
+        pass
+    won = []
+    while found := queue.take_next("auto-1", ()):
+        won.append(found[0].id)
+        queue.note_changed(None)
+    Path(result).write_text(json.dumps(won))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
