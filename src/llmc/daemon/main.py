@@ -44,6 +44,8 @@ DAY_S = 24 * 3600.0
 CLIENT_WATCH_S = 1.0
 #: how long a patrol waits for the source before it goes on with the base it knows
 FETCH_WAIT_S = 10.0
+#: so old may be what tmux said; a person cannot attach and type faster
+PANES_HOLD_S = 0.05
 
 
 @dataclass
@@ -80,7 +82,8 @@ class Daemon:
     def _as_daemon(self, project: Project) -> Project:
         auto = self.options.auto
         config = auto.applied(project.config) if auto is not None else project.config
-        return replace(project, config=config, in_daemon=True, stopping=self.stopping.is_set)
+        tmux = replace(project.tmux, remembers_s=PANES_HOLD_S)
+        return replace(project, config=config, tmux=tmux, in_daemon=True, stopping=self.stopping.is_set)
 
     def run(self) -> int:
         """Take the daemon's place, work until told to stop, leave in order."""
@@ -320,7 +323,8 @@ class Daemon:
 
     def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
         """The rules of patrol, and the rebase that somebody else's landing asked for."""
-        problem = rebase_if_queued(project, name)
+        # An auto worker's work is rebased when it lands, which is at once.
+        problem = None if self._is_auto(name) else rebase_if_queued(project, name)
         held = project.store.worker(name).held
         if by_patrol:
             failed_s = self.watch.since_rebase_failed_s(name, monotonic())

@@ -45,12 +45,13 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
     worktree = Path(record.worktree_path)
     try:
         found = git.tree_state(worktree)
-        rebasing, head = git.rebase_and_head(worktree)
+        if found.head is None:
+            return None
         return decide.GitFacts(
-            head=head,
+            head=found.head,
             ahead=git.divergence(worktree, project.base, "HEAD").ahead,
             dirty=not found.clean,
-            rebasing=rebasing,
+            rebasing=git.rebase_in_progress(worktree),
             on_base=not record.rebase_base or git.is_ancestor(worktree, record.rebase_base, "HEAD"),
             marked=_marked(worktree, record) if record.pre_rebase_sha else (),
         )

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from llmc.errors import LlmcError, Refused, ToolFailed
-from llmc.services import lfs
+from llmc.services import lfs, provision
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.processes import wait_until
@@ -101,6 +101,11 @@ def is_landed(project: Project, commit: str) -> bool:
     """Whether the branch has the commit, or all of what it changes: the one test for "already merged"."""
     root = project.root.path
     with project.repo_lock():
+        if provision.source_tip(project) == commit:
+            git.git(
+                root, "update-ref", project.base, commit
+            )  # the root made it, so there is nothing to fetch
+            return True
         git.fetch(root, project.config.repo.default_branch)
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
         root, commit, project.base
@@ -156,7 +161,7 @@ def _tip(project: Project) -> str | None:
     """Where the branch is at this moment, asked of the source itself."""
     branch = project.config.repo.default_branch
     if _is_local(project):
-        return git.resolve(Path(project.source), f"refs/heads/{branch}")
+        return provision.source_tip(project)
     with project.repo_lock():
         git.fetch(project.root.path, branch)
     return git.resolve(project.root.path, project.base)

@@ -60,6 +60,9 @@ def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: l
 def refresh_base(project: Project) -> str:
     """Fetch the default branch; the commit it is at now."""
     branch = project.config.repo.default_branch
+    commit = git.resolve(project.root.path, project.base)
+    if commit is not None and commit == source_tip(project):
+        return commit  # to ask is much cheaper than to fetch nothing
     with project.repo_lock():
         git.fetch(project.root.path, branch)
     commit = git.resolve(project.root.path, project.base)
@@ -69,6 +72,13 @@ def refresh_base(project: Project) -> str:
             hint="Set [repo].default_branch to the branch work lands on.",
         )
     return commit
+
+
+def source_tip(project: Project) -> str | None:
+    """Where the default branch of a local source is at this moment; None where only a fetch can tell."""
+    source = Path(project.source)
+    branch = project.config.repo.default_branch
+    return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
 
 
 def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:

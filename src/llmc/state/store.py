@@ -102,10 +102,26 @@ class Store:
 
     def __init__(self, root: Root) -> None:
         self.root = root
+        self._last: tuple[tuple[int, int, int], State, dict[str, Any]] | None = None
 
     def read(self) -> State:
         """The state as it is; needs no lock, a file is replaced as a whole."""
-        return self._decode(self._bytes())[0]
+        return self._current()[0]
+
+    def _current(self) -> tuple[State, dict[str, Any]]:
+        """The state, and the JSON it is from; decoded once for each version of the file."""
+        try:
+            found = os.stat(self.root.state)
+        except OSError:
+            return self._decode(self._bytes())
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        last = self._last
+        if last is not None and last[0] == stamp:
+            return last[1], last[2]
+        # What is read now may be newer than the stamp; then the next look sees another one, and reads again.
+        state, raw = self._decode(self._bytes())
+        self._last = (stamp, state, raw)
+        return state, raw
 
     def backup_is_good(self) -> bool:
         try:
@@ -125,7 +141,7 @@ class Store:
     def transaction(self) -> Iterator[Transaction]:
         """Load, change, validate, write, under the state lock. An exception inside writes nothing."""
         with lock(self.root.lock("state"), Rank.STATE):
-            old, raw = self._decode(self._bytes())
+            old, raw = self._current()
             logged = events.append_missing(self.root.events, old.recent_events)
             tx = Transaction(old)
             yield tx

@@ -1,5 +1,7 @@
 """git, as flat functions: facts come back as data, and failure is never an empty answer."""
 
+import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -148,9 +150,12 @@ def rebase_in_progress(worktree: Path) -> bool:
 
 def rebase_and_head(worktree: Path) -> tuple[bool, str]:
     """Whether a rebase is in progress, and the commit of HEAD, in one call."""
+    key = _place_of(worktree)
+    if key and all(name in _paths.get(key, {}) for name in _REBASES):
+        return rebase_in_progress(worktree), head(worktree)
     args = [arg for name in _REBASES for arg in ("--git-path", name)]
-    *paths, head = out(worktree, "rev-parse", *args, "HEAD^{commit}").split("\n")
-    return any((worktree / path).exists() for path in paths), head
+    *paths, commit = out(worktree, "rev-parse", *args, "HEAD^{commit}").split("\n")
+    return any((worktree / path).exists() for path in paths), commit
 
 
 def operation_in_progress(worktree: Path) -> str | None:
@@ -178,9 +183,29 @@ def git_dir(worktree: Path) -> Path:
 
 
 def git_paths(worktree: Path, *names: str) -> list[Path]:
-    """Where git keeps files of a worktree, one call for all of them."""
-    args = [arg for name in names for arg in ("--git-path", name)]
-    return [worktree / path for path in out(worktree, "rev-parse", *args).split("\n")]
+    """Where git keeps files of a worktree, one call for all of them; asked once for each linked worktree."""
+    key = _place_of(worktree)
+    known = _paths.get(key, {}) if key else {}
+    if any(name not in known for name in names):
+        args = [arg for name in names for arg in ("--git-path", name)]
+        answers = out(worktree, "rev-parse", *args).split("\n")
+        known = {**known, **dict(zip(names, (worktree / path for path in answers), strict=True))}
+        if key:
+            _paths[key] = known
+    return [known[name] for name in names]
+
+
+#: what git answered for each linked worktree, as long as it is the same one
+_paths: dict[tuple[str, int, int], dict[str, Path]] = {}
+
+
+def _place_of(worktree: Path) -> tuple[str, int, int] | None:
+    """What tells one linked worktree from another at the same place; None for a repository's own checkout."""
+    try:
+        pointer = os.stat(worktree / ".git")
+    except OSError:
+        return None
+    return (str(worktree), pointer.st_ino, pointer.st_mtime_ns) if stat.S_ISREG(pointer.st_mode) else None
 
 
 def merge_base(repo: Path, one: str, other: str) -> str | None:

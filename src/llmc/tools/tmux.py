@@ -5,12 +5,13 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmc.errors import ToolFailed
 from llmc.names import SessionName
 from llmc.tools import proc
+from llmc.tools.clock import monotonic
 
 WIDTH, HEIGHT = 500, 100
 #: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
@@ -54,6 +55,9 @@ class Tmux:
     """One private tmux server."""
 
     server: str
+    #: for so long the answer to `panes` is good for everybody: the daemon's lanes ask for it all the time
+    remembers_s: float = 0.0
+    _panes: "dict[str, tuple[float, dict[SessionName, Pane]]]" = field(default_factory=dict, compare=False)
 
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
@@ -69,11 +73,16 @@ class Tmux:
         tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
         not run. It notices when a child of its own ends, so it is given one.
         """
+        at, known = self._panes.get("", (0.0, {}))
+        if monotonic() - at < self.remembers_s:
+            return known
         found = self._list_panes()
         if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
             with contextlib.suppress(ToolFailed):
                 self.run("run-shell", "true", check=False)
             found = self._list_panes()
+        if isinstance(found, dict):
+            self._panes[""] = (monotonic(), found)
         return found
 
     def _list_panes(self) -> dict[SessionName, Pane] | Unknown:
@@ -107,6 +116,7 @@ class Tmux:
             done = self._new_session(session, cwd, argv, died_argv)
             if done.ok or not _SERVER_LEFT.search(done.stderr):
                 break
+        self._panes.clear()
         if not done.ok:
             raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
@@ -133,12 +143,14 @@ class Tmux:
     def kill_session(self, session: SessionName) -> None:
         """End a session; one that is gone already is fine."""
         done = self.run("kill-session", "-t", exact(session), check=False)
+        self._panes.clear()
         gone = ("can't find session", "session not found", "server exited unexpectedly")
         if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
             raise ToolFailed(done.argv, done.returncode, done.stderr)
 
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
+        self._panes.clear()
         if self.panes() == {}:
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
