@@ -1,6 +1,7 @@
 """Auto mode when all goes well: which task comes next, what its agent is told, what lands, and what is written down."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -25,7 +26,8 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 @pytest.mark.req(
     "0-002", "0-004", "0-005", "0-008", "0-010", "0-011", "0-020", "0-022", "0-031", "0-034", "0-041", "0-044",
-    "0-045", "0-047", "0-048", "0-084", "0-090", "0-094", "0-095", "4-003", "4-006", "4-020", "4-021", "4-022",
+    "0-045", "0-047", "0-048", "0-084", "0-090",  "0-095", "4-003",
+    "4-004", "4-006", "4-020", "4-021", "4-022",
     "4-025", "4-045", "4-046", "4-060", "4-061", "4-062", "4-070", "4-072", "4-100", "4-107",
 )  # fmt: skip
 def test_tasks_land_one_after_another(scripted: Fleet) -> None:
@@ -105,7 +107,11 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert beat["instance_id"] == daemon["instance_id"]
     assert beat["timestamp_unix"] >= daemon["start_time_unix"]
     assert daemon["log_file"] == str(fleet.root / "logs/daemon.jsonl")
-    assert "auto-1: task 4 completed" in (fleet.root / "logs/auto.log").read_text()
+    said = (fleet.root / "logs/auto.log").read_text()
+    assert "auto-1: task 4 completed" in said
+    stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
+    assert all(stamp.match(line) for line in said.splitlines())
+    assert len([line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]) == 6
 
 
 @pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")
@@ -151,3 +157,48 @@ def test_several_workers(scripted: Fleet) -> None:
         json.loads(line)["level"] for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
     ]
     assert set(levels) == {"INFO"}
+
+
+@pytest.mark.req("0-004", "0-093")
+def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted: Fleet) -> None:
+    """Break: leave run_due out of attend and out of the step that lands."""
+    fleet = set_up(scripted)
+    out = fleet.dir
+    command = f"echo $LLMC_TASK_ID >> {out}/began; {until(out / 'end')}"
+    add(fleet, 1, commit(1, f"touch {out}/one"))
+    add(fleet, 2, commit(2, f"touch {out}/two; {until(out / 'go')}"))
+    daemon = Daemon(fleet, "--concurrency", "2", "--post-accept-command", command)
+    auto.wait_for(fleet, lambda: (out / "two").exists() and (out / "began").exists())
+    add(fleet, 3)
+    (out / "go").touch()
+    auto.wait_for(
+        fleet, lambda: "needs_review" in {row["status"] for row in auto.state(fleet)["workers"].values()}
+    )
+    beat = fleet.root / ".llmc/auto.heartbeat"
+    before = beat.read_text()
+    auto.wait_for(fleet, lambda: beat.read_text() != before)  # seconds go by, and it is alive
+    assert auto.landed(fleet) == [1]
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1", "2"]
+    (out / "end").touch()
+    auto.wait_completed(fleet, 3)
+    auto.wait_for(fleet, lambda: lines(fleet, "began") == ["1", "2", "3"])
+    assert daemon.stop() == 0
+
+
+@pytest.mark.req("4-101")
+def test_a_state_that_was_lost(scripted: Fleet) -> None:
+    """Break: leave claims alone that no record goes on with."""
+    fleet = set_up(scripted)
+    go = fleet.dir / "go"
+    add(fleet, 1, commit(1, f"touch {fleet.dir}/one; {until(go)}"))
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: (fleet.dir / "one").exists())
+    fleet.kill_daemon()
+    daemon.ends()
+    for name in ("state.json", "state.json.bak"):
+        (fleet.root / name).unlink()
+    fleet.llmc("doctor", "--rebuild", "--yes")
+    go.touch()
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1] and auto.statuses(fleet) == {"1": "completed"})
+    assert daemon.stop() == 0

@@ -51,10 +51,12 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     assert "every auto worker was removed" in daemon.said
 
 
-@pytest.mark.req("0-026", "0-032")
+@pytest.mark.req("0-026", "4-004")
 def test_hold_message_and_accept(scripted: Fleet) -> None:
     """Break: give tasks to a worker that is held, or take a person's talk with a worker for a task."""
-    fleet = set_up(scripted)
+    elsewhere = scripted.dir / "context.toml"
+    elsewhere.write_text('[default]\nprologue = "From elsewhere."\n')
+    fleet = set_up(scripted, **{"auto.context_config_path": str(elsewhere)})
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
     fleet.llmc("hold", "auto-1")
@@ -64,6 +66,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     fleet.llmc("release", "auto-1")
     auto.wait_completed(fleet, 1)
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    assert any("From elsewhere.\n\nDo 1" in text for text in fleet.user_turns())
     first, released = fleet.events("task_assigned")[0], fleet.events("released")[0]
     assert first["ts"] >= released["ts"]
     note = f"echo by hand > hand; git add hand; {COMMIT} 'By hand'"
@@ -88,7 +91,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
     assert auto.auto(fleet)["source_repo_dirty_retry_count"] == 0
 
 
-@pytest.mark.req("0-001", "0-003", "0-008", "4-105")
+@pytest.mark.req("0-001", "0-003", "0-008", "0-092", "4-105")
 def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     """Break: start auto workers with every daemon; or let --until end a task that runs."""
     fleet = set_up(scripted)
@@ -96,8 +99,10 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     add(fleet, 2)
     for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
         assert f"{option[0]} needs --auto" in fleet.llmc("up", *option, code=2).err
+    (fleet.root / "logs/auto.log").mkdir(parents=True)  # a log that cannot be written stops nothing
     daemon = Daemon(fleet, "--until", "1s")
     assert daemon.ends() == 0
+    assert json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())["instance_id"]
     assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"
     assert "no more tasks are taken (the time is over)" in daemon.said
     assert list(auto.state(fleet)["workers"]) == ["auto-1"]

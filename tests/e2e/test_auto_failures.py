@@ -97,7 +97,19 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
 
 
 @pytest.mark.req(
-    "0-006", "0-030", "0-054", "0-056", "0-080", "0-082", "0-083", "0-084", "4-002", "4-073", "4-104"
+    "0-006",
+    "0-030",
+    "0-054",
+    "0-056",
+    "0-080",
+    "0-082",
+    "0-083",
+    "0-084",
+    "4-002",
+    "4-073",
+    "4-093",
+    "4-103",
+    "4-104",
 )
 def test_what_ends_it(scripted: Fleet) -> None:
     """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
@@ -134,8 +146,16 @@ def test_what_ends_it(scripted: Fleet) -> None:
     rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
     last = [row for row in rows if row["level"] == "ERROR"][-1]
     assert (last["action"], last["cause"], last["task_id"]) == ("auto_failed", "command", "1")
+    assert last["task_file"] == str(task_dir(fleet) / "1.json")
+    assert last["message"] == "the post-accept command failed with code 7"
     assert "broken pipe" in last["output"]
     assert "broken pipe" in (fleet.root / "logs/auto.log").read_text()
+    # A claim that cannot be written.
+    add(fleet, 5)
+    daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:fail")
+    assert daemon.ends() == 1
+    assert "auto mode ends: task: injected fault claim.file" in daemon.said
+    (task_dir(fleet) / "5.json").unlink()
     # Two tasks of one worker that fail by the same cause: it is not the tasks.
     for number in (2, 3):
         add(fleet, number, "@crash 3")
@@ -176,14 +196,24 @@ def test_a_list_that_cannot_be_used(scripted: Fleet) -> None:
     assert "auto mode ends: task: the task list cannot be used: 8.json: no valid JSON" in daemon.said
 
 
-@pytest.mark.req("0-070", "0-071", "0-056")
+@pytest.mark.req("0-056", "0-070", "0-071", "0-072")
 def test_a_state_without_its_workers(scripted: Fleet) -> None:
     """Break: leave `_compare` out of the tick."""
     fleet = set_up(scripted)
-    daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    path = fleet.root / "state.json"
+    daemon = Daemon(fleet, "--concurrency", "2")
+    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
     with fleet.frozen_daemon():
-        path = fleet.root / "state.json"
+        workers = auto.state(fleet)["workers"]
+        path.write_text(json.dumps({**auto.state(fleet), "workers": {"auto-1": workers["auto-1"]}}))
+    auto.wait_for(fleet, lambda: "1 of 2 auto workers are gone: auto-2" in daemon.said)
+    rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
+    assert [(row["level"], row["workers"]) for row in rows if row["action"] == "workers_missing"] == [
+        ("WARNING", ["auto-2"])
+    ]
+    add(fleet, 1)
+    auto.wait_completed(fleet, 1)
+    with fleet.frozen_daemon():
         path.write_text(json.dumps({**auto.state(fleet), "workers": {}}))
     assert daemon.ends() == 1
     assert "state corruption: every auto worker is gone" in daemon.said
@@ -279,3 +309,33 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert auto.landed(fleet) == [1]
     assert "half" not in fleet.git("ls-tree", "--name-only", "main")
     assert not fleet.events("task_failed")
+
+
+@pytest.mark.req("0-081", "0-084")
+def test_a_lane_that_hangs_does_not_keep_it_from_ending(scripted: Fleet) -> None:
+    """Break: wait for the lanes without a limit."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    daemon = Daemon(fleet, LLMC_FAULT="claim.file:before:hang")
+    auto.wait_for(fleet, lambda: (fleet.root / ".llmc/tasks.jsonl").exists())
+    assert daemon.stop() == 0
+    assert "the lane of auto-1 did not end in 10 s" in daemon.said
+    assert fleet.tmux("list-sessions") == ""
+    daemon = Daemon(fleet, "--max-tasks", "1")
+    assert daemon.ends() == 0
+    assert auto.landed(fleet) == [1]
+
+
+@pytest.mark.req("4-064")
+def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
+    """Break: leave the time a task may take out of steps._with_task."""
+    fleet = set_up(scripted, **{"auto.task_timeout_secs": "4", "defaults.patrol_interval_secs": "1"})
+    slow = fleet.dir / "slow"
+    add(fleet, 1, f"@sh test -e {slow} || {{ touch {slow}; echo half > half; sleep 300; }}", commit(1))
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 1)
+    assert failures(fleet) == [("1", "agent", 1)]
+    assert fleet.events("task_failed")[0]["reason"] == "it took longer than 4 s"
+    ref = fleet.events("task_failed")[0]["ref"]
+    assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "half"
+    assert daemon.stop() == 0

@@ -56,6 +56,7 @@ def test_add_import_show_list_graph(listed: Fleet) -> None:
     assert listed.llmc("tasks", "show", "5", "--json").json["label"] == "web"
 
 
+@pytest.mark.req("4-011")
 def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     """Break: create before the links are checked."""
     listed.llmc("tasks", "add", "One")
@@ -102,6 +103,7 @@ def _problems(fleet: Fleet, count: int) -> list[str]:
     return found if len(found) == count else []
 
 
+@pytest.mark.req("4-001", "4-005")
 def test_agents_and_llmc_share_one_list(fleet: Fleet) -> None:
     """Break: launch without CLAUDE_CODE_TASK_LIST_ID."""
     fleet.set_up("adam", config={"auto.task_list_id": "our list"})

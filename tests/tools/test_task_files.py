@@ -56,6 +56,7 @@ def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: Task
     assert not [name for name in os.listdir(files.directory) if "tmp" in name or name.endswith(".lock.lock")]
 
 
+@pytest.mark.req("4-008")
 def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
     path = put(
         files, "3", activeForm="Doing", future={"a": [1]}, metadata={"other": 1, "llmc": {"verify": "x"}}
@@ -128,6 +129,7 @@ def test_only_what_changed_is_read_again(files: TaskFiles) -> None:
     assert [task_id for task_id, task in third.items() if task is not second[task_id]] == ["9"]
 
 
+@pytest.mark.req("4-020", "4-041")
 def test_a_file_that_is_no_task_is_said_once_it_has_settled(files: TaskFiles) -> None:
     """Break: call a file that is being written unreadable."""
     put(files, "1")
@@ -175,6 +177,7 @@ def claim_all(directory: Path, name: str) -> list[str]:
     return won
 
 
+@pytest.mark.req("4-042", "4-044")
 def test_two_processes_never_both_win(files: TaskFiles) -> None:
     """Break: leave `_ours` out and take the client's locks as stale at once."""
     for number in range(1, ROUNDS + 1):

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.names import TaskId
 from llmc.state.ledger import Ledger
-from llmc.tasks.books import Action, Books, Claim, entry, fold
+from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless
 
 
 def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:
@@ -32,6 +33,7 @@ def test_the_life_of_a_task() -> None:
     assert (books.claims, books.completed, books.failures) == ({}, {"7"}, {})
 
 
+@pytest.mark.req("4-064")
 def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
     books = Books()
     for number in range(3):
@@ -80,3 +82,49 @@ def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     ledger.write(entry("claimed", claim(2, "8"), 3))
     assert ledger.books().claims == {"auto-1": claim(2, "8")}
     assert Ledger(tmp_path / "tasks.jsonl").books() == ledger.books()
+
+
+def failed(number: int, task: str, worker: str, cause: str = "agent") -> list[dict[str, object]]:
+    of = claim(number, task, worker)
+    return [entry("claimed", of, 1), entry("failed", of, 2, cause=cause, reason="")]
+
+
+@pytest.mark.req("0-054", "0-055")
+def test_when_going_on_makes_no_sense() -> None:
+    """Break: let any failure count, or forget the streak when the ledger is read anew."""
+    workers = ["auto-1", "auto-2"]
+    rows = [*failed(1, "7", "auto-1"), *failed(2, "7", "auto-1"), *failed(3, "7", "auto-2")]
+    assert hopeless(fold(Books(), rows), workers) == "", "one bad task is quarantined, and no more"
+    other_cause = [*rows, *failed(4, "8", "auto-1", "crash")]
+    assert hopeless(fold(Books(), other_cause), workers) == ""
+    same = [*rows, *failed(4, "8", "auto-1")]
+    assert hopeless(fold(Books(), same), workers) == "auto-1 failed at the tasks 7, 8, each time by agent"
+    everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
+    assert hopeless(fold(Books(), everybody), workers) == "every worker failed by agent"
+    assert hopeless(fold(Books(), everybody), [*workers, "auto-3"]) == ""
+    released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]
+    assert hopeless(fold(Books(), released), workers), "neither a restart nor a release forgives"
+    done = [*same, entry("claimed", claim(5, "9"), 3), entry("completed", claim(5, "9"), 4)]
+    assert hopeless(fold(Books(), done), workers) == ""
+
+
+def test_a_claim_of_ours_that_ended() -> None:
+    """Break: take a claim of another root, or one that is held, for one that ended."""
+    books = fold(Books(), [entry("claimed", claim(1), 1)])
+    assert not books.has_ended("c1", "7")
+    fold(books, [entry("released", claim(1), 2)])
+    assert books.has_ended("c1", "7")
+    assert not books.has_ended("of another root", "7")
+    assert not books.has_ended("", "9")
+
+
+def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
+    """Several threads read it. Break: fold new lines into the books that others iterate over."""
+    ledger = Ledger(tmp_path / "tasks.jsonl")
+    ledger.write(entry("claimed", claim(1), 1))
+    before = ledger.books()
+    ledger.write(entry("failed", claim(1), 2, cause="crash", reason=""))
+    ledger.write(entry("claimed", claim(2, "8", "auto-2"), 3))
+    assert ledger.books().attempts("7") == 1
+    assert (before.claims, before.failures, before.streaks) == ({"auto-1": claim(1)}, {}, {})
+    assert ledger.books() is ledger.books()

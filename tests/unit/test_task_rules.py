@@ -32,6 +32,7 @@ def ids(*numbers: int) -> tuple[TaskId, ...]:
     return tuple(TaskId(str(number)) for number in numbers)
 
 
+@pytest.mark.req("4-007", "4-008")
 @pytest.mark.parametrize("owner", [None, "", "auto-1"])
 def test_a_file_is_read(owner: str | None) -> None:
     found = parse("7", {**RAW, "owner": owner, "metadata": None, "activeForm": "Doing it", "new": [1]})
@@ -39,12 +40,14 @@ def test_a_file_is_read(owner: str | None) -> None:
     assert (found.blocks, found.blocked_by, found.owner) == (("9",), ("3", "5"), owner or "")
 
 
+@pytest.mark.req("4-007", "4-092")
 @pytest.mark.parametrize("name", ["id", "subject", "description", "status", "blocks", "blockedBy"])
 def test_a_missing_field_is_named(name: str) -> None:
     with pytest.raises(BadTask, match=f"`{name}` is missing"):
         parse("7", {key: value for key, value in RAW.items() if key != name})
 
 
+@pytest.mark.req("4-007", "4-009")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -72,6 +75,7 @@ def test_no_object_is_no_task() -> None:
             parse("7", raw)
 
 
+@pytest.mark.req("4-010")
 @pytest.mark.parametrize(
     ("value", "priority"),
     [(0, 0), (4, 4), (9, 4), (-1, 0), ("1", 3), (None, 3), (True, 3), (2.0, 2), ([], 3)],
@@ -80,11 +84,13 @@ def test_priority(value: object, priority: int) -> None:
     assert task(1, priority=value).priority == priority
 
 
+@pytest.mark.req("4-022")
 def test_an_edge_counts_from_either_side() -> None:
     edges = needs([task(1, blocks=ids(2)), task(2), task(3, blocked_by=ids(2))])
     assert edges == {"1": frozenset(), "2": {"1"}, "3": {"2"}}
 
 
+@pytest.mark.req("4-023")
 @pytest.mark.parametrize(
     ("tasks", "expected"),
     [
@@ -119,6 +125,7 @@ def test_a_cycle_is_found_exactly_when_there_is_one(pairs: set[tuple[int, int]])
     assert bool(found) == bool(left)
 
 
+@pytest.mark.req("4-024")
 def test_dangling() -> None:
     tasks = [
         task(1, blocked_by=ids(8)),
@@ -136,6 +143,7 @@ def test_what_unblocks_most() -> None:
     assert unblocks(edges, ids(2, 3)) == {"2": 2, "3": 0}
 
 
+@pytest.mark.req("4-021")
 def test_eligible() -> None:
     tasks = [
         task(1),
@@ -153,6 +161,7 @@ def test_eligible() -> None:
     assert [found.id for found in eligible(tasks, needs(tasks), done)] == ["1", "6", "8"]
 
 
+@pytest.mark.req("4-025", "4-026", "4-027", "4-028")
 def test_choice_by_label_then_priority_then_number() -> None:
     tasks = [task(10, priority=1), task(2, priority=1), task(3, priority=0, label="ui"), task(4, label="api")]
     assert choose(tasks, {"ui"}) == tasks[1]
@@ -175,6 +184,7 @@ CONTEXTS = read(
 )
 
 
+@pytest.mark.req("4-070", "4-071")
 @pytest.mark.parametrize(
     ("label", "context"),
     [("ui", Context("\nOf the UI.\n", "")), ("api", CONTEXTS["default"]), ("", CONTEXTS["default"])],
@@ -184,6 +194,7 @@ def test_the_context_of_a_label(label: str, context: Context) -> None:
     assert of(task(1, label=label), {}) == Context()
 
 
+@pytest.mark.req("4-072")
 def test_parts_that_are_empty_leave_no_gap() -> None:
     one = Task(TaskId("1"), "Subject", "Line one\n\n  line two\n", TaskStatus.PENDING)
     assert task_text(one, CONTEXTS["ui"]) == "Of the UI.\n\nSubject\n\nLine one\n\n  line two"

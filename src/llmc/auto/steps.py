@@ -172,7 +172,7 @@ def _failed(record: WorkerRecord) -> Step:
 def _without_task(record: WorkerRecord, situation: Situation) -> Step:
     if record.status is Status.IDLE:
         return Assign() if situation.taking else Wait()
-    if not record.current_prompt:
+    if not record.current_prompt and record.status is not Status.NO_CHANGES:
         return Wait()  # a person talks with it
     return Clean()
 
@@ -190,6 +190,8 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return Accept() if situation.landing else Wait()
         case Status.NEEDS_INPUT:
             return _stopped(record, task, situation)
+        case Status.REBASING if record.cause and passes_by_itself(Cause(record.cause)):
+            return _resume_or_park(record, Cause(record.cause), situation)
     if situation.busy_s > situation.task_timeout_s:
         return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
     if situation.near_budget and not task.told_of_budget and record.status in decide.BUSY:
@@ -209,7 +211,7 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:
     cause = Cause(record.cause) if record.cause else None
     if cause is not None and passes_by_itself(cause):
-        return Resume() if situation.resuming else Park(cause, record.error_reason)
+        return _resume_or_park(record, cause, situation)
     if cause is not None:
         return GiveUp(cause, record.error_reason)
     if record.reason == "blocked":
@@ -219,3 +221,7 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
     if not task.asked_to_commit:
         return AskToCommit()
     return GiveUp(Cause.AGENT, "it stopped without a commit, also after it was asked for one")
+
+
+def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:
+    return Resume() if situation.resuming else Park(cause, record.error_reason)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +182,13 @@ class AutoMode:
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
-        extra = {"action": "auto_failed", **about, "output": failure.output[-4000:]}
+        file = self._auto.queue.files.directory / f"{failure.task_id}.json" if failure.task_id else ""
+        extra = {
+            "action": "auto_failed",
+            **about,
+            "task_file": str(file),
+            "output": failure.output[-4000:],
+        }
         self._log.error(failure.reason, extra=extra)
         self._say(f"auto mode ends: {failure.cause}: {failure.reason}")
         if failure.output:
@@ -255,14 +261,14 @@ class AutoMode:
     def state_unreadable(self, error: Exception) -> None:
         self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
 
-    def stop(self) -> None:
-        """No more tasks; the claims go back. The lanes have stopped."""
+    def stop(self, stuck: Collection[str]) -> None:
+        """No more tasks; the claims go back. The lanes have stopped, but for those that are `stuck`."""
         if self._loop is not None and self._watch is not None:
             self._loop.remove_reader(self._watch.fileno())
             self._watch.close()
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        for name in self.workers:
+        for name in (name for name in self.workers if name not in stuck):
             try:
                 with self._project.worker_lock(name, timeout_s=20):
                     self._auto.release(self._project, name)

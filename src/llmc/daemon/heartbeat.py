@@ -1,5 +1,6 @@
 """The sign of life of auto mode: written only while the event loop and every lane get on."""
 
+import contextlib
 import json
 import threading
 import time
@@ -53,4 +54,7 @@ class Heartbeat:
                 return  # a full disk is for those to say who need it; the next beat may work
         elif stuck != self._said:
             self._said = stuck
-            self._on_stuck(stuck)
+            with contextlib.suppress(
+                Exception
+            ):  # a log that cannot be written must not end the beats to come
+                self._on_stuck(stuck)

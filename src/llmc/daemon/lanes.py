@@ -18,6 +18,10 @@ from llmc.tools.proc import ShuttingDown
 RETRY_S = 1.0
 
 
+def lane_name(worker: str) -> str:
+    return f"the lane of {worker}"
+
+
 class Lane:
     """The queue of one worker; pokes that come while it works are answered by one more round."""
 
@@ -55,7 +59,7 @@ class Lane:
     def _round(self, patrol: bool) -> bool:
         """Whether it could be done: False while a command holds the worker's lock."""
         try:
-            with progress.watched(f"the lane of {self.name}"):
+            with progress.watched(lane_name(self.name)):
                 self._work(self.name, patrol)
         except LockTimeout:
             # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.

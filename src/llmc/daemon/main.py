@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from llmc.agents.protocol import Agent
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
-from llmc.daemon.lanes import Lane
+from llmc.daemon.lanes import Lane, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.patrol import Watch
 from llmc.errors import LlmcError, NotFound, Refused
@@ -30,7 +30,7 @@ from llmc.services.recover import finish_interrupted
 from llmc.services.trash import prune
 from llmc.services.usage import Meters, record_usage
 from llmc.state.model import State
-from llmc.tools import locks
+from llmc.tools import locks, progress
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.tmux import Pane
@@ -46,6 +46,8 @@ CLIENT_WATCH_S = 1.0
 FETCH_WAIT_S = 10.0
 #: so old may be what tmux said; a person cannot attach and type faster
 PANES_HOLD_S = 0.05
+#: how long the rounds that run have to come to an end when the daemon does
+DRAIN_S = 10.0
 
 
 @dataclass
@@ -103,6 +105,8 @@ class Daemon:
             self.auto.prepare()
         asyncio.run(self._main(agent))
         os.close(claim)
+        if progress.running():  # a thread that hangs would keep us here for ever, and is safe to kill
+            os._exit(self.exit_code)
         return self.exit_code
 
     def _poke_after(self, name: str, delay_s: float) -> None:
@@ -404,11 +408,12 @@ class Daemon:
         if self.patrolling is not None:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))
+        stuck = await self._drained()
         loop = asyncio.get_running_loop()
         if self.auto is not None:
-            await loop.run_in_executor(self.pool, self.auto.stop)
+            await loop.run_in_executor(self.pool, self.auto.stop, stuck)
         try:
-            names = list(self.project.store.read().workers)
+            names = [name for name in self.project.store.read().workers if name not in stuck]
             ends = [loop.run_in_executor(self.pool, self._end, name) for name in names]
             for line in await asyncio.gather(*ends):
                 say(line)
@@ -418,10 +423,22 @@ class Daemon:
         except LlmcError as error:
             say(f"{error.message}; ending every session")
             end_every_session(self.project)
-        self.pool.shutdown()
+        self.pool.shutdown(wait=not stuck)
         self.log.info("stopped", extra={"action": "daemon_stopped"})
         if self.auto is not None:
             self.auto.report(self.started_unix)
+
+    async def _drained(self) -> set[str]:
+        """The workers whose rounds do not come to an end; each step of theirs can be repeated."""
+        deadline = monotonic() + DRAIN_S
+        while progress.running() and monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        stuck = {name for name in self.lanes if lane_name(name) in progress.running()}
+        for name in stuck:
+            text = f"{lane_name(name)} did not end in {DRAIN_S:g} s"
+            self.log.error(text, extra={"action": "stuck", "worker": name, "cause": "bug"})
+            say(text)
+        return stuck
 
     def _end(self, name: str) -> str:
         problem = take_down(self.project, name)

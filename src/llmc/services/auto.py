@@ -450,13 +450,21 @@ class Auto:
                 tx.update_auto(probe=record.name, probe_unix=tx.now)
             elif waiting.is_parked(tx.state.auto):
                 return False  # somebody else went ahead at the same moment
-        receipt = submit.submit(project, record.name, "resume", RESUME, then=Status.WORKING)
-        if not receipt.outcome.arrived:
+        if not self._tell_to_go_on(project, record):
             with project.store.transaction() as tx:
                 if tx.state.auto.probe == record.name:
                     tx.update_auto(probe="", probe_unix=0.0)  # somebody else may go ahead
             self.look_again(record.name, AGAIN_S)
         return False
+
+    def _tell_to_go_on(self, project: Project, record: WorkerRecord) -> bool:
+        if record.status is Status.REBASING:
+            with project.store.transaction() as tx:
+                tx.update(record.name, cause="", error_reason="", conflict_prompt_due=True)
+            rebase.tell(project, record.name)
+            return not rebase.must_tell(project.store.worker(record.name))
+        receipt = submit.submit(project, record.name, "resume", RESUME, then=Status.WORKING)
+        return receipt.outcome.arrived
 
     def end_park_if_over(self, project: Project) -> bool:
         """Whether the fleet goes on: whoever was sent ahead works, or nobody needs to be."""
@@ -467,7 +475,7 @@ class Auto:
         if state.auto.probe in stopped:
             return False  # it failed again, and parks the fleet again
         probe = state.workers.get(WorkerName(state.auto.probe))
-        works = probe is not None and probe.status is Status.WORKING
+        works = probe is not None and probe.status in (Status.WORKING, Status.REBASING)
         if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
             return False
         with project.store.transaction() as tx:
@@ -514,8 +522,8 @@ def _task_id(record: WorkerRecord) -> str:
 
 
 def _waits_for_the_api(record: WorkerRecord) -> bool:
-    stopped = record.assignment is not None and record.status is Status.NEEDS_INPUT and bool(record.cause)
-    return stopped and passes_by_itself(Cause(record.cause))
+    stops = record.status in (Status.NEEDS_INPUT, Status.REBASING) and record.assignment is not None
+    return stops and bool(record.cause) and passes_by_itself(Cause(record.cause))
 
 
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:

@@ -46,6 +46,11 @@ def waiting(limit_s: float) -> Iterator[None]:
         here.mark, here.deadline = time.monotonic(), before
 
 
+def running() -> list[str]:
+    """The names of the rounds that have not ended."""
+    return [round_.name for round_ in list(_rounds.values())]
+
+
 def stuck(limit_s: float) -> str | None:
     """A round that began or ended nothing for so long, and waits for nothing that may take longer; its name."""
     now = time.monotonic()

@@ -333,13 +333,19 @@ def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdi
     text = event.text("last_assistant_message")[:500] or error
     details = {"error": error, "cause": cause}
     change = None
+    fields: dict[str, Any] = {}
     # Who answers a question leaves no trace here, so a turn may go on and fail in needs_input, too.
     at_work = record.status in (*BUSY, Status.REBASING, Status.NEEDS_INPUT)
     if causes.needs_a_person(cause) and at_work:
         change = step(Status.ERROR, error, error_reason=text, cause=cause)
     elif record.status in BUSY:
         change = step(Status.NEEDS_INPUT, cause, error_reason=text, cause=cause)
-    return Verdict(change, action="agent_failed", details=details)
+    elif (
+        record.status is Status.REBASING and record.assignment is not None and causes.passes_by_itself(cause)
+    ):
+        # Its rebase stays open; auto mode tells it of its conflicts again once the limit is over.
+        fields = {"error_reason": text, "cause": cause, "since_unix": event.at_unix}
+    return Verdict(change, fields, "agent_failed", details)
 
 
 def _question(record: WorkerRecord, event: HookEvent) -> Verdict:

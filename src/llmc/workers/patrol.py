@@ -142,8 +142,8 @@ def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock
 
     Unless it is over: a person may have finished or aborted it by hand, and no Stop tells of that.
     """
-    if seen.turn_runs or record.validation_due:
-        return None
+    if seen.turn_runs or record.validation_due or (record.cause and record.assignment is not None):
+        return None  # or a limit stopped it, and auto mode sees to that
     sent = record.delivery.at_unix if record.delivery else 0.0
     since = max(record.since_unix, record.rebase_started_at_unix, sent, seen.last_trace_unix)
     quiet_s = clock.age_s(since)

@@ -1,0 +1,118 @@
+"""The sign of life of auto mode: it stops when somebody hangs, and only then."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmc.config.paths import Root
+from llmc.daemon import heartbeat
+from llmc.daemon.heartbeat import Heartbeat
+from llmc.tools import progress
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(heartbeat, "STUCK_S", 0.3)
+    found = Root(tmp_path / "root")
+    found.heartbeat.parent.mkdir(parents=True)
+    return found
+
+
+@pytest.fixture
+def stuck() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def beats(root: Root, stuck: list[str]) -> Iterator[Heartbeat]:
+    """Marked all the time, as by an event loop that gets on; a log that cannot be written."""
+
+    def on_stuck(what: str) -> None:
+        stuck.append(what)
+        raise OSError("no space left")
+
+    made = Heartbeat(root, "i-1", on_stuck)
+    made.start()
+    over = threading.Event()
+    loop = threading.Thread(target=lambda: [made.mark() for _ in iter(lambda: over.wait(0.01), True)])
+    loop.start()
+    yield made
+    over.set()
+    loop.join()
+    made.stop()
+
+
+def last(root: Root) -> float:
+    body = json.loads(root.heartbeat.read_text())
+    assert body["instance_id"] == "i-1"
+    return float(body["timestamp_unix"])
+
+
+def advances(root: Root) -> None:
+    before = last(root)
+    wait_until(lambda: last(root) > before, 5)
+
+
+@pytest.mark.req("0-090", "0-091")
+def test_it_is_whole_whenever_it_is_read(root: Root, beats: Heartbeat) -> None:
+    """Break: write into the file itself."""
+    seen = {last(root) for _ in range(2000)}
+    advances(root)
+    assert seen
+    assert not [path.name for path in root.heartbeat.parent.iterdir() if path.name.endswith(".tmp")][1:]
+
+
+@pytest.mark.req("0-092", "0-093")
+def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
+    """Break: beat whatever the lanes do; or let a log that cannot be written end the thread."""
+    hangs = threading.Event()
+
+    def lane() -> None:
+        with progress.watched("the lane of auto-1"):
+            hangs.wait()
+
+    thread = threading.Thread(target=lane)
+    thread.start()
+    wait_until(lambda: stuck == ["the lane of auto-1"], 5)
+    stopped = last(root)
+    wait_until(lambda: time.time() - stopped > 0.2, 5)
+    assert last(root) == stopped
+    hangs.set()
+    thread.join()
+    advances(root)
+
+
+@pytest.mark.req("0-093")
+def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
+    """A post-accept command may run for hours. Break: look at the time of the last step only."""
+    began, over = threading.Event(), threading.Event()
+
+    def lane() -> None:
+        with progress.watched("the lane of auto-1"), progress.waiting(3600):
+            began.set()
+            over.wait()
+
+    thread = threading.Thread(target=lane)
+    thread.start()
+    began.wait()
+    since = time.monotonic()
+    wait_until(lambda: time.monotonic() - since > 2 * heartbeat.STUCK_S, 5)
+    advances(root)
+    over.set()
+    thread.join()
+    assert stuck == []
+
+
+@pytest.mark.req("0-093")
+def test_an_event_loop_that_hangs_stops_it(root: Root, stuck: list[str]) -> None:
+    """Break: leave the loop's own mark out."""
+    beats = Heartbeat(root, "i-1", stuck.append)
+    beats.start()
+    wait_until(lambda: stuck == ["the event loop"], 5)
+    beats.stop()

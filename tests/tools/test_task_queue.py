@@ -1,0 +1,180 @@
+"""The task list as a queue: real files, a real ledger."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.agents.task_files import TaskFiles
+from llmc.names import TaskId
+from llmc.services import claims
+from llmc.services.task_queue import BrokenList, TaskQueue
+from llmc.state.ledger import Ledger
+from llmc.tasks.books import Claim
+from llmc.tasks.model import TaskStatus
+from llmc.tools import files as tools
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> TaskQueue:
+    (tmp_path / "list").mkdir()
+    return TaskQueue(TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl"))
+
+
+def put(queue: TaskQueue, number: int, **fields: Any) -> Path:
+    path = queue.files.directory / f"{number}.json"
+    body = {"id": str(number), "subject": f"Do {number}", "description": "", "status": "pending"}
+    path.write_text(json.dumps({**body, "blocks": [], "blockedBy": [], **fields}))
+    return path
+
+
+def taken(queue: TaskQueue, worker: str = "auto-1", labels: tuple[str, ...] = ()) -> tuple[str, Claim] | None:
+    found = queue.take_next(worker, labels)
+    return (found[0].id, found[1]) if found else None
+
+
+@pytest.mark.req("4-043", "4-044")
+def test_somebody_else_was_faster(queue: TaskQueue) -> None:
+    """Break: give up at the first claim that is lost, or keep it in the ledger."""
+    put(queue, 1)
+    put(queue, 2)
+    assert queue.count_ready() == 2
+    put(queue, 1, status="in_progress", owner="auto-1", metadata={"llmc": {"claim": "of another root"}})
+    queue._changed = set()  # nobody told us
+    found = taken(queue)
+    assert found is not None
+    assert found[0] == "2"
+    assert queue.ledger.books().claims == {"auto-1": found[1]}
+    assert queue.files.get("1").claim == "of another root"
+    assert taken(queue, "auto-2") is None
+
+
+@pytest.mark.req("4-029", "4-044")
+def test_threads_that_ask_at_once_get_different_tasks(queue: TaskQueue) -> None:
+    """Break: leave the lock out of take_next."""
+    for number in range(1, 21):
+        put(queue, number)
+    won: list[str] = []
+
+    def take(worker: str) -> None:
+        while found := taken(queue, worker):
+            won.append(found[0])
+
+    threads = [threading.Thread(target=take, args=(f"auto-{n}",)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(won, key=int) == [str(number) for number in range(1, 21)]
+
+
+def test_what_an_agent_calls_completed_is_put_back(queue: TaskQueue) -> None:
+    """Break: believe the file; the task that waits for it would begin before it has landed."""
+    put(queue, 1)
+    put(queue, 2, blockedBy=["1"])
+    found = taken(queue)
+    assert found is not None
+    claim = found[1]
+    queue.files.change("1", lambda _, raw: {**raw, "status": "completed", "owner": ""})
+    queue.note_changed(None)
+    assert taken(queue, "auto-2") is None
+    assert (queue.files.get("1").status, queue.files.get("1").owner) == (TaskStatus.IN_PROGRESS, "auto-1")
+    claims.complete(queue.files, queue.ledger, claim, "c0ffee")
+    queue.note_changed(["1.json"])
+    after = taken(queue, "auto-2")
+    assert after is not None
+    assert after[0] == "2"
+
+
+def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
+    """The client removes the files of a list that is done. Break: look for dependencies in the files only."""
+    put(queue, 1)
+    found = taken(queue)
+    assert found is not None
+    claims.complete(queue.files, queue.ledger, found[1], "c0ffee")
+    (queue.files.directory / "1.json").unlink()
+    put(queue, 2, blockedBy=["1"])
+    queue.note_changed(None)
+    after = taken(queue)
+    assert after is not None
+    assert after[0] == "2"
+    # A completed task that somebody put back by hand is not begun again.
+    put(queue, 1)
+    queue.note_changed(None)
+    assert taken(queue, "auto-2") is None
+    assert claims.settle_files(queue.files, queue.ledger.books()) == ["1"]
+    assert queue.files.get("1").status is TaskStatus.COMPLETED
+
+
+@pytest.mark.req("4-065")
+def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
+    """A crash came between the ledger and the file. Break: look at completed tasks only."""
+    put(queue, 1)
+    found = taken(queue)
+    assert found is not None
+    before = (queue.files.directory / "1.json").read_bytes()
+    claims.give_back(queue.files, queue.ledger, found[1], "stopped")
+    (queue.files.directory / "1.json").write_bytes(before)
+    assert claims.settle_files(queue.files, queue.ledger.books()) == ["1"]
+    task = queue.files.get("1")
+    assert (task.status, task.owner, task.claim) == (TaskStatus.PENDING, "", "")
+    queue.note_changed(None)
+    again = taken(queue)
+    assert again is not None
+    assert claims.settle_files(queue.files, queue.ledger.books()) == [], "a claim that is held stays"
+
+
+@pytest.mark.req("4-041", "4-091")
+def test_a_file_that_is_being_written_is_looked_at_again(queue: TaskQueue) -> None:
+    """Break: look at a changed file once only; a broken one would never be noticed."""
+    put(queue, 1)
+    assert queue.count_ready() == 1
+    path = queue.files.directory / "2.json"
+    path.write_text('{"id": "2"')
+    queue.note_changed(["2.json"])
+    assert queue.count_ready() == 1
+    assert queue.unsettled
+    os.utime(path, (1, 1))
+    with pytest.raises(BrokenList, match=r"2\.json: no valid JSON"):
+        queue.take_next("auto-1", ())
+    put(queue, 2)
+    queue.note_changed(["2.json"])
+    assert queue.count_ready() == 2
+    assert not queue.unsettled
+
+
+@pytest.mark.req("4-040")
+def test_a_claim_is_written_beside_the_file_synced_and_renamed(
+    queue: TaskQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: write into the file itself, or rename before it is on the disk."""
+    put(queue, 1)
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def fsync(fd: int) -> None:
+        done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
+        sync(fd)
+
+    def replace(before: Any, after: Any) -> None:
+        done.append(f"{os.path.basename(before)} -> {os.path.basename(after)}")
+        rename(before, after)
+
+    monkeypatch.setattr(tools.os, "fsync", fsync)
+    monkeypatch.setattr(tools.os, "replace", replace)
+    queue.files.change(TaskId("1"), lambda _, raw: {**raw, "owner": "auto-1"})
+    temp = f"1.json.tmp.{os.getpid()}"
+    assert done[:2] == [f"sync {temp}", f"{temp} -> 1.json"]
+
+
+@pytest.mark.req("4-093")
+def test_a_claim_that_cannot_be_written_is_none(queue: TaskQueue) -> None:
+    """Break: keep the claim in the ledger when its file could not be written."""
+    put(queue, 1)
+    (queue.files.directory / f"1.json.tmp.{os.getpid()}").mkdir()
+    with pytest.raises(Exception, match="cannot write"):
+        queue.take_next("auto-1", ())
+    assert queue.ledger.books().claims == {}

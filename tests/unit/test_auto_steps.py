@@ -1,0 +1,236 @@
+"""What an auto worker needs next: every status, with and without a task."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from llmc.auto import steps
+from llmc.auto.steps import (
+    Accept,
+    AskToCommit,
+    Assign,
+    Clean,
+    Deliver,
+    GiveUp,
+    Park,
+    Restart,
+    Resume,
+    Situation,
+    Stop,
+    Unchanged,
+    Wait,
+    next_step,
+)
+from llmc.names import PromptId, TaskId
+from llmc.workers.causes import Cause
+from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
+from tests.support.records import worker
+
+S = Status
+TASK = Assignment(task_id=TaskId("7"), claim="c1", since_unix=100.0)
+NOW = Situation(now=200.0)
+
+
+def at_work(status: Status, **fields: Any) -> WorkerRecord:
+    return worker(status, **{"assignment": TASK, "current_prompt": "do it", **fields})
+
+
+def delivery(outcome: Outcome, at_unix: float = 101.0) -> Delivery:
+    return Delivery(prompt_id=PromptId("task-1"), outcome=outcome, at_unix=at_unix, reason="why")
+
+
+FREE: dict[Status, steps.Step] = {
+    S.OFFLINE: Restart(),
+    S.IDLE: Assign(),
+    S.WORKING: Wait(),
+    S.NEEDS_INPUT: Wait(),
+    S.NEEDS_REVIEW: Wait(),
+    S.REVIEWING: Wait(),
+    S.REJECTED: Wait(),
+    S.REBASING: Wait(),
+    S.NO_CHANGES: Clean(),
+    S.ERROR: Clean(),
+}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_without_a_task(status: Status) -> None:
+    """A person may talk with it; what is left of a task that is over goes. Break: drop `current_prompt` from the rule."""
+    assert next_step(worker(status), NOW) == FREE[status]
+    busy = Situation(now=200.0, taking=False)
+    assert next_step(worker(status), busy) == (Wait() if status is S.IDLE else FREE[status])
+    rest = next_step(worker(status, current_prompt="of an earlier task"), NOW)
+    assert rest == (FREE[status] if status in (S.OFFLINE, S.IDLE) else Clean())
+
+
+BUSY: dict[Status, steps.Step] = {
+    S.OFFLINE: GiveUp(Cause.CRASH, "its agent ended"),
+    S.IDLE: Deliver(),
+    S.WORKING: Wait(),
+    S.NEEDS_INPUT: AskToCommit(),
+    S.NEEDS_REVIEW: Accept(),
+    S.REVIEWING: Wait(),
+    S.REJECTED: Wait(),
+    S.REBASING: Wait(),
+    S.NO_CHANGES: Unchanged(),
+    S.ERROR: Stop(Cause.CONFIG, "it broke"),
+}
+
+
+@pytest.mark.req("0-043", "0-044")
+@pytest.mark.parametrize("status", Status)
+def test_with_a_task(status: Status) -> None:
+    """Break: any line of the table in steps._with_task."""
+    assert next_step(at_work(status, reason="stopped_clean"), NOW) == BUSY[status]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_person_or_an_accept_comes_first(status: Status) -> None:
+    """Break: leave `held` or `accept` out of the first line of next_step."""
+    assert next_step(at_work(status, held=True), NOW) == Wait()
+    journal = AcceptJournal(step="land", started_unix=1.0, tip="c0ffee")
+    assert next_step(at_work(status, accept=journal), Situation(now=200.0, claimed=False)) == Wait()
+
+
+@pytest.mark.req("4-065")
+@pytest.mark.parametrize("status", Status)
+def test_a_task_the_ledger_gave_back_is_over(status: Status) -> None:
+    """A crash came between. Break: go on with a task that somebody else may have by now."""
+    after = next_step(at_work(status), Situation(now=200.0, claimed=False))
+    assert after == Clean()
+    counted = next_step(at_work(status), Situation(now=200.0, claimed=False, completed=True))
+    assert counted == (Unchanged() if status is S.NO_CHANGES else Clean())
+
+
+@pytest.mark.req("0-060")
+def test_work_waits_while_the_source_is_in_use() -> None:
+    assert next_step(at_work(S.NEEDS_REVIEW), Situation(now=200.0, landing=False)) == Wait()
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (None, Deliver()),
+        (delivery(Outcome.ACKNOWLEDGED, at_unix=99.0), Deliver()),
+        (delivery(Outcome.PENDING), Wait()),
+        (delivery(Outcome.TYPED), Wait()),
+        (delivery(Outcome.QUEUED), Wait()),
+        (delivery(Outcome.REFUSED), GiveUp(Cause.AGENT, "it did not take its prompt: why")),
+        (delivery(Outcome.UNCONFIRMED), GiveUp(Cause.AGENT, "it did not take its prompt: why")),
+    ],
+)
+def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> None:
+    """Break: deliver again when the outcome is not known; a prompt would be typed twice."""
+    assert next_step(at_work(S.IDLE, delivery=last), NOW) == expected
+
+
+@pytest.mark.parametrize("reason", ["stopped_clean", "stopped_dirty", "interrupted", "restarted"])
+def test_it_is_asked_for_a_commit_once(reason: str) -> None:
+    """Break: leave `asked_to_commit` out; it is asked for ever."""
+    assert next_step(at_work(S.NEEDS_INPUT, reason=reason), NOW) == AskToCommit()
+    asked = replace(TASK, asked_to_commit=True)
+    after = next_step(at_work(S.NEEDS_INPUT, reason=reason, assignment=asked), NOW)
+    assert isinstance(after, GiveUp)
+    assert (after.cause, after.counts) == (Cause.AGENT, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"reason": "question"}, Cause.AGENT),
+        ({"reason": "permission"}, Cause.AGENT),
+        ({"reason": "blocked", "error_reason": "no network"}, Cause.TASK),
+        ({"reason": "agent", "cause": "agent", "error_reason": "too long"}, Cause.AGENT),
+    ],
+)
+def test_nobody_answers_questions(fields: dict[str, str], cause: Cause) -> None:
+    after = next_step(at_work(S.NEEDS_INPUT, **fields), NOW)
+    assert isinstance(after, GiveUp)
+    assert (after.cause, after.counts) == (cause, True)
+
+
+@pytest.mark.parametrize("status", [S.NEEDS_INPUT, S.REBASING])
+@pytest.mark.parametrize("cause", [Cause.LIMIT, Cause.API])
+def test_what_passes_by_itself_parks_and_never_counts(status: Status, cause: Cause) -> None:
+    """Break: give the task up at a limit; or leave a rebase at the limit to patrol, which calls it stalled."""
+    record = at_work(status, cause=cause, error_reason="resets 3pm", reason="limit")
+    assert next_step(record, Situation(now=200.0, resuming=False)) == Park(cause, "resets 3pm")
+    assert next_step(record, Situation(now=200.0, resuming=True)) == Resume()
+
+
+@pytest.mark.req("0-056")
+@pytest.mark.parametrize("cause", Cause)
+def test_an_error_by_its_cause(cause: Cause) -> None:
+    """Break: try again after `auth`. Of an earlier run it is over: the person had time to mend it."""
+    record = at_work(S.ERROR, cause=cause, error_reason="it broke")
+    stops = cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
+    assert next_step(record, NOW) == (Stop(cause, "it broke") if stops else GiveUp(cause, "it broke"))
+    assert next_step(replace(record, assignment=None), NOW) == Clean()
+
+
+@pytest.mark.req("0-052")
+def test_a_lost_session_counts_against_no_task() -> None:
+    gone = next_step(at_work(S.OFFLINE, cause="tmux", error_reason="its tmux session is gone"), NOW)
+    assert gone == GiveUp(Cause.TMUX, "its tmux session is gone", counts=False)
+    crashed = next_step(at_work(S.OFFLINE, cause="crash", error_reason="code 7"), NOW)
+    assert crashed == GiveUp(Cause.CRASH, "code 7")
+
+
+@pytest.mark.parametrize("status", [S.WORKING, S.REJECTED, S.REVIEWING, S.REBASING])
+def test_a_task_has_its_time(status: Status) -> None:
+    """Break: measure from the start of the task; a park of five hours would be its end."""
+    slow = Situation(now=1e9, busy_s=3600.0, task_timeout_s=3600.0)
+    assert next_step(at_work(status), slow) == Wait()
+    over = next_step(at_work(status), Situation(now=1e9, busy_s=3601.0, task_timeout_s=3600.0))
+    assert over == GiveUp(Cause.AGENT, "it took longer than 3600 s")
+
+
+situations = st.builds(
+    Situation,
+    now=st.floats(0, 1e6),
+    taking=st.booleans(),
+    landing=st.booleans(),
+    resuming=st.booleans(),
+    claimed=st.booleans(),
+    completed=st.booleans(),
+    busy_s=st.floats(0, 1e6),
+    task_timeout_s=st.floats(1, 1e6),
+)
+records = st.builds(
+    lambda status, **fields: worker(status, **fields),
+    st.sampled_from(Status),
+    assignment=st.none() | st.just(TASK) | st.just(replace(TASK, asked_to_commit=True, sent_back=2)),
+    held=st.booleans(),
+    cause=st.sampled_from(["", *Cause]),
+    reason=st.sampled_from(["", "stopped_clean", "question", "blocked", "limit"]),
+    current_prompt=st.sampled_from(["", "do it"]),
+    delivery=st.none() | st.builds(delivery, st.sampled_from(Outcome), st.floats(0, 200)),
+)
+
+
+@given(records, situations)
+def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situation: Situation) -> None:
+    """Break: let a worker that has a task take another, or count what passes by itself."""
+    todo = next_step(record, situation)
+    has_task = record.assignment is not None and situation.claimed
+    if record.held:
+        assert todo == Wait()
+    if isinstance(todo, Assign):
+        assert record.assignment is None
+        assert record.status is S.IDLE
+        assert situation.taking
+    if isinstance(todo, Accept):
+        assert has_task
+        assert record.status is S.NEEDS_REVIEW
+        assert situation.landing
+    if isinstance(todo, GiveUp):
+        assert has_task
+        assert todo.counts == (record.cause != Cause.TMUX or record.status is not S.OFFLINE)
+        assert todo.cause not in (Cause.LIMIT, Cause.API) or record.status in (S.ERROR,)
+    if isinstance(todo, Stop):
+        assert record.cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
+    if isinstance(todo, Clean):
+        assert not has_task, "what a task has made is given up, never just cleaned away"

@@ -1,0 +1,128 @@
+"""How long the fleet waits, and who goes first."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from llmc.auto import waiting
+from llmc.auto.model import AutoState
+from llmc.workers.causes import Cause
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=BERLIN).timestamp()
+
+
+@pytest.mark.req("0-061", "0-062")
+def test_a_source_in_use_is_tried_ten_times() -> None:
+    """Break: double once more or once less, or forget the cap."""
+    state = AutoState()
+    waits = []
+    while not (next_ := waiting.dirty(state)).over:
+        waits.append(next_.wait_s)
+        assert next_.attempt == len(waits)
+        state = replace(state, source_repo_dirty_retry_count=next_.attempt)
+    assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600]
+
+
+@pytest.mark.parametrize(
+    ("cause", "first_s", "waits"),
+    [
+        (Cause.LIMIT, 300.0, [300, 600, 1200, 2400, 3600, 3600]),
+        (Cause.API, 60.0, [60, 120, 240, 480, 960, 1800]),
+    ],
+)
+def test_parks_grow(cause: Cause, first_s: float, waits: list[float]) -> None:
+    """Break: begin with twice the first wait, or take the limit's cap for the API."""
+    state = AutoState(probe="auto-2", probe_unix=5.0)
+    seen = []
+    for _ in waits:
+        state = replace(state, **waiting.parked(state, cause, "busy", 1000.0, first_s))
+        seen.append(state.parked_until_unix - 1000.0)
+        assert (state.probe, state.parked_cause) == ("", cause)
+    assert seen == waits
+    assert not waiting.is_parked(replace(state, **waiting.NOT_PARKED))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([Cause.LIMIT, Cause.API]), st.floats(0.01, 1e6))
+def test_no_park_is_longer_than_its_cap(parks: int, cause: Cause, first_s: float) -> None:
+    cap = waiting.LIMIT_CAP_S if cause is Cause.LIMIT else waiting.API_CAP_S
+    after = waiting.parked(AutoState(parks=parks), cause, "busy", 0.0, first_s)
+    assert 0 < after["parked_until_unix"] <= cap
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("You've hit your limit · resets 3pm (Europe/Berlin)", datetime(2026, 11, 15, 15, 0, tzinfo=BERLIN)),
+        ("limit reached, resets at 12:30pm (Europe/Berlin)", datetime(2026, 11, 15, 12, 30, tzinfo=BERLIN)),
+        ("resets 11am (Europe/Berlin)", datetime(2026, 11, 16, 11, 0, tzinfo=BERLIN)),
+        ("resets 12am (Europe/Berlin)", datetime(2026, 11, 16, 0, 0, tzinfo=BERLIN)),
+        ("resets Nov 17, 9:30am (Europe/Berlin)", datetime(2026, 11, 17, 9, 30, tzinfo=BERLIN)),
+        ("resets Jan 2 at 9am (Europe/Berlin)", datetime(2027, 1, 2, 9, 0, tzinfo=BERLIN)),
+        ("resets 8pm (America/New_York)", datetime(2026, 11, 15, 20, 0, tzinfo=ZoneInfo("America/New_York"))),
+        ("resets Nov 14, 9am (Europe/Berlin)", None),
+        ("resets 25pm (Europe/Berlin)", None),
+        ("resets 3:75pm (Europe/Berlin)", None),
+        ("resets Foo 17, 9am (Europe/Berlin)", None),
+        ("resets 3pm (Middle/Earth)", None),
+        ("You've hit your usage limit", None),
+        ("resets 2026-11-15T15:00:00Z (1794751200)", None),
+    ],
+)
+def test_the_reset_time_in_the_clients_words(text: str, expected: datetime | None) -> None:
+    """Break: take 12am for noon, or today for a time that has passed."""
+    assert waiting.resets_at(text, NOON) == (expected.timestamp() if expected else None)
+    state = waiting.parked(AutoState(), Cause.LIMIT, text, NOON, 300.0)
+    assert state["parked_until_unix"] == (expected.timestamp() if expected else NOON + 300.0)
+    away = waiting.parked(AutoState(), Cause.API, text, NOON, 60.0)
+    assert away["parked_until_unix"] == NOON + 60.0
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_it(text: str) -> None:
+    found = waiting.resets_at(f"resets {text}", NOON)
+    assert found is None or found > NOON
+
+
+def test_one_goes_ahead_and_the_others_follow() -> None:
+    """Break: let everybody go on when the time is over; each would run into the limit again."""
+    state = AutoState()
+    assert waiting.starts_a_park(state, "auto-1", failed_unix=100.0)
+    state = replace(state, **waiting.parked(state, Cause.LIMIT, "", 100.0, 300.0))
+    assert not waiting.starts_a_park(state, "auto-2", failed_unix=101.0), "the same limit adds nothing"
+    assert not waiting.may_resume(state, 100.0, now=399.0)
+    assert waiting.may_resume(state, 100.0, now=400.0)
+    state = replace(state, probe="auto-1", probe_unix=400.0)
+    assert not waiting.may_resume(state, 101.0, now=401.0), "one is enough to find out"
+    assert waiting.went_on(state, "auto-1") == 400.0
+    assert waiting.went_on(state, "auto-2") == 0.0
+    assert not waiting.probe_succeeded(state, probe_works=True, now=459.0)
+    assert waiting.probe_succeeded(state, probe_works=True, now=460.0)
+    assert waiting.probe_succeeded(state, probe_works=False, now=401.0), "its turn ended well"
+    again = replace(state, **waiting.parked(state, Cause.LIMIT, "", 402.0, 300.0))
+    assert waiting.starts_a_park(state, "auto-1", failed_unix=402.0)
+    assert again.parked_until_unix == 402.0 + 600.0
+    over = replace(state, **waiting.NOT_PARKED, resumed_unix=460.0)
+    assert waiting.may_resume(over, 101.0, now=460.0)
+    assert not waiting.may_resume(over, 461.0, now=470.0), "a new limit, and a new park"
+    assert waiting.starts_a_park(over, "auto-2", failed_unix=461.0)
+    assert waiting.went_on(over, "auto-2") == 460.0
+
+
+@pytest.mark.req("0-063", "0-064", "4-102")
+def test_what_is_remembered() -> None:
+    """The fields of the wait for a source are in the state, and nothing of a task pool's back-off."""
+    fields = AutoState.__struct_fields__
+    cleared: dict[str, Any] = dict(waiting.NOT_DIRTY)
+    assert set(cleared) == {
+        "source_repo_dirty_retry_after_unix",
+        "source_repo_dirty_backoff_secs",
+        "source_repo_dirty_retry_count",
+    }
+    assert set(cleared) <= set(fields)
+    assert not [name for name in fields if "task_pool" in name]

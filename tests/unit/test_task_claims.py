@@ -1,0 +1,76 @@
+"""What a claim and its end change in a task's file, and what they leave alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.names import TaskId
+from llmc.tasks import claims
+from llmc.tasks.books import Claim
+from llmc.tasks.model import TaskStatus, parse
+
+OURS = Claim("c1", TaskId("7"), "auto-1")
+RAW: dict[str, Any] = {
+    "id": "7",
+    "subject": "S",
+    "description": "D",
+    "status": "pending",
+    "blocks": [],
+    "blockedBy": [],
+    "new": {"a": [1]},
+    "metadata": {"label": "ui", "llmc": {"verify": "make"}},
+}
+TAKEN: dict[str, Any] = {
+    **RAW,
+    "status": "in_progress",
+    "owner": "auto-1",
+    "metadata": {"label": "ui", "llmc": {"verify": "make", "claim": "c1"}},
+}
+
+
+@pytest.mark.req("4-042", "4-046")
+def test_a_free_task_is_taken() -> None:
+    """Break: take one that has an owner, or is no longer pending."""
+    assert claims.taken(parse("7", RAW), RAW, OURS) == TAKEN
+    for free in (None, ""):
+        raw = {**RAW, "owner": free}
+        assert claims.taken(parse("7", raw), raw, OURS) == TAKEN
+    for change in ({"owner": "somebody"}, {"status": "in_progress"}, {"status": "completed"}):
+        raw = {**RAW, **change}
+        assert claims.taken(parse("7", raw), raw, OURS) is None
+
+
+@pytest.mark.req("4-060", "4-063")
+def test_the_end_of_a_claim() -> None:
+    """Break: look at the owner's name only; every root has an auto-1."""
+    task = parse("7", TAKEN)
+    assert claims.given_back(task, TAKEN, OURS) == RAW
+    assert claims.done(task, TAKEN, OURS) == {**RAW, "status": "completed"}
+    kept = claims.given_back(task, TAKEN, OURS, hold="quarantined")
+    assert kept is not None
+    assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
+    assert parse("7", kept).waits_for_a_person == "quarantined"
+    assert claims.freed(parse("7", kept), kept) == RAW
+    other = Claim("c2", TaskId("7"), "auto-1")
+    assert claims.given_back(task, TAKEN, other) is None
+    assert claims.done(task, TAKEN, other) is None
+    assert claims.still_at_it(task, TAKEN, other) is None
+
+
+def test_an_agent_that_calls_its_task_completed() -> None:
+    raw = {**TAKEN, "status": "completed", "owner": ""}
+    assert claims.still_at_it(parse("7", raw), raw, OURS) == TAKEN
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
+def test_a_claim_and_its_end_leave_no_trace(metadata: dict[str, Any]) -> None:
+    """Break: drop what llmc does not know."""
+    metadata.pop("llmc", None)
+    raw = {**RAW, "metadata": metadata}
+    taken = claims.taken(parse("7", raw), raw, OURS)
+    assert taken is not None
+    task = parse("7", taken)
+    assert (task.status, task.owner, task.claim) == (TaskStatus.IN_PROGRESS, "auto-1", "c1")
+    assert claims.given_back(task, taken, OURS) == raw
