@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
+from llmc import hook_client
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir, until
 from tests.support.fleet import Fleet
@@ -339,3 +342,40 @@ def test_a_task_that_takes_too_long(scripted: Fleet) -> None:
     ref = fleet.events("task_failed")[0]["ref"]
     assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "half"
     assert daemon.stop() == 0
+
+
+def test_a_limit_while_conflicts_are_resolved(scripted: Fleet) -> None:
+    """Break: leave `rebasing` out of what a limit can stop; patrol calls it stalled, and the task is given up."""
+    fleet = set_up(scripted)
+    out = fleet.dir
+    resolve = (
+        f"@on-conflict touch {out}/told; {until(out / 'resolve')}; git checkout --theirs shared; git add shared; "
+        "git -c user.name=W -c user.email=w@example.com -c core.editor=true rebase --continue"
+    )
+    work = f"@sh touch {out}/one; {until(out / 'go')}; echo 1 > shared; git add shared; {COMMIT} 'Task 1'"
+    add(fleet, 1, work, resolve)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: (out / "one").exists())
+    fleet.commit("shared", "a person's", "By a person")
+    (out / "go").touch()
+    auto.wait_for(fleet, lambda: (out / "told").exists())
+    hook(fleet, "auto-1", hook_event_name="StopFailure", error="rate_limit", last_assistant_message="limit")
+    auto.wait_for(fleet, lambda: fleet.events("fleet_parked"))
+    assert fleet.status("auto-1")["status"] == "rebasing"
+    auto.wait_for(
+        fleet, lambda: len([t for t in fleet.prompts_in_transcripts() if "[llmc conflict-" in t]) == 2
+    )
+    (out / "resolve").touch()
+    auto.wait_completed(fleet, 1)
+    assert fleet.log()[:2] == ["Task 1", "By a person"]
+    assert failures(fleet) == []
+    auto.wait_for(fleet, lambda: fleet.events("fleet_resumed"))
+    assert daemon.stop() == 0
+
+
+def hook(fleet: Fleet, worker: str, **payload: str) -> None:
+    """What the agent's own hook would say now."""
+    env = {**fleet.env, "LLMC_INSTANCE": auto.state(fleet)["workers"][worker]["instance"]}
+    argv = [sys.executable, "-I", "-S", hook_client.__file__, str(fleet.root / ".llmc/inbox" / worker)]
+    body = json.dumps(payload).encode()
+    subprocess.run([*argv, str(fleet.root / ".llmc/wake.sock")], input=body, env=env, check=True)

@@ -26,6 +26,7 @@ from llmc.auto.steps import (
 )
 from llmc.names import PromptId, TaskId
 from llmc.workers.causes import Cause
+from llmc.workers.decide import FOUND_COMMITS
 from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
 from tests.support.records import worker
 
@@ -64,6 +65,11 @@ def test_without_a_task(status: Status) -> None:
     assert next_step(worker(status), busy) == (Wait() if status is S.IDLE else FREE[status])
     rest = next_step(worker(status, current_prompt="of an earlier task"), NOW)
     assert rest == (FREE[status] if status in (S.OFFLINE, S.IDLE) else Clean())
+
+
+def test_commits_that_a_start_found_are_nobodys() -> None:
+    """Break: wait for a person who is not there; the worker would never work again."""
+    assert next_step(worker(S.NEEDS_REVIEW, reason=FOUND_COMMITS), NOW) == Clean()
 
 
 BUSY: dict[Status, steps.Step] = {

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from llmc.names import PromptId
+from llmc.names import PromptId, TaskId
 from llmc.workers import causes
 from llmc.workers.causes import Cause
 from llmc.workers.decide import Facts, GitFacts, after_validation, arrived_step, client_says, judge, wants_git
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import Assignment, Delivery, Outcome, Status, WorkerRecord
 from tests.support.records import worker
 
 S = Status
@@ -453,3 +453,15 @@ def test_what_only_the_status_file_shows(
     """Breaks when the debounce is dropped: a flicker of 20 ms between two turns would count."""
     step = client_says(worker(status), busy, idle, for_s)
     assert (step.to if step else None) is to
+
+
+def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
+    """Its rebase stays open, and auto mode waits. Break: leave the fields out; patrol would call it stalled."""
+    task = Assignment(task_id=TaskId("7"), claim="c1", since_unix=1.0)
+    limit = event(failure("rate_limit", "resets 3pm"), at=2000)
+    verdict = judge(worker(S.REBASING, assignment=task, **OURS_OPEN), limit, Facts(git=REBASING))
+    assert verdict.change is None
+    assert verdict.fields == {"cause": "limit", "error_reason": "resets 3pm", "since_unix": 2000.0}
+    assert judge(worker(S.REBASING, **OURS_OPEN), limit, Facts(git=REBASING)).fields == {}
+    crash = event(failure("unknown", "odd"), at=2000)
+    assert judge(worker(S.REBASING, assignment=task, **OURS_OPEN), crash, Facts(git=REBASING)).fields == {}

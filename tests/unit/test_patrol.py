@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.daemon.patrol import Watch
-from llmc.names import PromptId
+from llmc.names import PromptId, TaskId
 from llmc.workers.decide import ABORTED, INTERRUPTED, GitFacts
-from llmc.workers.model import AcceptJournal, Delivery, Outcome, SelfReview, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, SelfReview, Status, WorkerRecord
 from llmc.workers.patrol import (
     NO_STOP_S,
     STALLED_S,
@@ -326,3 +326,10 @@ def test_nothing_is_done_to_a_worker_that_a_person_has(
     seen = Seen(git=replace(CLEAN, ahead=ahead), turn_runs=turn_runs, behind=behind, taken=True)
     times = dict(zip(("commits_seen_unix", "background_since_unix", "since_unix"), marks, strict=True))
     assert looked(worker(status, **times), seen) is None
+
+
+def test_a_rebase_that_a_limit_stopped_is_not_stalled() -> None:
+    """Break: leave the cause out of stalled_rebase; the task would be given up, and the attempt counted."""
+    task = Assignment(task_id=TaskId("7"), claim="c1", since_unix=1.0)
+    assert looked(rebasing(assignment=task, cause="limit"), STUCK) is None
+    assert isinstance(looked(rebasing(assignment=task), STUCK), Move)

@@ -172,9 +172,9 @@ def _failed(record: WorkerRecord) -> Step:
 def _without_task(record: WorkerRecord, situation: Situation) -> Step:
     if record.status is Status.IDLE:
         return Assign() if situation.taking else Wait()
-    if not record.current_prompt and record.status is not Status.NO_CHANGES:
-        return Wait()  # a person talks with it
-    return Clean()
+    if record.current_prompt or record.status is Status.NO_CHANGES or record.reason == decide.FOUND_COMMITS:
+        return Clean()
+    return Wait()  # a person talks with it
 
 
 def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:

@@ -21,9 +21,14 @@ def check_worker_name(name: str) -> str | None:
     """What is wrong with this name, or None."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
         return "a worker name is 1 to 31 lower-case letters, digits and dashes, and starts with a letter"
-    if name == "overseer" or re.fullmatch(r"auto-[0-9]+", name):
+    if name == "overseer" or is_auto_name(name):
         return f'the name "{name}" is reserved for llmc itself'
     return None
+
+
+def is_auto_name(name: str) -> bool:
+    """Whether workers of auto mode are called so."""
+    return re.fullmatch(r"auto-[0-9]+", name) is not None
 
 
 def check_branch_name(name: str) -> str | None:

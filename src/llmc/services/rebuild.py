@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
 from llmc.agents.protocol import ClientStatus
-from llmc.config.model import check_worker_name
+from llmc.config.model import check_worker_name, is_auto_name
 from llmc.doctor.rebuild import Found, Rebase, is_over, keep_marks, rebuilt, unknown
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, NotFound, Refused, StateError
@@ -62,6 +64,7 @@ def rebuild(project: Project) -> Rebuilt:
         found = [_find(project, name, panes.get(project.session(name)), logged) for name in _names(project)]
         now = now_unix()
         records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
+        records = [replace(record, auto=is_auto_name(record.name)) for record in records]
         kept = _name_for_the_old(project) if project.root.state.exists() else None
         project.store.start_anew(records, kept)
     return Rebuilt(records, kept, {one.name: said for one in found if (said := unknown(one))})
@@ -98,7 +101,9 @@ def _names(project: Project) -> list[WorkerName]:
         entry.name for entry in _directories(project.root.worktrees) if is_worktree(project, Path(entry.path))
     }
     names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
-    return [WorkerName(name) for name in sorted(names) if check_worker_name(name) is None]
+    return [
+        WorkerName(name) for name in sorted(names) if check_worker_name(name) is None or is_auto_name(name)
+    ]
 
 
 def _directories(path: Path) -> list[os.DirEntry[str]]:

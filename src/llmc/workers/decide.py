@@ -38,6 +38,8 @@ PERSONS_PROMPT = "a prompt llmc did not send"
 TURN_GOES_ON = "its turn goes on"
 #: why a worker that rests was not ended by a Stop
 INTERRUPTED = "interrupted"
+#: why a worker waits for review that was started with commits in its worktree
+FOUND_COMMITS = "commits are there"
 #: why a worker waits for review though its rebase did not come to anything
 ABORTED = "rebase aborted by the worker"
 #: the prompts that llmc sends about a rebase, by the first word of their id
@@ -127,7 +129,7 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     if record.validation_due:
         return step(Status.REBASING, "to be validated")
     if git.ahead:
-        return step(Status.NEEDS_REVIEW, "commits are there", commit_sha=git.head)
+        return step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=git.head)
     if record.current_prompt:
         return step(Status.NEEDS_INPUT, "restarted")
     return step(Status.IDLE, "ready")
