@@ -167,9 +167,9 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
     command = f"echo $LLMC_TASK_ID >> {out}/began; {until(out / 'end')}"
     add(fleet, 1, commit(1, f"touch {out}/one"))
     add(fleet, 2, commit(2, f"touch {out}/two; {until(out / 'go')}"))
-    daemon = Daemon(fleet, "--concurrency", "2", "--post-accept-command", command)
+    add(fleet, 3, after=(1,))  # for the third worker, which has nothing to do
+    daemon = Daemon(fleet, "--concurrency", "3", "--post-accept-command", command)
     auto.wait_for(fleet, lambda: (out / "two").exists() and (out / "began").exists())
-    add(fleet, 3)
     (out / "go").touch()
     auto.wait_for(
         fleet, lambda: "needs_review" in {row["status"] for row in auto.state(fleet)["workers"].values()}

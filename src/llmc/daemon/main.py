@@ -234,6 +234,7 @@ class Daemon:
         names = [name for name in known if name not in not_ours(known, self.auto)]
         starts = []
         for index, name in enumerate(names):
+            self.seen[name] = Status.OFFLINE  # its first hook must not look like that of a new worker
             starts.append(asyncio.create_task(self._start_worker(name, index)))
         await asyncio.gather(*starts)
 

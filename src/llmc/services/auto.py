@@ -16,7 +16,7 @@ from llmc.services import accept, claims, landing, post_accept, prompts, provisi
 from llmc.services.commands import CommandFailed
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
-from llmc.services.reset import reset_worker
+from llmc.services.reset import Reset, reset_worker
 from llmc.services.sessions import is_taken
 from llmc.services.spending import Spending
 from llmc.services.task_queue import TaskQueue
@@ -40,6 +40,8 @@ LAUNCHES = 2
 AGAIN_S = 5.0
 #: how soon to look again at a worker that was only busy
 BUSY_S = 2.0
+#: and at one that may begin when somebody else's work has landed
+LANDING_S = 0.2
 #: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
 BEGINS = 5
 #: how long work may be refused before its worker is told what is wrong with it
@@ -196,6 +198,9 @@ class Auto:
                 self.draining = self.draining or f"{self.max_tasks} tasks were begun"
                 return False
             others = project.store.read().workers.values()
+            if project.config.auto.post_accept_command and any(map(_is_landing, others)):
+                self.look_again(record.name, LANDING_S)  # its command comes first
+                return False
             labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
             try:
                 found = self.queue.take_next(record.name, labels - {""})
@@ -203,8 +208,7 @@ class Auto:
                 self.look_again(record.name, BUSY_S)
                 return False
             except LlmcError as error:
-                cause = Cause.DISK if isinstance(error, DiskFull) else Cause.TASK
-                raise HardFailure(cause, error.message, worker=record.name) from error
+                raise self._hard(Cause.TASK, record, error) from error
             if found is None:
                 return False
             self.assigned += 1
@@ -371,7 +375,8 @@ class Auto:
             hold=why.hold,
         )
         attempt = books.attempts(task.task_id)
-        problem, ref = self._reset(project, record.name)
+        failed, done = self._reset(project, record.name)
+        ref = done.pinned if done else None
         with project.store.transaction() as tx:
             about = {
                 "worker": record.name,
@@ -393,33 +398,34 @@ class Auto:
         if stop:
             raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
         self.on_change()
-        return self._after_reset(project, record, problem)
+        return self._after_reset(project, record, failed, done)
 
     def _start_over(self, project: Project, record: WorkerRecord) -> bool:
-        problem, _ = self._reset(project, record.name)
-        return self._after_reset(project, record, problem)
+        return self._after_reset(project, record, *self._reset(project, record.name))
 
-    def _reset(self, project: Project, name: str) -> tuple[str, str | None]:
-        """The problem, if its agent does not run now; and where its unfinished work is pinned."""
+    def _reset(self, project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
+        """What came of it, or why it could not be done now: a person has it, or the source does not answer."""
         try:
-            done = reset_worker(project, name)
-        except (Refused, LockTimeout):
-            return "a person has it", None  # it is put right when they leave
-        return done.problem, done.pinned
+            return None, reset_worker(project, name)
+        except LlmcError as error:
+            return error, None
 
-    def _after_reset(self, project: Project, record: WorkerRecord, problem: str) -> bool:
-        if not problem:
-            self._trouble.pop(f"launch {record.name}", None)
-            return True
-        cause = project.store.worker(record.name).cause
-        return self._try_later(
-            record, "launch", LAUNCHES, Cause(cause) if cause else Cause.CRASH, LlmcError(problem)
-        )
+    def _after_reset(
+        self, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
+    ) -> bool:
+        if failed is not None:
+            return self._try_later(record, "reset", BEGINS, Cause.GIT, failed)
+        self._trouble.pop(f"reset {record.name}", None)
+        if done is not None and done.problem:
+            cause = project.store.worker(record.name).cause or Cause.CRASH
+            return self._try_later(record, "launch", LAUNCHES, Cause(cause), LlmcError(done.problem))
+        self._trouble.pop(f"launch {record.name}", None)
+        return True
 
     def _try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
         key = f"{what} {record.name}"
         count = self._trouble[key] = self._trouble.get(key, 0) + 1
-        if count > times:
+        if count > times or isinstance(error, DiskFull):
             raise self._hard(cause, record, error)
         self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
         return False
@@ -471,7 +477,12 @@ class Auto:
         state = project.store.read()
         if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
             return False
-        stopped = {name for name, record in state.workers.items() if _waits_for_the_api(record)}
+        # One that a person has cannot go ahead, and must not keep the others.
+        stopped = {
+            name
+            for name, record in state.workers.items()
+            if _waits_for_the_api(record) and not self._is_taken(project, record)
+        }
         if state.auto.probe in stopped:
             return False  # it failed again, and parks the fleet again
         probe = state.workers.get(WorkerName(state.auto.probe))
@@ -509,6 +520,7 @@ class Auto:
             )
 
     def _hard(self, cause: Cause, record: WorkerRecord, error: LlmcError) -> HardFailure:
+        cause = Cause.DISK if isinstance(error, DiskFull) else cause
         return HardFailure(cause, error.message, worker=record.name, task_id=_task_id(record))
 
 
@@ -524,6 +536,16 @@ def _task_id(record: WorkerRecord) -> str:
 def _waits_for_the_api(record: WorkerRecord) -> bool:
     stops = record.status in (Status.NEEDS_INPUT, Status.REBASING) and record.assignment is not None
     return stops and bool(record.cause) and passes_by_itself(Cause(record.cause))
+
+
+def _is_landing(record: WorkerRecord) -> bool:
+    """Its work is on the branch or about to be, and its post-accept command is not due yet."""
+    journal = record.accept
+    return (
+        journal is not None
+        and record.assignment is not None
+        and accept.STEPS.index(journal.step) > accept.STEPS.index("land")
+    )
 
 
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:
