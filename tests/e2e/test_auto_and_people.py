@@ -1,6 +1,7 @@
 """A person's commands on auto workers while the daemon runs: the task is free again, and the loop goes on."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -51,21 +52,28 @@ def test_reset_and_nuke_give_the_task_back(scripted: Fleet) -> None:
     assert "every auto worker was removed" in daemon.said
 
 
-@pytest.mark.req("0-026", "4-004")
+@pytest.mark.req("0-009", "0-026", "0-053", "4-004")
 def test_hold_message_and_accept(scripted: Fleet) -> None:
     """Break: give tasks to a worker that is held, or take a person's talk with a worker for a task."""
     elsewhere = scripted.dir / "context.toml"
     elsewhere.write_text('[default]\nprologue = "From elsewhere."\n')
-    fleet = set_up(scripted, **{"auto.context_config_path": str(elsewhere)})
-    daemon = Daemon(fleet)
+    fleet = set_up(scripted, **{"auto.context_config_path": str(elsewhere), "defaults.model": "haiku"})
+    fleet.llmc("config", "set", "workers.auto-1.model", "opus", code=4)
+    # The first /clear is lost: it is sent again, and the prompt comes after it.
+    daemon = Daemon(fleet, LLMC_FAULT="submit.clear:before:fail")
     auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    pid = fleet.tmux("display-message", "-p", "-t", fleet.session("auto-1"), "#{pane_pid}").strip()
+    argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    assert argv[argv.index("--model") + 1] == "haiku"
+    assert "AskUserQuestion" in argv[argv.index("--disallowedTools") + 1]
     fleet.llmc("hold", "auto-1")
-    add(fleet, 1)
+    add(fleet, 1, "@ask Which one?", commit(1))
     fleet.wake("auto-1")
-    # A held worker takes none; what is said to it is no task.
     fleet.llmc("release", "auto-1")
     auto.wait_completed(fleet, 1)
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    assert len([text for text in fleet.prompts_in_transcripts() if "Do 1" in text]) == 1
+    assert [row["source"] for row in fleet.events("session_started")] == ["startup", "clear"]
     assert any("From elsewhere.\n\nDo 1" in text for text in fleet.user_turns())
     first, released = fleet.events("task_assigned")[0], fleet.events("released")[0]
     assert first["ts"] >= released["ts"]

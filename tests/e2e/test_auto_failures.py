@@ -282,7 +282,7 @@ def _change_auto(fleet: Fleet, **fields: float) -> None:
     (fleet.root / "state.json").write_text(json.dumps(found))
 
 
-@pytest.mark.req("0-033", "0-040", "0-084", "4-063", "4-065")
+@pytest.mark.req("0-032", "0-033", "0-040", "0-084", "4-063", "4-065")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> None:
     """Break: kill agents that run at a start, keep the claims at the end, or pin nothing."""
@@ -312,6 +312,7 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert auto.landed(fleet) == [1]
     assert "half" not in fleet.git("ls-tree", "--name-only", "main")
     assert not fleet.events("task_failed")
+    assert len(fleet.events("worker_added")) == 1, "the worker of the first start is used again"
 
 
 @pytest.mark.req("0-081", "0-084")

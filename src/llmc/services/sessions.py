@@ -27,6 +27,9 @@ from llmc.workers.transitions import Step, step
 #: git variables that would point an agent at somebody else's repository
 _MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
 
+#: tools that wait for somebody who is not there in auto mode
+_NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
+
 
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
@@ -192,6 +195,7 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         model=(worker.model if worker else None) or defaults.model,
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
+        disallowed_tools=_NEED_A_PERSON if record.auto else (),
         resume=_resumable(record),
     )
 
