@@ -1,5 +1,6 @@
 """One script on both agents: the scripted one must do what the real client does, not what the tests would like."""
 
+import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -142,6 +143,7 @@ def play(pane: Pane) -> Trace:
         lambda: pane.send("[llmc message-b1]\n@task Write the docs\n"),
         lambda: pane.hooks("TaskCreated") and len(pane.hooks("Stop")) > before + 2 and rests(),
     )
+    trace.values["task files"] = {name: (pane.hook_dir / name).read_text() for name in ("announced", "named")}
     step("exit", lambda: pane.keys("/exit", "Enter"), lambda: pane.hooks("SessionEnd")[1:])
     trace.values["exit code"] = pane.exit_code()
     for row in pane.rows():
@@ -186,8 +188,19 @@ def _pane(root: Path, program: tuple[str, ...], api: LoopbackApi | None) -> Pane
         seed_config(root / "config", [root / "work.tree"])
         environ = client_env(root / "config", root / "home", api.url) | environ
     pane = Pane(root, environ, program)
+    _note_task_files(pane)
     subprocess.run(["git", "init", "-q", str(pane.cwd)], check=True, env=pane.env)
     return pane
+
+
+def _note_task_files(pane: Pane) -> None:
+    """Which task files there are when a task is announced, slowly, and when it has its name."""
+    settings = json.loads(pane.settings.read_text())
+    look = 'sleep 0.3; ls "$CLAUDE_CONFIG_DIR/tasks/conformance" 2>/dev/null | grep json >"$HOOKS/{}"; true'
+    for event, matcher, name in (("PreToolUse", "TaskCreate", "announced"), ("TaskCreated", "", "named")):
+        hook = {"type": "command", "command": look.format(name), "timeout": 5}
+        settings["hooks"][event].append({"matcher": matcher, "hooks": [hook]})
+    pane.settings.write_text(json.dumps(settings))
 
 
 @contextmanager
@@ -234,6 +247,12 @@ def test_same_hooks_in_the_same_order(traces: dict[str, Trace]) -> None:
 
 def test_same_payload_keys(traces: dict[str, Trace]) -> None:
     assert traces["scripted"].payload_keys == traces["real"].payload_keys
+
+
+@pytest.mark.parametrize("agent", ["real", "scripted"])
+def test_a_task_is_announced_before_its_file_exists(traces: dict[str, Trace], agent: str) -> None:
+    """Break: run TaskCreate before its PreToolUse in the scripted agent. What a worker makes would be taken by others."""
+    assert traces[agent].values["task files"] == {"announced": "", "named": "1.json\n"}
 
 
 def test_same_status_values(traces: dict[str, Trace]) -> None:

@@ -84,6 +84,16 @@ def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "tasks.jsonl").books() == ledger.books()
 
 
+def test_what_is_kept_back_says_why_until_somebody_takes_it_or_puts_it_back() -> None:
+    """Break: leave `hold` out of _keep_back, or keep `kept` when it is requeued."""
+    books = fold(Books(), [entry("claimed", claim(1), 1, subject="Add it")])
+    fold(books, [entry("released", claim(1), 2, reason="over $5", cause="budget", hold="parked")])
+    assert (books.kept_back("7"), books.kept[TaskId("7")].reason) == ("parked", "over $5")
+    fold(books, [entry("requeued", claim(1), 3)])
+    assert books.kept_back("7") == ""
+    assert books.subjects == {"7": "Add it"}
+
+
 def failed(number: int, task: str, worker: str, cause: str = "agent") -> list[dict[str, object]]:
     of = claim(number, task, worker)
     return [entry("claimed", of, 1), entry("failed", of, 2, cause=cause, reason="")]

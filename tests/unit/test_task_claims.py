@@ -52,7 +52,7 @@ def test_the_end_of_a_claim() -> None:
     assert kept is not None
     assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
     assert parse("7", kept).waits_for_a_person == "quarantined"
-    assert claims.freed(parse("7", kept), kept) == RAW
+    assert claims.freed(parse("7", kept), kept, seen=parse("7", kept)) == RAW
     other = Claim("c2", TaskId("7"), "auto-1")
     assert claims.given_back(task, TAKEN, other) is None
     assert claims.done(task, TAKEN, other) is None

@@ -56,8 +56,8 @@ def test_its_file_is_a_task() -> None:
     raw = fields(draft, lambda name: TaskId({"a": "1"}.get(name, name)))
     task = parse("5", {"id": "5", **raw})
     assert (task.blocked_by, task.blocks, task.priority, task.label) == (("1",), ("9",), 0, "ui")
-    assert task.metadata["llmc"] == {"verify": "v", "model": "m"}
-    assert "metadata" not in fields(Draft("S"), TaskId)
+    assert task.metadata["llmc"] == {"verify": "v", "model": "m", "by": "person"}
+    assert fields(Draft("S"), TaskId)["metadata"] == {"llmc": {"by": "person"}}
 
 
 def test_drafts_in_order() -> None:

@@ -28,6 +28,9 @@ HOOKS = (
     "TaskCreated",
 )
 
+#: one tool's hook, for those who have to know of a task before its file exists: the name of the tool
+TOOL_HOOKS = {"PreToolUse": "TaskCreate"}
+
 #: marks of an enclosing client: inherited, they silence the transcript and the status file of ours
 ENCLOSING_MARKS = (
     "CLAUDECODE",
@@ -78,12 +81,13 @@ class ClaudeCode:
             flags += ["--resume", launch.resume]
         return [*self.program(), *flags]
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
         kept = {key: value for key, value in base.items() if key not in ENCLOSING_MARKS}
         return {
             **kept,
             "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
-            "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",  # off by default in the newer models
+            # off by default in the newer models
+            **({"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"} if task_tools else {}),
             "DISABLE_AUTOUPDATER": "1",
             "TERM": "screen-256color",
         }
@@ -94,7 +98,11 @@ class ClaudeCode:
 
     def settings(self, hook_command: str) -> dict[str, Any]:
         entry = [{"hooks": [{"type": "command", "command": hook_command, "timeout": 5}]}]
-        return {"hooks": dict.fromkeys(HOOKS, entry), "skipDangerousModePermissionPrompt": True}
+        of_tools = {event: [{"matcher": tool, **entry[0]}] for event, tool in TOOL_HOOKS.items()}
+        return {
+            "hooks": {**dict.fromkeys(HOOKS, entry), **of_tools},
+            "skipDangerousModePermissionPrompt": True,
+        }
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         if environment.get("CLAUDE_CODE_SANDBOXED") or is_trusted(root, user_config(self, environment)):
@@ -115,8 +123,9 @@ class Scripted(ClaudeCode):
         # -P: a worktree with a json.py of its own must not shadow the standard library.
         return [sys.executable, "-P", "-m", "llmc.agents.scripted"]
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        return {**super().environment(base), "CLAUDE_CONFIG_DIR": str(self.config_dir(base))}
+    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
+        environment = super().environment(base, task_tools=task_tools)
+        return {**environment, "CLAUDE_CONFIG_DIR": str(self.config_dir(base))}
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         """Never a person's ~/.claude: its own, unless one is named for it."""

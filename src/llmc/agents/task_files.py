@@ -119,6 +119,11 @@ class TaskFiles:
                 found.unreadable.append(result)
         return found
 
+    def changed_unix(self, task_id: str) -> float:
+        """When the file was last written, as of the last listing."""
+        seen = self._seen.get(f"{task_id}{_SUFFIX}")
+        return seen.stamp[0] / 1e9 if seen else 0.0
+
     def get(self, task_id: str) -> Task:
         return self._parse(task_id, self._load(task_id))
 
@@ -135,11 +140,11 @@ class TaskFiles:
                 return self._parse(task_id, raw)
             return self._store(task_id, edited)
 
-    def create(self, fields: Raw) -> Task:
-        """A new task with the next free number."""
+    def create(self, fields: Raw, above: int = 0) -> Task:
+        """A new task with the next free number, greater than `above`: the highest that the caller knows of."""
         private_dir(self.directory)
         with self._ours(), self._clients(".lock.lock", "the task list"):
-            task_id = str(1 + max(self._highest(), *self._numbers(), 0))
+            task_id = str(1 + max(self._highest(), *self._numbers(), above))
             return self._store(task_id, {"id": task_id, **fields})
 
     def _numbers(self) -> Iterator[int]:

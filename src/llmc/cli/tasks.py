@@ -1,18 +1,22 @@
 """llmc tasks"""
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.agents.task_files import TaskFiles
+from llmc.cli import task_views
 from llmc.cli.app import refuse_agents
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import project_of
 from llmc.errors import Exit, LlmcError, UsageError
+from llmc.names import TaskId
+from llmc.services import task_commands as words
 from llmc.services import task_list as service
-from llmc.services.project import open_project
+from llmc.services.claims import open_ledger
+from llmc.services.project import Project, open_project
 from llmc.tasks import draw
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import PRIORITIES, Task
@@ -31,16 +35,35 @@ def command(ctx: click.Context) -> None:
       llmc tasks add --file api.md --after 1
       llmc tasks import plan/
       llmc tasks graph
+      llmc tasks requeue 3
     """
     refuse_agents(ctx)
 
 
-def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    try:
-        found = service.open_list(open_project((ctx.find_root().params or {}).get("root"))).listing().tasks
-    except (LlmcError, OSError):
-        return []
-    return [CompletionItem(i, help=task.subject) for i, task in found.items() if i.startswith(incomplete)]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completion(applies: Callable[[Project, service.Overview], Collection[str]]) -> Complete:
+    """Completes the tasks that the command applies to, without those named already."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            project = open_project((ctx.find_root().params or {}).get("root"))
+            found = _overview(project)
+            given = ctx.params.get(param.name or "") or ()
+            ids = [i for i in applies(project, found) if i not in given and i.startswith(incomplete)]
+        except (LlmcError, OSError):
+            return []
+        return [CompletionItem(i, help=found.tasks[TaskId(i)].subject) for i in ids]
+
+    return complete
+
+
+def _in_state(*states: str) -> Complete:
+    return _completion(lambda project, found: [i for i, state in found.states.items() if state in states])
+
+
+complete_task = _completion(lambda project, found: found.tasks)
 
 
 @command.command("list")
@@ -51,11 +74,12 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
 @click.pass_context
 def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
     """List the tasks: number, state, priority, label, subject. Exit code 1 when the list has a problem."""
-    found = service.overview(_files(ctx))
+    project = project_of(ctx)
+    found, books = _overview(project), open_ledger(project).books()
     wanted = set(state.split(",")) if state else None
     rows = [task for task in found.tasks.values() if wanted is None or found.states[task.id] in wanted]
     if as_json:
-        views = [_view(task, found) for task in rows]
+        views = [task_views.view(task, found, books) for task in rows]
         print_json({"tasks": views, "problems": found.problems})
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
@@ -63,7 +87,10 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
         label = f" [{task.label}]" if task.label else ""
         owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
+        why = task_views.why(task, books)
         click.echo(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
+        if why and found.states[task.id] not in ("completed", "in_progress"):
+            click.echo(f"{'':>{width}}  {'':<11} {why}")
     if not rows:
         click.echo("no tasks" if not found.tasks else f"no task is {state}")
     return _say_problems(found)
@@ -102,7 +129,9 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     if not file and not subject:
         raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
     written = service.read_drafts([file])[0] if file else Draft(subject or "")
-    task = service.add(_files(ctx), service.with_options(written, given))
+    project = project_of(ctx)
+    books = open_ledger(project).books()
+    task = service.add(service.open_list(project), service.with_options(written, given), books)
     print_json({"id": task.id, "subject": task.subject}) if as_json else click.echo(
         f"added {task.id}: {task.subject}"
     )
@@ -117,7 +146,9 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 
     All of them are added, or none.
     """
-    made = service.import_all(_files(ctx), service.read_drafts(paths))
+    project = project_of(ctx)
+    drafts = service.read_drafts(paths)
+    made = service.import_all(service.open_list(project), drafts, open_ledger(project).books())
     if as_json:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
@@ -131,11 +162,11 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show one task."""
-    files = _files(ctx)
-    task = files.get(task_id)
-    found = service.overview(files)
+    project = project_of(ctx)
+    found, books = _overview(project), open_ledger(project).books()
+    task = found.tasks.get(TaskId(task_id)) or service.open_list(project).get(task_id)
     if as_json:
-        print_json(_view(task, found))
+        print_json(task_views.view(task, found, books))
         return
     click.echo(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
     facts = {
@@ -144,10 +175,14 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         "label": task.label,
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
+        "made by": task_views.made_by(task),
+        task_views.hold(task, books): task_views.why(task, books),
     }
     for name, value in facts.items():
         if value:
             click.echo(f"  {name}: {value}")
+    for number, failure in enumerate(books.failures.get(task.id, ()), 1):
+        click.echo(f"  attempt {number}: {failure.cause}: {failure.reason}")
     if task.description:
         click.echo("\n" + task.description)
 
@@ -158,7 +193,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 @click.pass_context
 def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
     """Draw which task waits for which."""
-    found = service.overview(_files(ctx))
+    found = _overview(project_of(ctx))
     tasks = list(found.tasks.values())
     if as_json:
         print_json(
@@ -170,8 +205,89 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
     return _say_problems(found)
 
 
-def _files(ctx: click.Context) -> TaskFiles:
-    return service.open_list(project_of(ctx))
+@command.command("release")
+@click.argument(
+    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_completion(words.releasable)
+)
+@json_option
+@click.pass_context
+def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+    """Make tasks pending again that somebody has and nobody works on.
+
+    \b
+    Example:
+      llmc tasks release 3 5
+    For a task that an agent, a person or another root took and left. One that a worker of this root is at is
+    released by `llmc reset WORKER`.
+    """
+    return _each(ctx, task_ids, as_json, words.release, "released")
+
+
+@command.command("requeue")
+@click.argument(
+    "task_ids",
+    metavar="ID...",
+    nargs=-1,
+    required=True,
+    shell_complete=_in_state("quarantined", "parked", "completed"),
+)
+@json_option
+@click.pass_context
+def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+    """Have tasks done again: those that failed too often, were parked, or are completed.
+
+    \b
+    Example:
+      llmc tasks requeue 3
+    Their failed attempts are forgotten.
+    """
+    return _each(ctx, task_ids, as_json, words.requeue, "requeued")
+
+
+@command.command("approve")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_in_state("proposed"))
+@json_option
+@click.pass_context
+def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+    """Let tasks be done that workers proposed.
+
+    \b
+    Example:
+      llmc tasks list --state proposed
+      llmc tasks approve 7 8
+    """
+    return _each(ctx, task_ids, as_json, words.approve, "approved")
+
+
+def _each(
+    ctx: click.Context,
+    task_ids: tuple[str, ...],
+    as_json: bool,
+    act: Callable[[Project, str], Task],
+    done: str,
+) -> int:
+    """Each task for itself; what cannot be done with one is said, and the others go on."""
+    project = project_of(ctx)
+    rows: list[dict[str, Any]] = []
+    for task_id in dict.fromkeys(task_ids):
+        try:
+            task = act(project, task_id)
+        except LlmcError as error:
+            if len(set(task_ids)) == 1:
+                raise
+            rows.append({"id": task_id, "outcome": "failed", "error": error.message, "hint": error.hint})
+            note(paint(f"{error.message}. ", "red", err=True) + error.hint)
+            continue
+        rows.append({"id": task.id, "outcome": done, "subject": task.subject})
+        if not as_json:
+            click.echo(f"{done} {task.id}: {task.subject}")
+    if as_json:
+        print_json({"tasks": rows})
+    return Exit.FAILED if any("error" in row for row in rows) else Exit.DONE
+
+
+def _overview(project: Project) -> service.Overview:
+    return service.overview(service.open_list(project), open_ledger(project).books())
 
 
 def _painted(text: str, state: str) -> str:
@@ -186,19 +302,3 @@ def _say_problems(found: service.Overview) -> int:
 
 def _code(found: service.Overview) -> int:
     return Exit.FAILED if found.problems else Exit.DONE
-
-
-def _view(task: Task, found: service.Overview) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "subject": task.subject,
-        "description": task.description,
-        "state": found.states[task.id],
-        "status": task.status,
-        "owner": task.owner or None,
-        "priority": task.priority,
-        "label": task.label or None,
-        "after": sorted(found.edges.get(task.id, ())),
-        "verify": task.verify or None,
-        "metadata": dict(task.metadata),
-    }

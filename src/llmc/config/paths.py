@@ -69,6 +69,11 @@ class Root:
         return self.path / layout.TASKS_LEDGER
 
     @property
+    def task_pool(self) -> Path:
+        """Answers of the task pool command that no task was made of yet."""
+        return self.path / layout.TASK_POOL
+
+    @property
     def heartbeat(self) -> Path:
         return self.path / layout.HEARTBEAT
 

@@ -14,6 +14,7 @@ from llmc.auto import waiting
 from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
+from llmc.daemon.task_pool import TaskPool
 from llmc.errors import LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import claims, setup, task_queue
@@ -86,6 +87,7 @@ class AutoMode:
             spending=Spending(options.max_cost),
             max_tasks=options.max_tasks,
         )
+        self._pool = TaskPool(self._auto.queue, self.fail, self._say)
         self._project = project
         self._watch: Watch | None = None
         self._heartbeat: Heartbeat | None = None
@@ -211,6 +213,7 @@ class AutoMode:
             self._auto.draining = self._auto.draining or "the time is over"
         if self._auto.queue.unsettled:
             self._look_for_work()
+        self._pool.tick(self._project, is_wanted=self._is_taking(state))
         auto = state.auto
         if 0 < auto.source_repo_dirty_retry_after_unix <= now:
             self._poke_all(state, Status.NEEDS_REVIEW)
@@ -222,6 +225,11 @@ class AutoMode:
                 tx.emit("auto_stopped", reason=self._auto.draining)
             self._say(f"no more tasks are taken ({self._auto.draining}), and nothing runs any more")
             self._end(0)
+
+    def _is_taking(self, state: State) -> bool:
+        """Somebody is free, and new tasks are given out."""
+        free = any(_is_free(state.workers.get(WorkerName(name))) for name in self.workers)
+        return free and not self._auto.draining and not waiting.is_parked(state.auto)
 
     def _after_park(self, state: State) -> None:
         if self._auto.end_park_if_over(self._project):

@@ -4,28 +4,28 @@ import os
 from functools import partial
 
 from llmc.agents.task_files import TaskFiles
-from llmc.errors import LlmcError, NotFound, Refused
+from llmc.errors import LlmcError, NotFound
 from llmc.names import TaskId, WorkerName
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
 from llmc.state.ledger import Ledger
 from llmc.tasks import claims
 from llmc.tasks.books import Action, Books, Claim, entry
-from llmc.tasks.model import Task, TaskStatus
+from llmc.tasks.model import TaskStatus
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.workers.model import Assignment, WorkerRecord
 
 
 def open_ledger(project: Project) -> Ledger:
-    return Ledger(project.root.tasks_ledger)
+    return Ledger(project.root.tasks_ledger, project.root.log("task_pool"))
 
 
-def take(files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId) -> Claim | None:
+def take(files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId, subject: str = "") -> Claim | None:
     """Claim a task for a worker; None when somebody else was faster."""
     claim = Claim(os.urandom(6).hex(), task_id, worker)
     with fault_step("claim.ledger"):
-        ledger.write(entry("claimed", claim, now_unix()))
+        ledger.write(entry("claimed", claim, now_unix(), subject=subject))
     with fault_step("claim.file"):
         try:
             won = files.change(task_id, partial(claims.taken, claim=claim)).claim == claim.id
@@ -67,11 +67,12 @@ def give_back(
 ) -> Books:
     """The task is free again. What `counts` is a failed attempt; too many of them keep it back for a person."""
     action: Action = "failed" if counts else "released"
+    said = {"reason": reason, "cause": cause, **({"hold": hold} if hold else {})}
     with fault_step("claim.release"):
-        ledger.write(entry(action, claim, now_unix(), reason=reason, cause=cause))
+        ledger.write(entry(action, claim, now_unix(), **said))
     books = ledger.books()
-    kept_back = hold or ("quarantined" if books.is_quarantined(claim.task) else "")
-    _edit_if_there(files, claim.task, partial(claims.given_back, claim=claim, hold=kept_back))
+    edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
+    _edit_if_there(files, claim.task, edit)
     return books
 
 
@@ -101,31 +102,10 @@ def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:
             _edit_if_there(files, task.id, partial(claims.done, claim=claim))
             put_right.append(task.id)
         elif task.id not in books.completed and books.has_ended(task.claim, task.id):
-            hold = "quarantined" if books.is_quarantined(task.id) else ""
-            _edit_if_there(files, task.id, partial(claims.given_back, claim=claim, hold=hold))
+            edit = partial(claims.given_back, claim=claim, hold=books.kept_back(task.id))
+            _edit_if_there(files, task.id, edit)
             put_right.append(task.id)
     return put_right
-
-
-def free(files: TaskFiles, ledger: Ledger, task_id: str, *, anew: bool) -> Task:
-    """A person puts a task back; `anew`: also one that failed too often, or was completed.
-
-    Refused while a worker of this root is at it.
-    """
-    books = ledger.books()
-    at_it = next((claim for claim in books.claims.values() if claim.task == task_id), None)
-    if at_it is not None:
-        raise Refused(
-            f"{at_it.worker} is at task {task_id}", hint=f"Stop it first: llmc reset {at_it.worker}"
-        )
-    task = files.get(task_id)
-    if not anew and (task.id in books.completed or task.status is TaskStatus.COMPLETED):
-        raise Refused(
-            f"task {task_id} is completed", hint=f"To have it done again: llmc tasks requeue {task_id}"
-        )
-    if anew:
-        ledger.write(entry("requeued", Claim("", task.id, ""), now_unix()))
-    return files.change(task_id, claims.freed)
 
 
 def _edit_if_there(files: TaskFiles, task_id: TaskId, edit: "claims.Edit") -> None:

@@ -23,14 +23,27 @@ def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeo
 
 
 def run_in_log(
-    project: Project, log: str, command: str, *, cwd: Path, timeout_s: float, **env: str
+    project: Project,
+    log: str,
+    command: str,
+    *,
+    cwd: Path,
+    timeout_s: float,
+    answer: Path | None = None,
+    **env: str,
 ) -> proc.Done:
-    """The same for a command that is no worker's; `log` is the name of its log."""
-    return _run(project, log, command, cwd, timeout_s, env)
+    """The same for a command that is no worker's; `log` is the name of its log, `answer` where its output goes instead."""
+    return _run(project, log, command, cwd, timeout_s, env, answer)
 
 
 def _run(
-    project: Project, log: str, command: str, cwd: Path, timeout_s: float, more: Mapping[str, str]
+    project: Project,
+    log: str,
+    command: str,
+    cwd: Path,
+    timeout_s: float,
+    more: Mapping[str, str],
+    answer: Path | None = None,
 ) -> proc.Done:
     if not command:
         return proc.Done([], 0, "", "")
@@ -42,6 +55,7 @@ def _run(
         log=project.root.log(log),
         timeout_s=timeout_s,
         stopping=project.stopping,
+        answer=answer,
     )
 
 

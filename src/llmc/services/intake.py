@@ -3,10 +3,15 @@
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc.errors import LlmcError, ToolFailed
 from llmc.review import conflicts
+from llmc.services import worker_tasks
 from llmc.services.project import Project
 from llmc.state import inbox
+from llmc.state.store import Transaction
+from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import append_line, private_dir, read_text
@@ -78,6 +83,7 @@ def _apply(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed], waiting: list[str]
 ) -> WorkerRecord:
     facts = _observe(project, record, fresh)
+    made = worker_tasks.mark(project, record, fresh)
     name = record.name
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
@@ -88,12 +94,23 @@ def _apply(
             if verdict.fields:
                 tx.update(name, **verdict.fields)
             tx.emit(verdict.action, worker=name, event=event.id, **verdict.details)
+            if event.id in made:
+                _count(tx, name, *made[event.id])
             if verdict.change:
                 tx.move(name, verdict.change)
         after = tx.update(name, applied_events=tuple(waiting))
     if after.status is Status.OFFLINE and after.reason == "crashed" != record.reason:
         keep_last_words(project, after)
     return after
+
+
+def _count(tx: Transaction, name: str, task: Task, hold: str) -> None:
+    """A task that the worker's session made."""
+    at = tx.worker(name).assignment
+    if at is not None:
+        tx.update(name, assignment=replace(at, made=at.made + 1))
+    if hold:
+        tx.emit("task_proposed", worker=name, task_id=task.id, subject=task.subject)
 
 
 def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:

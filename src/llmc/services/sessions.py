@@ -228,7 +228,7 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    environment = agent.environment(base)
+    environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),

@@ -10,12 +10,14 @@ from llmc.agents.task_files import TaskFiles, Unreadable, list_name
 from llmc.errors import LlmcError, NotFound, UsageError
 from llmc.names import TaskId
 from llmc.services.project import Project, agent_for
+from llmc.state.ledger import Ledger
 from llmc.tasks import draft as drafts
+from llmc.tasks.books import Books
 from llmc.tasks.choose import completed_ids
 from llmc.tasks.draft import BadDraft, Draft
 from llmc.tasks.draw import states
 from llmc.tasks.graph import Needs, cycle, dangling, needs
-from llmc.tasks.model import Task, TaskStatus
+from llmc.tasks.model import Task, TaskStatus, in_order
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,26 @@ def open_list(project: Project) -> TaskFiles:
     return TaskFiles(parent / list_name(auto.task_list_id))
 
 
-def overview(files: TaskFiles) -> Overview:
+def overview(files: TaskFiles, books: Books) -> Overview:
+    """The files, and what the ledger knows better or alone: the client removes files of completed tasks."""
     found = files.listing()
-    tasks = list(found.tasks.values())
+    gone = {
+        task_id: Task(task_id, books.subjects.get(task_id) or "(its file is gone)", "", TaskStatus.COMPLETED)
+        for task_id in books.completed
+        if task_id not in found.tasks
+    }
+    tasks = sorted([*found.tasks.values(), *gone.values()], key=lambda task: in_order(task.id))
     edges = needs(tasks)
-    completed = completed_ids(tasks, ())
+    held = {claim.task for claim in books.claims.values()}
+    completed = completed_ids(tasks, books.completed, held)
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
     problems += [
         f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, completed)
     ]
     if circle := cycle(edges):
         problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
-    return Overview(found.tasks, edges, states(tasks, edges, completed), found.unreadable, problems)
+    words = states(tasks, edges, completed, books.kept_back)
+    return Overview({task.id: task for task in tasks}, edges, words, found.unreadable, problems)
 
 
 @dataclass(frozen=True)
@@ -68,14 +78,15 @@ class Left:
 
 
 def left_to_do(project: Project) -> Left:
-    found = overview(open_list(project))
+    found = overview(open_list(project), Ledger(project.root.tasks_ledger).books())
     left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
-    held = [task for task in left if found.tasks[task].waits_for_a_person]
+    waiting = ("ready", "waits", TaskStatus.IN_PROGRESS)
+    held = [task for task in left if found.states[task] not in waiting]
     moving = any(found.states[task] in ("ready", TaskStatus.IN_PROGRESS) for task in left)
     return Left(left, held, stuck=bool(left) and not moving)
 
 
-def add(files: TaskFiles, draft: Draft) -> Task:
+def add(files: TaskFiles, draft: Draft, books: Books) -> Task:
     """A new task; what it waits for has to exist."""
     try:
         drafts.check(draft)
@@ -92,7 +103,7 @@ def add(files: TaskFiles, draft: Draft) -> Task:
 
     fields = drafts.fields(draft, existing)
     _refuse_circle(known.values(), [replace(draft, name="the new task")])
-    return files.create(fields)
+    return files.create(fields, books.highest)
 
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
@@ -104,7 +115,7 @@ def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
     return replace(draft, **others, after=after, before=before)
 
 
-def import_all(files: TaskFiles, found: Iterable[Draft]) -> list[Task]:
+def import_all(files: TaskFiles, found: Iterable[Draft], books: Books) -> list[Task]:
     """Tasks that may name each other; nothing is added unless all of them can be."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
@@ -131,7 +142,8 @@ def import_all(files: TaskFiles, found: Iterable[Draft]) -> list[Task]:
         after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
         outside = tuple(name for name in draft.before if name not in names)
         said = replace(draft, after=after, before=outside)
-        task = files.create(drafts.fields(said, lambda name: made.get(name, TaskId(name))))
+        fields = drafts.fields(said, lambda name: made.get(name, TaskId(name)))
+        task = files.create(fields, books.highest)
         made[draft.name] = task.id
         result.append(task)
     return result

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from llmc.agents.task_files import Changes, TaskFiles, Unreadable
 from llmc.errors import LlmcError
+from llmc.names import TaskId
 from llmc.services import claims
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
+from llmc.services.worker_tasks import Origins
 from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
 from llmc.tasks.choose import choose
 from llmc.tasks.claims import still_at_it
 from llmc.tasks.index import Index
-from llmc.tasks.model import Task, TaskStatus
+from llmc.tasks.model import Task, TaskStatus, in_order
 
 
 class BrokenList(LlmcError):
@@ -27,12 +29,16 @@ class BrokenList(LlmcError):
 class TaskQueue:
     """One for each daemon. Several workers ask at the same moment; they are answered one after another."""
 
-    def __init__(self, files: TaskFiles, ledger: Ledger) -> None:
+    def __init__(self, files: TaskFiles, ledger: Ledger, origins: Origins | None = None) -> None:
+        """`origins`: who tells which tasks may be a worker's; None: none is."""
         self.files = files
         self.ledger = ledger
+        self._origins = origins
+        self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._changed: set[str] | None = None
         self._index = Index()
+        self._is_first_look = True
 
     def note_changed(self, names: Collection[str] | None) -> None:
         """Only these files can be different since the last look; None: any."""
@@ -41,16 +47,21 @@ class TaskQueue:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a file was being written at the last look, so that it has to be looked at again."""
-        return bool(self._changed)
+        """Whether a file was being written at the last look, or may be a worker's: it has to be looked at again."""
+        return bool(self._changed) or bool(self._undecided)
 
     def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
         """The next task, claimed for a worker; None when there is none it could begin."""
         with self._turn:
             books = self._look()
-            ready = [task for task in self._index.ready if not books.is_quarantined(task.id)]
+            ready = [
+                task
+                for task in self._index.ready
+                if task.id not in self._undecided and not books.kept_back(task.id)
+            ]
             while task := choose(ready, labels_in_use):
-                claim = claims.take(self.files, self.ledger, worker, task.id)
+                self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=task.id)
+                claim = claims.take(self.files, self.ledger, worker, task.id, task.subject)
                 if claim is not None:
                     return task, claim
                 ready.remove(task)
@@ -60,7 +71,7 @@ class TaskQueue:
         """How many tasks could be begun now."""
         with self._turn:
             self._look()
-            return self._index.count_ready
+            return self._index.count_ready - sum(map(self._index.is_ready, self._undecided))
 
     def holds(self, claim_id: str) -> bool:
         return self.ledger.books().holds(claim_id)
@@ -81,9 +92,22 @@ class TaskQueue:
         self._changed |= found.unsettled
         books = self.ledger.books()
         self._put_back(found, books)
+        self._note_new(found)
         self._index.apply(found.tasks, books.completed)
+        if self._origins is not None:
+            self._undecided = self._origins.undecided(found.tasks, self._index.tasks, books.subjects)
         _refuse_broken(self.files.unreadable, self._index)
         return books
+
+    def _note_new(self, found: Changes) -> None:
+        """New tasks are noted: each, or how many there are at the beginning."""
+        new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
+        if self._is_first_look:
+            self.ledger.note(f"tasks in {self.files.directory}: {len(new)}")
+            new = {}
+        self._is_first_look = False
+        for task_id in sorted(new, key=in_order):
+            self.ledger.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
     def _put_back(self, found: Changes, books: Books) -> None:
         """An agent that marks its own task completed says that it is done; whether it is, the merge decides."""
@@ -94,7 +118,8 @@ class TaskQueue:
 
 
 def open_queue(project: Project) -> TaskQueue:
-    return TaskQueue(open_list(project), claims.open_ledger(project))
+    files = open_list(project)
+    return TaskQueue(files, claims.open_ledger(project), Origins(project, files))
 
 
 def _refuse_broken(unreadable: Iterable[Unreadable], index: Index) -> None:

@@ -9,7 +9,7 @@ from llmc.names import TaskId
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
 
-Action = Literal["claimed", "completed", "released", "failed", "requeued"]
+Action = Literal["claimed", "completed", "released", "failed", "requeued", "proposed", "approved"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,16 @@ class Failure:
     at_unix: float
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Why llmc keeps a task back for a person."""
+
+    #: `quarantined` or `parked`
+    word: str
+    reason: str
+    at_unix: float
+
+
 @dataclass
 class Books:
     completed: set[TaskId] = field(default_factory=set)
@@ -39,6 +49,10 @@ class Books:
     failures: dict[TaskId, list[Failure]] = field(default_factory=dict)
     #: by worker: what failed there since it last completed a task, as task and cause
     streaks: dict[str, list[tuple[TaskId, str]]] = field(default_factory=dict)
+    #: tasks that wait for a person since their last attempt
+    kept: dict[TaskId, Kept] = field(default_factory=dict)
+    #: what the tasks are called, for those whose file is gone
+    subjects: dict[TaskId, str] = field(default_factory=dict)
 
     def copy(self) -> "Books":
         """One of its own: the original can be read while this one is changed."""
@@ -48,6 +62,8 @@ class Books:
             dict(self.latest),
             {task: list(failures) for task, failures in self.failures.items()},
             {worker: list(streak) for worker, streak in self.streaks.items()},
+            dict(self.kept),
+            dict(self.subjects),
         )
 
     def has_ended(self, claim_id: str, task: str) -> bool:
@@ -62,6 +78,17 @@ class Books:
 
     def is_quarantined(self, task: str) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
+
+    @property
+    def highest(self) -> int:
+        """The highest number of a task that is known here: a new task of that number would count as that one."""
+        known = (*self.completed, *self.failures, *self.subjects)
+        return max((int(task) for task in known if task.isascii() and task.isdigit()), default=0)
+
+    def kept_back(self, task: str) -> str:
+        """The word for why it waits for a person, as far as the ledger knows; or nothing."""
+        kept = self.kept.get(TaskId(task))
+        return kept.word if kept else "quarantined" if self.is_quarantined(task) else ""
 
 
 def hopeless(books: Books, workers: Collection[str]) -> str:
@@ -102,22 +129,34 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
             case "claimed":
                 books.claims[worker] = Claim(claim_id, task, worker)
                 books.latest[task] = claim_id
+                books.kept.pop(task, None)
+                if row.get("subject"):
+                    books.subjects[task] = str(row["subject"])
             case "completed":
                 books.completed.add(task)
                 books.failures.pop(task, None)
+                books.kept.pop(task, None)
                 books.streaks.pop(worker, None)
                 _let_go(books, worker, claim_id)
             case "failed" if held is not None and held.id == claim_id:
                 failure = Failure(str(row.get("cause")), str(row.get("reason")), float(row.get("ts", 0)))
                 books.failures.setdefault(task, []).append(failure)
                 books.streaks.setdefault(worker, []).append((task, failure.cause))
+                _keep_back(books, task, row)
                 _let_go(books, worker, claim_id)
             case "released":
+                _keep_back(books, task, row)
                 _let_go(books, worker, claim_id)
             case "requeued":
                 books.failures.pop(task, None)
                 books.completed.discard(task)
+                books.kept.pop(task, None)
     return books
+
+
+def _keep_back(books: Books, task: TaskId, row: Mapping[str, Any]) -> None:
+    if row.get("hold"):
+        books.kept[task] = Kept(str(row["hold"]), str(row.get("reason", "")), float(row.get("ts", 0)))
 
 
 def _let_go(books: Books, worker: str, claim_id: str) -> None:

@@ -6,9 +6,15 @@ from llmc.tasks.graph import Needs
 from llmc.tasks.model import Task, TaskStatus, in_order
 
 
-def completed_ids(tasks: Iterable[Task], ledger: Collection[str]) -> frozenset[str]:
-    """What is done: by the files, or by the ledger, which outlives files that the client deletes."""
-    return frozenset(ledger) | {task.id for task in tasks if task.status is TaskStatus.COMPLETED}
+def completed_ids(
+    tasks: Iterable[Task], ledger: Collection[str], held: Collection[str] = ()
+) -> frozenset[str]:
+    """What is done: by the files, or by the ledger, which outlives files that the client deletes.
+
+    `held`: tasks that llmc's workers are at; of those only the ledger knows.
+    """
+    by_files = {task.id for task in tasks if task.status is TaskStatus.COMPLETED and task.id not in held}
+    return frozenset(ledger) | by_files
 
 
 def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) -> list[Task]:

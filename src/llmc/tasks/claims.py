@@ -9,10 +9,13 @@ from llmc.tasks.model import Task, TaskStatus
 Raw = dict[str, Any]
 Edit = Callable[[Task, Raw], Raw | None]
 
+#: a task that a worker made waits for a person's `tasks approve`
+PROPOSED = "proposed"
+
 
 def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
     """The task with our claim on it, if it is still free."""
-    if task.status is not TaskStatus.PENDING or task.owner:
+    if task.status is not TaskStatus.PENDING or task.owner or task.waits_for_a_person:
         return None
     return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
 
@@ -37,16 +40,30 @@ def still_at_it(task: Task, raw: Raw, claim: Claim) -> Raw | None:
     return {**raw, "status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
 
 
-def freed(task: Task, raw: Raw) -> Raw | None:
-    """A person's word: whoever had it, and whatever kept it back, it can be taken again."""
+def freed(task: Task, raw: Raw, seen: Task) -> Raw | None:
+    """A person's word: whoever had it, and whatever kept it back, it can be taken again; if it is as the person saw it."""
+    if (task.status, task.owner, task.claim) != (seen.status, seen.owner, seen.claim):
+        return None
     return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.PENDING.value}
+
+
+def approved(task: Task, raw: Raw) -> Raw | None:
+    """What a worker proposed can be taken."""
+    return _with_ours(raw, hold=None) if task.waits_for_a_person == PROPOSED else None
+
+
+def made_by_worker(task: Task, raw: Raw, by: Mapping[str, str], hold: str) -> Raw | None:
+    """The file of a task that a worker's session made says so, and waits for a person if `hold` says so."""
+    if task.made_by or task.claim:
+        return None  # said before a crash, and a person may have approved it since; or no task of its making
+    return _with_ours(raw, by=dict(by), hold=hold or None)
 
 
 def _unowned(raw: Raw) -> Raw:
     return {key: value for key, value in raw.items() if key != "owner"}
 
 
-def _with_ours(raw: Raw, **changes: str | None) -> Raw:
+def _with_ours(raw: Raw, **changes: Any) -> Raw:
     """`metadata.llmc` with these values; None removes one. Everything else in the file stays."""
     metadata = dict(raw.get("metadata") or {})
     ours = metadata.get("llmc")

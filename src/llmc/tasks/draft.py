@@ -28,6 +28,10 @@ class Draft:
     verify: str = ""
     model: str = ""
     name: str = ""
+    #: who wrote it
+    by: str = "person"
+    #: what a task pool command calls it
+    key: str = ""
 
 
 def check(draft: Draft) -> Draft:
@@ -83,16 +87,15 @@ def fields(draft: Draft, resolve: Callable[[str], TaskId]) -> dict[str, Any]:
         metadata["priority"] = draft.priority
     if draft.label:
         metadata["label"] = draft.label
-    ours = {key: value for key, value in (("verify", draft.verify), ("model", draft.model)) if value}
-    if ours:
-        metadata["llmc"] = ours
+    ours = {"verify": draft.verify, "model": draft.model, "by": draft.by, "key": draft.key}
+    metadata["llmc"] = {key: value for key, value in ours.items() if value}
     return {
         "subject": draft.subject,
         "description": draft.description,
         "status": "pending",
         "blocks": [resolve(name) for name in draft.before],
         "blockedBy": [resolve(name) for name in draft.after],
-        **({"metadata": metadata} if metadata else {}),
+        "metadata": metadata,
     }
 
 

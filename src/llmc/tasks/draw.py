@@ -1,6 +1,6 @@
 """Tasks for the eye: a state in one word, a tree, a Mermaid diagram."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from llmc.names import TaskId
 from llmc.tasks.choose import eligible
@@ -8,17 +8,26 @@ from llmc.tasks.graph import Needs
 from llmc.tasks.model import Task, TaskStatus, in_order
 
 
-def states(tasks: Collection[Task], edges: Needs, completed: Collection[str]) -> dict[TaskId, str]:
-    """Where each task is: `completed`, `in_progress`, `ready`, `waits`, or why a person has to act."""
+def states(
+    tasks: Collection[Task],
+    edges: Needs,
+    completed: Collection[str],
+    kept_back: Callable[[TaskId], str] = lambda task_id: "",
+) -> dict[TaskId, str]:
+    """Where each task is: `completed`, `in_progress`, `ready`, `waits`, or why a person has to act.
+
+    `kept_back`: what the ledger says of that, where the file does not.
+    """
     ready = {task.id for task in eligible(tasks, edges, completed)}
     found = {}
     for task in tasks:
         if task.id in completed:
             state = TaskStatus.COMPLETED.value
-        elif task.status is TaskStatus.IN_PROGRESS or task.owner:
+        elif task.status is not TaskStatus.PENDING or task.owner:
             state = TaskStatus.IN_PROGRESS.value
         else:
-            state = task.waits_for_a_person or ("ready" if task.id in ready else "waits")
+            waits = "ready" if task.id in ready else "waits"
+            state = task.waits_for_a_person or kept_back(task.id) or waits
         found[task.id] = state
     return found
 

@@ -33,6 +33,9 @@ class Index:
     def count_ready(self) -> int:
         return len(self._ready)
 
+    def is_ready(self, task_id: TaskId) -> bool:
+        return task_id in self._ready
+
     @property
     def dangling(self) -> list[Dangling]:
         """Dependencies that are nowhere."""

@@ -75,6 +75,12 @@ class Task:
         value = self.ours.get("hold")
         return value if isinstance(value, str) else ""
 
+    @property
+    def made_by(self) -> Mapping[str, str]:
+        """The worker whose session made it, and the task that one was at; empty for any other task."""
+        value = self.ours.get("by")
+        return value if isinstance(value, Mapping) else {}
+
 
 def parse(stem: str, raw: object) -> Task:
     """The task in a file `<stem>.json`."""

@@ -1,5 +1,6 @@
 """The one door out: every program llmc runs is run here."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -129,15 +130,18 @@ def run_logged(
     log: Path,
     timeout_s: float,
     stopping: Callable[[], bool] | None = None,
+    answer: Path | None = None,
 ) -> Done:
     """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout.
 
-    It is ended, and ShuttingDown raised, once `stopping` says so.
+    It is ended, and ShuttingDown raised, once `stopping` says so. `answer`: a file that gets its standard output.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
         raise _not_started([command], cwd, FileNotFoundError())
-    with open(log, "ab", opener=_private) as sink:
+    with contextlib.ExitStack() as opened:
+        sink = opened.enter_context(open(log, "ab", opener=_private))
+        said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
         sink.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} $ {command}\n".encode())
         sink.flush()
         start = sink.tell()
@@ -146,8 +150,8 @@ def run_logged(
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
+            stdout=said,
+            stderr=sink,
             start_new_session=True,
         )
         try:

@@ -31,6 +31,9 @@ BUSY_AFTER_S = 1.0
 #: turns that may end with conflicts unresolved; the last of them is an error
 MAX_ROUNDS = 3
 
+#: more tasks than an agent makes at once; those it failed to make would else pile up
+MOST_ANNOUNCED = 50
+
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
 #: why a worker is `working` on something llmc has no task for
@@ -100,6 +103,12 @@ def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
             return _question(record, event)
         case "SessionEnd":
             return Verdict(action="session_ended", details={"end": event.text("reason")})
+        case "PreToolUse" if event.makes_a_task:
+            announced = (*record.announced_tasks, event.at_unix)[-MOST_ANNOUNCED:]
+            return Verdict(fields={"announced_tasks": announced}, details={"hook": event.name})
+        case "TaskCreated":
+            left = record.announced_tasks[1:]
+            return Verdict(fields={"announced_tasks": left}, details={"hook": event.name})
         case "Report":
             return _report(event)
         case "PaneDied":

@@ -25,6 +25,11 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
         return ClaudeSessionId(value) if value else None
 
     @property
+    def makes_a_task(self) -> bool:
+        """The agent is about to make a task: told before its file exists."""
+        return self.name == "PreToolUse" and self.text("tool_name") == "TaskCreate"
+
+    @property
     def at_unix(self) -> float:
         """When the sender started, from the name of its file."""
         return int(self.id.partition("-")[0]) / 1e9

@@ -134,6 +134,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     asked_to_commit: bool = False
     #: how often its work came back because `verify` failed
     sent_back: int = 0
+    #: tasks that its session made while it was at this one
+    made: int = 0
     #: the task's own limits, and whether its worker was told that they, or others, are near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
@@ -215,6 +217,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: works on tasks from the list, and takes nothing from a person's `start`
     auto: bool = False
     assignment: Assignment | None = None
+    #: when its agent began to make tasks that its hooks have not named yet
+    announced_tasks: tuple[float, ...] = ()
     metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -23,20 +24,23 @@ _TOOL_EVENTS = {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatc
 class Hook:
     """One command of the settings."""
 
-    def __init__(self, command: str, timeout_s: float | None, waited_for: bool) -> None:
+    def __init__(self, command: str, timeout_s: float | None, waited_for: bool, matcher: str = "") -> None:
         self.command = command
+        self.matcher = matcher
         self.timeout_s = timeout_s
         self.waited_for = waited_for
 
 
 def load(settings: str) -> dict[str, list[Hook]]:
-    """The command hooks of a settings file, or of the JSON text itself; matchers are ignored."""
+    """The command hooks of a settings file, or of the JSON text itself; matchers count for tools only."""
     if not settings:
         return {}
     try:
         data = json.loads(settings if settings.lstrip().startswith("{") else _read(settings))
         return {
-            event: [_hook(raw) for raw in _commands(groups)]
+            event: [
+                _hook(raw, str(group.get("matcher") or "")) for group in groups for raw in _commands(group)
+            ]
             for event, groups in data.get("hooks", {}).items()
         }
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -51,15 +55,14 @@ def _read(path: str) -> str:
         raise UsageError(f"Error: Settings file not found: {path}") from error
 
 
-def _commands(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [raw for group in groups for raw in group.get("hooks", []) if raw.get("type") == "command"]
+def _commands(group: dict[str, Any]) -> list[dict[str, Any]]:
+    return [raw for raw in group.get("hooks", []) if raw.get("type") == "command"]
 
 
-def _hook(raw: dict[str, Any]) -> Hook:
+def _hook(raw: dict[str, Any], matcher: str) -> Hook:
     timeout = raw.get("timeout")
-    return Hook(
-        str(raw["command"]), None if timeout is None else float(timeout), raw.get("async") is not True
-    )
+    seconds = None if timeout is None else float(timeout)
+    return Hook(str(raw["command"]), seconds, raw.get("async") is not True, matcher)
 
 
 class Hooks:
@@ -76,7 +79,7 @@ class Hooks:
 
     def fire(self, event: str, **fields: Any) -> None:
         """Run the event's hooks side by side."""
-        hooks = self._registered.get(event)
+        hooks = [hook for hook in self._registered.get(event, []) if _wants(hook, event, fields)]
         if not hooks:
             return
         payload = json.dumps(self._payload(event, fields), ensure_ascii=False, separators=(",", ":")).encode()
@@ -115,6 +118,13 @@ class Hooks:
             processes.end(child)
         elif code:
             self._complain(f"  ⎿  {event} hook error: Failed with non-blocking status code {code}")
+
+
+def _wants(hook: Hook, event: str, fields: dict[str, Any]) -> bool:
+    """The matcher of a tool's hook is a pattern for the tool's name."""
+    if event not in _TOOL_EVENTS or hook.matcher in ("", "*"):
+        return True
+    return re.fullmatch(hook.matcher, fields.get("tool_name", "")) is not None
 
 
 def _timeout(event: str, hook: Hook) -> float:

@@ -1,0 +1,101 @@
+"""Tasks from outside: a command of the person's is asked when nobody has anything to do, and its answer becomes a file."""
+
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from llmc.agents.task_files import TaskFiles
+from llmc.errors import NotFound, UsageError
+from llmc.services import commands, task_list
+from llmc.services.project import Project
+from llmc.tasks.books import Books
+from llmc.tasks.choose import completed_ids
+from llmc.tasks.draft import Draft
+from llmc.tasks.model import Task
+from llmc.tasks.pool import Failed, NoTask, read
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import append_line, private_dir
+from llmc.workers.causes import Cause
+
+TIMEOUT_S = 60.0
+LOG = "task_pool"
+
+
+class PoolFailed(Exception):
+    """The command cannot be relied on."""
+
+    cause = Cause.COMMAND
+
+    def __init__(self, reason: str, output: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.output = output
+
+
+def take_in(project: Project, files: TaskFiles, books: Books) -> Task | None:
+    """Ask for a task, and add it to the list; None when there is none, or it is open already.
+
+    An answer is a file with a name before anything is made of it: see `take_up`.
+    """
+    path = _ask(project)
+    if path is None:
+        return None
+    tasks = list(files.listing().tasks.values())
+    done = completed_ids(tasks, books.completed, {claim.task for claim in books.claims.values()})
+    there = {str(task.ours.get("key")) for task in tasks if task.id not in done}
+    return _make(project, files, books, path, there)
+
+
+def take_up(project: Project, files: TaskFiles, books: Books) -> None:
+    """Answers that a crash cut off become tasks, unless they have."""
+    there = {str(task.ours.get("key")) for task in files.listing().tasks.values()}
+    for path in sorted(project.root.task_pool.glob("answer-*.txt")):
+        _make(project, files, books, path, there)
+
+
+def _make(
+    project: Project, files: TaskFiles, books: Books, path: Path, there: Collection[str]
+) -> Task | None:
+    answer = read(0, path.read_text(encoding="utf-8", errors="replace"), key=path.stem)
+    task = None
+    try:
+        with fault_step("task_pool.add"):
+            if isinstance(answer, Draft) and answer.key not in there:
+                task = task_list.add(files, answer, books)
+    except (UsageError, NotFound):
+        path.unlink()  # it names a task that is not there: no later attempt would help
+        raise
+    if task is not None:
+        with project.store.transaction() as tx:
+            tx.emit("task_received", task_id=task.id, subject=task.subject)
+    path.unlink()
+    return task
+
+
+def _ask(project: Project) -> Path | None:
+    """Where the answer is, complete; None when there is none."""
+    part = private_dir(project.root.task_pool) / "answer.part"
+    command = project.config.auto.task_pool_command
+    with fault_step("task_pool.ask"):
+        done = commands.run_in_log(
+            project, LOG, command, cwd=_home(project), timeout_s=TIMEOUT_S, answer=part
+        )
+    text = part.read_text(encoding="utf-8", errors="replace")
+    if text.strip():
+        append_line(project.root.log(LOG), text.encode(errors="replace"))
+    match read(done.returncode, text, key="any"):
+        case NoTask():
+            part.unlink()
+            return None
+        case Failed(reason):
+            part.unlink()
+            raise PoolFailed(reason, "\n".join(filter(None, (done.stdout.strip(), text.strip()))))
+    whole = part.with_name(f"answer-{time.time_ns()}.txt")
+    os.rename(part, whole)
+    return whole
+
+
+def _home(project: Project) -> Path:
+    source = Path(project.source)
+    return source if source.is_dir() else project.root.path

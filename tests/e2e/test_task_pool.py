@@ -1,0 +1,103 @@
+"""Tasks from a command, and the log that tells what became of tasks."""
+
+import json
+import re
+
+import pytest
+
+from llmc.services.project import open_project
+from llmc.services.task_list import open_list
+from llmc.services.task_pool import take_up
+from llmc.tasks.books import Books
+from tests.support.fleet import Fleet
+from tests.support.plans import COMMIT, auto_config, task_files
+from tests.support.waiting import wait_until
+
+#: what has not landed yet, seen from the source; what it says besides is for the log
+POOL = """\
+echo looking >&2
+echo x >> asked
+test -e second && exit 4
+if test -e first; then cat {tickets}/2; else cat {tickets}/1; fi
+"""
+
+
+def landed(fleet: Fleet, *subjects: str) -> bool:
+    return set(subjects) <= set(fleet.log())
+
+
+@pytest.mark.req("0-057", "0-094", "0-095", "4-105")
+def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
+    """Break: ignore the keys of open tasks in take_in; or do not raise for code 3; or leave ledger.note out."""
+    tickets = scripted.dir / "tickets"
+    tickets.mkdir()
+    script = scripted.dir / "pool.sh"
+    script.write_text(POOL.format(tickets=tickets))
+    work = "@sh echo {0} > {0}; git add {0}; " + COMMIT + " {0}"
+    (tickets / "1").write_text(f"id: T-1\nThe first\n\n@sh sleep 3\n{work.format('first')}\n")
+    config = auto_config(
+        scripted, **{"auto.task_pool_command": f"sh {script}", "defaults.patrol_interval_secs": "1"}
+    )
+    trap = scripted.dir / "trap"
+    trap.mkdir()
+    for program in ("lat", "lattice"):
+        (trap / program).write_text(f"#!/bin/sh\ntouch {scripted.dir}/called\n")
+        (trap / program).chmod(0o755)
+    scripted.env["PATH"] = f"{trap}:{scripted.env['PATH']}"
+    scripted.set_up(config={**config, "auto.concurrency": "2", "auto.post_accept_command": "echo posted"})
+    second = {"key": "T-2", "subject": "The second", "description": work.format("second"), "priority": 0}
+    (tickets / "2").write_text(json.dumps(second))
+    (scripted.source / ".git/info/exclude").write_text("asked\n")
+    scripted.up("--auto")
+    asked = scripted.source / "asked"
+    wait_until(lambda: asked.exists() and len(asked.read_text().split()) > 2, 60)
+    assert list(task_files(scripted)) == ["1"], "it is printed again and again while it is open"
+    wait_until(lambda: landed(scripted, "first", "second"), 60)
+    files = task_files(scripted)
+    assert [(file["subject"], file["metadata"]["llmc"]["key"]) for file in files.values()] == [
+        ("The first", "T-1"),
+        ("The second", "T-2"),
+    ]
+    assert files["2"]["metadata"]["priority"] == 0
+    assert [row["task_id"] for row in scripted.events("task_received")] == ["1", "2"]
+    before = len(asked.read_text().split())
+    wait_until(lambda: len(asked.read_text().split()) > before, 60)
+    assert scripted.events("auto_failed") == [], "none ready is no failure"
+
+    log = (scripted.root / "logs/task_pool.log").read_text()
+    for line in (
+        r"task 1 discovered: The first",
+        r"auto-\d task 1 selected, of 1 ready",
+        r"auto-\d task 1 claimed",
+        r"auto-\d task 1 completed",
+        rf"\$ sh {script}",
+    ):
+        assert re.search(rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{{4}} {line}$", log, re.MULTILINE), line
+    assert "looking\n" in log
+    assert '"key": "T-2"' in log
+
+    posted = (scripted.root / "logs/post_accept.log").read_text()
+    assert re.match(r"\d{4}-\d\d-\d\dT\S+ \$ echo posted\nposted\n", posted)
+    assert not (scripted.dir / "called").exists(), "the task manager of former times is no part of this"
+
+    script.write_text("echo 'too many claims'; exit 3\n")
+    failed = wait_until(lambda: scripted.events("auto_failed"), 60)[0]
+    assert (failed["cause"], failed["reason"]) == (
+        "command",
+        "the task pool command reports its claim limit (code 3)",
+    )
+    wait_until(lambda: not (scripted.root / ".llmc/daemon.json").exists(), 60)
+    assert "too many claims" in (scripted.root / "logs/auto.log").read_text()
+
+
+def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> None:
+    """Break: forget those that became tasks in take_up."""
+    scripted.set_up(config=auto_config(scripted))
+    project = open_project(str(scripted.root))
+    project.root.task_pool.mkdir()
+    for _ in range(2):
+        (project.root.task_pool / "answer-17.txt").write_text("Do it\n")
+        take_up(project, open_list(project), Books())
+    files = task_files(scripted)
+    assert [file["subject"] for file in files.values()] == ["Do it"]
+    assert list(project.root.task_pool.iterdir()) == []

@@ -1,0 +1,195 @@
+"""A task that a worker's session makes cannot be taken at any moment before a person has approved it."""
+
+import json
+import os
+import time
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.names import TaskId
+from llmc.services import task_commands, task_queue, worker_tasks
+from llmc.services.intake import apply_pending
+from llmc.services.project import Project, open_project
+from llmc.services.task_queue import TaskQueue
+from llmc.state import inbox
+from llmc.tasks.origin import GRACE_S, MOST_ACCEPTED
+from llmc.workers.model import Assignment
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+WORKER = "adam"
+
+
+class Session:
+    """What the client of a worker does when its agent makes a task, step by step."""
+
+    def __init__(self, fleet: Fleet, config: Path) -> None:
+        self.project: Project = open_project(str(fleet.root))
+        self.folder = config / "tasks/plan"
+        self.folder.mkdir(parents=True)
+        self.inbox = fleet.root / f".llmc/inbox/{WORKER}"
+        self.inbox.mkdir(parents=True, exist_ok=True)
+        at = Assignment(task_id=TaskId("1"), claim="c1", since_unix=time.time())
+        with self.project.store.transaction() as tx:
+            tx.put(replace(tx.worker(WORKER), instance="i1", assignment=at))
+
+    def hook(self, name: str, ago_s: float = 0.0, **payload: str) -> None:
+        payload["hook_event_name"] = name
+        envelope = {"worker": WORKER, "instance": "i1", "payload": payload}
+        event = self.inbox / f"{time.time_ns() - int(ago_s * 1e9)}-{os.getpid()}.json"
+        event.with_suffix(".part").write_text(json.dumps(envelope))
+        event.with_suffix(".part").rename(event)
+
+    def write(self, number: int, **more: Any) -> None:
+        task = {"id": str(number), "subject": f"Task {number}", "description": "", "status": "pending"}
+        path = self.folder / f"{number}.json"
+        path.write_text(json.dumps({**task, "blocks": [], "blockedBy": [], **more}))
+
+    def make(self, number: int) -> None:
+        self.hook("PreToolUse", tool_name="TaskCreate")
+        self.write(number)
+        self.hook("TaskCreated", task_id=str(number), task_subject=f"Task {number}")
+
+    def apply(self) -> None:
+        with self.project.worker_lock(WORKER):
+            apply_pending(self.project, WORKER)
+
+    def hold(self, number: int) -> str | None:
+        task = json.loads((self.folder / f"{number}.json").read_text())
+        return task.get("metadata", {}).get("llmc", {}).get("hold")
+
+
+@pytest.fixture
+def session(scripted: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "client"))
+    return Session(scripted.set_up(WORKER, config={"auto.task_list_id": "plan"}), tmp_path / "client")
+
+
+def ready(queue: TaskQueue) -> int:
+    queue.note_changed(None)
+    return queue.count_ready()
+
+
+def older(session: Session, number: int) -> None:
+    """Whatever the grace of a file nobody knows would hide."""
+    past = time.time() - 2 * GRACE_S
+    os.utime(session.folder / f"{number}.json", (past, past))
+
+
+def test_at_no_moment(session: Session) -> None:
+    """Break: leave the announced out of Origins, `named` out of is_undecided, or the hold out of claims.taken."""
+    queue = task_queue.open_queue(session.project)
+    session.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
+    session.write(2)
+    older(session, 2)
+    assert ready(queue) == 0, "its hook waits in the inbox"
+    session.apply()
+    assert ready(queue) == 0, "its hook was applied; the task has no name yet"
+    assert queue.unsettled
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    assert ready(queue) == 0, "it has a name, and nobody has marked it yet"
+
+    # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
+    seen = queue.files.listing().tasks[TaskId("2")]
+    session.apply()
+    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", seen.id) is None
+
+    assert (ready(queue), session.hold(2)) == (0, "proposed")
+    assert json.loads((session.folder / "2.json").read_text())["metadata"]["llmc"]["by"] == {
+        "worker": WORKER,
+        "task": "1",
+    }
+    assert not session.project.store.worker(WORKER).announced_tasks
+    task_commands.approve(session.project, "2")
+    assert ready(queue) == 1
+
+
+def test_a_name_that_waited_for_hours(session: Session) -> None:
+    """Break: leave `named` out of is_undecided. No daemon ran; the first worker must not be faster than the inbox."""
+    session.make(2)
+    for event in session.inbox.iterdir():
+        if "PreToolUse" in event.read_text():
+            event.unlink()
+    older(session, 2)
+    queue = task_queue.open_queue(session.project)
+    assert ready(queue) == 0
+    session.apply()
+    assert (ready(queue), session.hold(2)) == (0, "proposed")
+    left = session.inbox.with_name("gone")
+    left.mkdir()
+    session.write(3)
+    older(session, 3)
+    envelope = {
+        "worker": "gone",
+        "instance": "",
+        "payload": {"hook_event_name": "TaskCreated", "task_id": "3"},
+    }
+    (left / "1-1.json").write_text(json.dumps(envelope))
+    assert ready(queue) == 1, "nobody will ever apply what a removed worker left"
+
+
+def test_a_crash_after_the_mark(session: Session) -> None:
+    """Break: mark again what is marked; a task that a person has approved since would be proposed again."""
+    for number in (2, 3):
+        session.make(number)
+    record, events = session.project.store.worker(WORKER), inbox.read(session.project.root, WORKER)
+    worker_tasks.mark(session.project, record, events)
+    assert (session.hold(2), session.hold(3)) == ("proposed", "proposed")
+    task_commands.approve(session.project, "2")
+    session.apply()
+    assert (session.hold(2), session.hold(3)) == (None, "proposed")
+    rows = map(json.loads, session.project.root.events.read_text().splitlines())
+    assert [row["task_id"] for row in rows if row["action"] == "task_proposed"] == ["3"]
+
+
+def test_files_that_nobody_announced(session: Session) -> None:
+    """Break: make GRACE_S a minute; the task of a person who writes files by hand would wait that long."""
+    queue = task_queue.open_queue(session.project)
+    session.write(2)
+    session.write(3, metadata={"llmc": {"by": "person"}})
+    found = queue.take_next("auto-1", ())
+    assert found is not None
+    assert found[0].id == "3", "what llmc wrote needs no grace"
+    wait_until(lambda: ready(queue) == 1)
+    assert time.time() - (session.folder / "2.json").stat().st_mtime >= GRACE_S
+    assert session.hold(2) is None
+
+
+def test_accepted_up_to_a_number_and_off_is_no_way_around(session: Session) -> None:
+    """Break: let hold_for ignore `made`; or forget to count in intake."""
+    for setting, accepted in {"accept": MOST_ACCEPTED, "off": 0}.items():
+        with session.project.store.transaction() as tx:
+            at = tx.worker(WORKER).assignment
+            assert at is not None
+            tx.update(WORKER, assignment=replace(at, made=0))
+        config = session.project.config
+        session.project = changed(
+            session.project, config=replace(config, auto=replace(config.auto, worker_tasks=setting))
+        )
+        numbers = range(10, 10 + MOST_ACCEPTED + 2)
+        for number in numbers:
+            session.make(number)
+            if number % 3 == 0:
+                session.apply()
+        session.apply()
+        held = [number for number in numbers if session.hold(number) == "proposed"]
+        assert held == list(numbers)[accepted:]
+
+
+def test_a_list_that_is_not_the_agents_own_is_left_alone(session: Session, tmp_path: Path) -> None:
+    """Break: mark by number alone; the task of the same number in another list would be held."""
+    other = tmp_path / "elsewhere/plan"
+    other.mkdir(parents=True)
+    session.write(2)
+    (session.folder / "2.json").rename(other / "2.json")
+    config = session.project.config
+    session.project = changed(
+        session.project, config=replace(config, auto=replace(config.auto, tasks_root=str(other.parent)))
+    )
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.apply()
+    assert "metadata" not in json.loads((other / "2.json").read_text())
