@@ -18,8 +18,10 @@ from llmc.daemon.task_pool import TaskPool
 from llmc.errors import LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import claims, setup, task_queue
-from llmc.services.auto import Auto, HardFailure
+from llmc.services.auto import Auto
 from llmc.services.digest import text_report
+from llmc.services.hard_failure import HardFailure
+from llmc.services.parks import Parks
 from llmc.services.project import Project
 from llmc.services.spending import Spending
 from llmc.state.model import State
@@ -85,6 +87,7 @@ class AutoMode:
             look_again=poke,
             say=self._say,
             spending=Spending(options.max_cost),
+            parks=Parks(poke, self._say),
             max_tasks=options.max_tasks,
         )
         self._pool = TaskPool(self._auto.queue, self.fail, self._say)
@@ -232,7 +235,7 @@ class AutoMode:
         return free and not self._auto.draining and not waiting.is_parked(state.auto)
 
     def _after_park(self, state: State) -> None:
-        if self._auto.end_park_if_over(self._project):
+        if self._auto.parks.end_if_over(self._project):
             for index, name in enumerate(self.workers):
                 self._poke(name, index * STAGGER_S)
         elif waiting.may_probe(state.auto, now_unix()):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from llmc.errors import LlmcError
 from llmc.services import task_pool
-from llmc.services.auto import HardFailure
+from llmc.services.hard_failure import HardFailure
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
 from llmc.services.task_queue import TaskQueue

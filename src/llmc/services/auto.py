@@ -11,13 +11,13 @@ from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
-from llmc.names import WorkerName
 from llmc.services import accept, claims, landing, post_accept, prompts, provision, rebase, submit, task_queue
 from llmc.services.commands import CommandFailed
+from llmc.services.hard_failure import HardFailure
+from llmc.services.parks import Parks, has_a_person
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
 from llmc.services.reset import Reset, reset_worker
-from llmc.services.sessions import is_taken
 from llmc.services.spending import Spending
 from llmc.services.task_queue import TaskQueue
 from llmc.services.tasks import start_task
@@ -26,8 +26,7 @@ from llmc.tasks.books import hopeless
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import DiskFull
-from llmc.tools.tmux import Unknown
-from llmc.workers.causes import Cause, passes_by_itself
+from llmc.workers.causes import Cause
 from llmc.workers.model import AcceptJournal, Assignment, Status, WorkerRecord
 from llmc.workers.patrol import Clock
 from llmc.workers.transitions import step
@@ -47,22 +46,6 @@ BEGINS = 5
 #: how long work may be refused before its worker is told what is wrong with it
 REFUSED_S = 4.0
 
-RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
-
-
-class HardFailure(Exception):
-    """Auto mode cannot go on."""
-
-    def __init__(
-        self, cause: Cause, reason: str, *, worker: str = "", task_id: str = "", output: str = ""
-    ) -> None:
-        super().__init__(reason)
-        self.cause = cause
-        self.reason = reason
-        self.worker = worker
-        self.task_id = task_id
-        self.output = output
-
 
 @dataclass
 class Auto:
@@ -77,6 +60,7 @@ class Auto:
     #: a line for whoever watches
     say: Callable[[str], None]
     spending: Spending
+    parks: Parks
     max_tasks: int | None = None
     #: no new tasks are given out any more
     draining: str = ""
@@ -98,7 +82,7 @@ class Auto:
                 post_accept.run_due(project)
                 record = project.store.worker(name)
                 todo = steps.next_step(record, self._situation(project, record, clock))
-                if isinstance(todo, steps.Wait) or self._is_taken(project, record):
+                if isinstance(todo, steps.Wait) or has_a_person(project, record):
                     return
                 if not self._do(project, record, todo):
                     return
@@ -147,22 +131,8 @@ class Auto:
         if over and found.concerns("run"):
             self.draining = self.draining or found.words
         elif over and found.concerns("day"):
-            self._park_until(project, record, Cause.BUDGET, found.words, next_midnight(now_unix()))
+            self.parks.park_until(project, record, Cause.BUDGET, found.words, next_midnight(now_unix()))
         return found
-
-    def _park_until(
-        self, project: Project, record: WorkerRecord, cause: Cause, reason: str, until: float
-    ) -> None:
-        with project.store.transaction() as tx:
-            if waiting.is_parked(tx.state.auto):
-                return
-            tx.update_auto(parked_until_unix=until, parked_cause=cause.value, parked_reason=reason[:300])
-            tx.emit("fleet_parked", worker=record.name, reason=reason[:300], cause=cause, until_unix=until)
-        self.say(f"parked until midnight: {reason[:200]}")
-
-    def _is_taken(self, project: Project, record: WorkerRecord) -> bool:
-        pane = project.tmux.pane(record.session_id)
-        return isinstance(pane, Unknown) or is_taken(record, pane) is not None
 
     def _do(self, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
         """One step; whether to look for the next one at once."""
@@ -182,9 +152,11 @@ class Auto:
             case GiveUp():
                 return self._give_up(project, record, todo)
             case steps.Park(cause, reason):
-                return self._park(project, record, cause, reason)
+                self.parks.park(project, record, cause, reason)
+                return False
             case steps.Resume():
-                return self._resume(project, record)
+                self.parks.resume(project, record)
+                return False
             case steps.Stop(cause, reason):
                 raise HardFailure(cause, reason, worker=record.name, task_id=_task_id(record))
             case steps.Clean() | steps.Restart():
@@ -430,71 +402,6 @@ class Auto:
         self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
         return False
 
-    def _park(self, project: Project, record: WorkerRecord, cause: Cause, reason: str) -> bool:
-        auto = project.config.auto
-        first_s = auto.limit_backoff_secs if cause is Cause.LIMIT else auto.api_backoff_secs
-        with project.store.transaction() as tx:
-            state = tx.state.auto
-            if not waiting.starts_a_park(state, record.name, record.since_unix):
-                return False
-            tx.update_auto(**waiting.parked(state, cause, reason, tx.now, first_s))
-            until = tx.state.auto.parked_until_unix
-            tx.emit(
-                "fleet_parked",
-                worker=record.name,
-                reason=reason[:300],
-                cause=cause,
-                until_unix=until,
-                task_id=_task_id(record),
-            )
-        self.say(f"parked until {time.strftime('%H:%M:%S', time.localtime(until))}: {cause}: {reason[:100]}")
-        return False
-
-    def _resume(self, project: Project, record: WorkerRecord) -> bool:
-        with project.store.transaction() as tx:
-            if waiting.may_probe(tx.state.auto, tx.now):
-                tx.update_auto(probe=record.name, probe_unix=tx.now)
-            elif waiting.is_parked(tx.state.auto):
-                return False  # somebody else went ahead at the same moment
-        if not self._tell_to_go_on(project, record):
-            with project.store.transaction() as tx:
-                if tx.state.auto.probe == record.name:
-                    tx.update_auto(probe="", probe_unix=0.0)  # somebody else may go ahead
-            self.look_again(record.name, AGAIN_S)
-        return False
-
-    def _tell_to_go_on(self, project: Project, record: WorkerRecord) -> bool:
-        if record.status is Status.REBASING:
-            with project.store.transaction() as tx:
-                tx.update(record.name, cause="", error_reason="", conflict_prompt_due=True)
-            rebase.tell(project, record.name)
-            return not rebase.must_tell(project.store.worker(record.name))
-        receipt = submit.submit(project, record.name, "resume", RESUME, then=Status.WORKING)
-        return receipt.outcome.arrived
-
-    def end_park_if_over(self, project: Project) -> bool:
-        """Whether the fleet goes on: whoever was sent ahead works, or nobody needs to be."""
-        state = project.store.read()
-        if not waiting.is_parked(state.auto) or now_unix() < state.auto.parked_until_unix:
-            return False
-        # One that a person has cannot go ahead, and must not keep the others.
-        stopped = {
-            name
-            for name, record in state.workers.items()
-            if _waits_for_the_api(record) and not self._is_taken(project, record)
-        }
-        if state.auto.probe in stopped:
-            return False  # it failed again, and parks the fleet again
-        probe = state.workers.get(WorkerName(state.auto.probe))
-        works = probe is not None and probe.status in (Status.WORKING, Status.REBASING)
-        if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
-            return False
-        with project.store.transaction() as tx:
-            tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
-            tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
-        self.say("work goes on")
-        return True
-
     def release(self, project: Project, name: str) -> None:
         """The daemon ends: the task of a worker goes back, its unfinished work is pinned, its files stay as they are."""
         record = project.store.worker(name)
@@ -531,11 +438,6 @@ def _assignment(record: WorkerRecord) -> Assignment:
 
 def _task_id(record: WorkerRecord) -> str:
     return record.assignment.task_id if record.assignment else ""
-
-
-def _waits_for_the_api(record: WorkerRecord) -> bool:
-    stops = record.status in (Status.NEEDS_INPUT, Status.REBASING) and record.assignment is not None
-    return stops and bool(record.cause) and passes_by_itself(Cause(record.cause))
 
 
 def _is_landing(record: WorkerRecord) -> bool:
