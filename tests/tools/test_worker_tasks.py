@@ -74,9 +74,9 @@ def ready(queue: TaskQueue) -> int:
     return queue.count_ready()
 
 
-def older(session: Session, number: int) -> None:
+def older(session: Session, number: int, ago_s: float = 2 * GRACE_S) -> None:
     """Whatever the grace of a file nobody knows would hide."""
-    past = time.time() - 2 * GRACE_S
+    past = time.time() - ago_s
     os.utime(session.folder / f"{number}.json", (past, past))
 
 
@@ -114,7 +114,7 @@ def test_a_name_that_waited_for_hours(session: Session) -> None:
     for event in session.inbox.iterdir():
         if "PreToolUse" in event.read_text():
             event.unlink()
-    older(session, 2)
+    older(session, 2, ago_s=3600)
     queue = task_queue.open_queue(session.project)
     assert ready(queue) == 0
     session.apply()
