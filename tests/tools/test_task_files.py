@@ -14,6 +14,7 @@ import pytest
 from llmc.agents import task_files
 from llmc.agents.task_files import TaskFiles, list_name
 from llmc.errors import LlmcError, LockTimeout, NotFound
+from llmc.names import TaskId
 from llmc.tasks.model import Task, TaskStatus
 from tests.support.waiting import wait_until
 
@@ -130,6 +131,21 @@ def test_only_what_changed_is_read_again(files: TaskFiles) -> None:
 
 
 @pytest.mark.req("4-020", "4-041")
+def test_changes_are_told_once_whoever_looked(files: TaskFiles) -> None:
+    """Break: tell only what `changes` itself found; a listing in between would hide it."""
+    put(files, "1")
+    put(files, "2")
+    assert set(files.changes().tasks) == {"1", "2"}
+    assert files.changes().tasks == {}
+    put(files, "1", age_s=30, status="completed")
+    (files.directory / "2.json").unlink()
+    files.listing()
+    found = files.changes([]).tasks
+    assert found[TaskId("2")] is None
+    assert found[TaskId("1")] == files.get("1")
+    assert files.changes(["1.json"]).tasks == {}
+
+
 def test_a_file_that_is_no_task_is_said_once_it_has_settled(files: TaskFiles) -> None:
     """Break: call a file that is being written unreadable."""
     put(files, "1")

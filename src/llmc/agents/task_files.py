@@ -79,20 +79,16 @@ class TaskFiles:
         self.directory = directory
         self._seen: dict[str, _Seen] = {}
         self._unreadable: dict[str, Unreadable] = {}
-        #: forgotten since the last answer to `changes`
-        self._gone: dict[str, _Seen] = {}
+        #: files that became different since the last answer to `changes`, whoever looked at them
+        self._untold: set[str] = set()
 
     def changes(self, changed: Collection[str] | None = None) -> Changes:
         """What is different since the last look. `changed`: the only files that can be; None: any."""
         names = self._look(None if not self._seen else changed)
-        found = Changes()
-        for name in {*names, *self._gone}:
-            before = self._gone.pop(name, None) or self._seen.get(name)
-            if not self._read_changed(name):
-                found.unsettled.add(name)
-            after = self._seen.get(name)
-            if after is not before:
-                self._note(name, after, found)
+        found = Changes(unsettled={name for name in names if not self._read_changed(name)})
+        for name in self._untold:
+            self._note(name, self._seen.get(name), found)
+        self._untold = set()
         return found
 
     @property
@@ -175,8 +171,15 @@ class TaskFiles:
             return [name for name in changed if _is_task(name)]
         names = self._names()
         for gone in self._seen.keys() - set(names):
-            self._gone[gone] = self._seen.pop(gone)
+            self._know(gone, None)
         return names
+
+    def _know(self, name: str, seen: "_Seen | None") -> None:
+        if seen is not None:
+            self._seen[name] = seen
+        elif self._seen.pop(name, None) is None:
+            return
+        self._untold.add(name)
 
     def _read_changed(self, name: str) -> bool:
         """Whether the file has settled; one that is being written stays what was known of it."""
@@ -184,20 +187,21 @@ class TaskFiles:
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            self._seen.pop(name, None)
+            self._know(name, None)
             return True
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(name)
         if seen is not None and seen.stamp == stamp:
             return True
         try:
-            self._seen[name] = _Seen(stamp, parse(name.removesuffix(_SUFFIX), json.loads(path.read_bytes())))
+            task = parse(name.removesuffix(_SUFFIX), json.loads(path.read_bytes()))
+            self._know(name, _Seen(stamp, task))
         except FileNotFoundError:
-            self._seen.pop(name, None)
+            self._know(name, None)
         except (OSError, ValueError) as error:
             if now_unix() - status.st_mtime < SETTLE_S:
                 return False
-            self._seen[name] = _Seen(stamp, Unreadable(name, _in_words(error)))
+            self._know(name, _Seen(stamp, Unreadable(name, _in_words(error))))
         return True
 
     def _load(self, task_id: str) -> Raw:

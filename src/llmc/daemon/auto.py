@@ -291,7 +291,8 @@ class AutoMode:
         with contextlib.suppress(LlmcError):
             text = text_report(self._project, since)
             say(f"\n{text}")
-            self._note(text)
+            for line in text.splitlines():
+                self._note(line)
 
     def _stuck(self, what: str) -> None:
         text = f"{what} has not got on for over two minutes: no more heartbeats"
