@@ -121,3 +121,21 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     assert fleet.status("auto-1")["status"] == "offline"
     assert auto.statuses(fleet) == {"1": "completed", "2": "pending"}
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+
+
+def test_a_worker_that_is_held_does_not_keep_the_fleet_parked(scripted: Fleet) -> None:
+    """Break: wait for a probe by a worker that a person has; nobody would work until they come back."""
+    fleet = set_up(scripted, **{"auto.limit_backoff_secs": "3"})
+    done = f"echo 1 > file-1; git add file-1; {COMMIT} 'Task 1'"
+    add(fleet, 1, "@limit 1", f"@on-resume {done}")
+    daemon = Daemon(fleet, "--concurrency", "2")
+    parked = auto.wait_for(fleet, lambda: fleet.events("fleet_parked"))[0]
+    fleet.llmc("hold", parked["worker"])
+    add(fleet, 2)
+    auto.wait_completed(fleet, 1)
+    assert auto.landed(fleet) == [2]
+    fleet.llmc("release", parked["worker"])
+    auto.wait_completed(fleet, 2)
+    assert auto.landed(fleet) == [2, 1]
+    assert not fleet.events("task_failed")
+    assert daemon.stop() == 0

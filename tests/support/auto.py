@@ -17,7 +17,7 @@ QUICK = {"auto.limit_backoff_secs": "0.5", "auto.api_backoff_secs": "0.5"}
 
 
 def set_up(fleet: Fleet, **config: str) -> Fleet:
-    fleet.set_up(config=auto_config(fleet, **QUICK, **config))
+    fleet.set_up(config=auto_config(fleet, **{**QUICK, **config}))
     task_dir(fleet).mkdir(parents=True)
     return fleet
 
@@ -83,7 +83,8 @@ def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 40) -> Any:
         log = fleet.root / "logs/auto.log"
         said = log.read_text() if log.exists() else ""
         daemon = (fleet.root / "logs/daemon.jsonl").read_text()[-3000:]
-        raise AssertionError(f"{error}\n{said}\n{daemon}\n{fleet.story()}") from error
+        tasks = fleet.llmc("tasks", "list", code=None).out
+        raise AssertionError(f"{error}\n{said}\n{daemon}\n{tasks}\n{fleet.story()}") from error
 
 
 def wait_completed(fleet: Fleet, count: int, timeout_s: float = 40) -> None:

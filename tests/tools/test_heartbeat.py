@@ -77,7 +77,7 @@ def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbea
         with progress.watched("the lane of auto-1"):
             hangs.wait()
 
-    thread = threading.Thread(target=lane)
+    thread = threading.Thread(target=lane, daemon=True)
     thread.start()
     wait_until(lambda: stuck == ["the lane of auto-1"], 5)
     stopped = last(root)
@@ -98,7 +98,7 @@ def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat,
             began.set()
             over.wait()
 
-    thread = threading.Thread(target=lane)
+    thread = threading.Thread(target=lane, daemon=True)
     thread.start()
     began.wait()
     since = time.monotonic()

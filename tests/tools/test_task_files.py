@@ -59,6 +59,7 @@ def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: Task
 
 @pytest.mark.req("4-008")
 def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
+    """Break: write the fields of Task only."""
     path = put(
         files, "3", activeForm="Doing", future={"a": [1]}, metadata={"other": 1, "llmc": {"verify": "x"}}
     )

@@ -35,6 +35,7 @@ def test_the_life_of_a_task() -> None:
 
 @pytest.mark.req("4-064")
 def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
+    """Break: quarantine at two, or keep the count when a person puts it back."""
     books = Books()
     for number in range(3):
         assert not books.is_quarantined("7")

@@ -35,6 +35,7 @@ def ids(*numbers: int) -> tuple[TaskId, ...]:
 @pytest.mark.req("4-007", "4-008")
 @pytest.mark.parametrize("owner", [None, "", "auto-1"])
 def test_a_file_is_read(owner: str | None) -> None:
+    """Break: demand a field that the client leaves out."""
     found = parse("7", {**RAW, "owner": owner, "metadata": None, "activeForm": "Doing it", "new": [1]})
     assert (found.id, found.subject, found.status) == ("7", "Do it", TaskStatus.PENDING)
     assert (found.blocks, found.blocked_by, found.owner) == (("9",), ("3", "5"), owner or "")
@@ -43,6 +44,7 @@ def test_a_file_is_read(owner: str | None) -> None:
 @pytest.mark.req("4-007", "4-092")
 @pytest.mark.parametrize("name", ["id", "subject", "description", "status", "blocks", "blockedBy"])
 def test_a_missing_field_is_named(name: str) -> None:
+    """Break: leave one of the six out of `parse`."""
     with pytest.raises(BadTask, match=f"`{name}` is missing"):
         parse("7", {key: value for key, value in RAW.items() if key != name})
 
@@ -62,6 +64,7 @@ def test_a_missing_field_is_named(name: str) -> None:
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, Any], words: str | None) -> None:
+    """Break: take any text for a status, or any id for that of the file."""
     if words is None:
         assert parse("7", {**RAW, **change}).metadata == {}
         return
@@ -81,11 +84,13 @@ def test_no_object_is_no_task() -> None:
     [(0, 0), (4, 4), (9, 4), (-1, 0), ("1", 3), (None, 3), (True, 3), (2.0, 2), ([], 3)],
 )
 def test_priority(value: object, priority: int) -> None:
+    """Break: take a missing priority for 0, or leave the edges open."""
     assert task(1, priority=value).priority == priority
 
 
 @pytest.mark.req("4-022")
 def test_an_edge_counts_from_either_side() -> None:
+    """Break: look at `blockedBy` only."""
     edges = needs([task(1, blocks=ids(2)), task(2), task(3, blocked_by=ids(2))])
     assert edges == {"1": frozenset(), "2": {"1"}, "3": {"2"}}
 
@@ -101,6 +106,7 @@ def test_an_edge_counts_from_either_side() -> None:
     ],
 )
 def test_cycles(tasks: list[Task], expected: set[str]) -> None:
+    """Break: overlook a task that waits for itself."""
     assert set(cycle(needs(tasks))) == expected
 
 
@@ -127,6 +133,7 @@ def test_a_cycle_is_found_exactly_when_there_is_one(pairs: set[tuple[int, int]])
 
 @pytest.mark.req("4-024")
 def test_dangling() -> None:
+    """Break: hold the history of a completed task against it."""
     tasks = [
         task(1, blocked_by=ids(8)),
         task(2, status="completed", blocked_by=ids(9)),
@@ -145,6 +152,7 @@ def test_what_unblocks_most() -> None:
 
 @pytest.mark.req("4-021")
 def test_eligible() -> None:
+    """Break: leave one of the conditions out."""
     tasks = [
         task(1),
         task(2, owner="auto-1"),
@@ -163,6 +171,7 @@ def test_eligible() -> None:
 
 @pytest.mark.req("4-025", "4-026", "4-027", "4-028")
 def test_choice_by_label_then_priority_then_number() -> None:
+    """Break: put the number before the priority, or compare numbers as text."""
     tasks = [task(10, priority=1), task(2, priority=1), task(3, priority=0, label="ui"), task(4, label="api")]
     assert choose(tasks, {"ui"}) == tasks[1]
     assert choose(tasks, set()) == tasks[2]
@@ -190,12 +199,14 @@ CONTEXTS = read(
     [("ui", Context("\nOf the UI.\n", "")), ("api", CONTEXTS["default"]), ("", CONTEXTS["default"])],
 )
 def test_the_context_of_a_label(label: str, context: Context) -> None:
+    """Break: fill what a label's table leaves out from the default."""
     assert of(task(1, label=label), CONTEXTS) == context
     assert of(task(1, label=label), {}) == Context()
 
 
 @pytest.mark.req("4-072")
 def test_parts_that_are_empty_leave_no_gap() -> None:
+    """Break: join the empty parts, too."""
     one = Task(TaskId("1"), "Subject", "Line one\n\n  line two\n", TaskStatus.PENDING)
     assert task_text(one, CONTEXTS["ui"]) == "Of the UI.\n\nSubject\n\nLine one\n\n  line two"
     assert task_text(task(1), Context("", " \n")) == "Task 1"
