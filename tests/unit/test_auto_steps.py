@@ -25,6 +25,8 @@ from llmc.auto.steps import (
     next_step,
 )
 from llmc.names import PromptId, TaskId
+from llmc.services.accept import STEPS
+from llmc.services.auto import is_landing
 from llmc.workers.causes import Cause
 from llmc.workers.decide import FOUND_COMMITS
 from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
@@ -240,3 +242,15 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         assert record.cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
     if isinstance(todo, Clean):
         assert not has_task, "what a task has made is given up, never just cleaned away"
+
+
+def test_whose_post_accept_command_comes_next() -> None:
+    """Nothing begins between a landing and its command. Break: leave `verify` or `finish` out."""
+    landed = ("verify", "complete", "reset", "finish")
+    for name in STEPS:
+        journal = AcceptJournal(step=name, started_unix=1.0, tip="c0ffee")
+        assert is_landing(at_work(S.NEEDS_REVIEW, accept=journal)) == (name in landed)
+        assert not is_landing(worker(S.NEEDS_REVIEW, accept=journal)), (
+            "a person's own work has no such command"
+        )
+    assert not is_landing(at_work(S.NEEDS_REVIEW))

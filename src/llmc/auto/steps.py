@@ -162,9 +162,8 @@ def _offline(record: WorkerRecord) -> Step:
 
 def _failed(record: WorkerRecord) -> Step:
     if record.assignment is None:
-        return (
-            Clean()
-        )  # of an earlier run: a person had time to mend it, and if it is not, the next task says so
+        # Of an earlier run: a person had time to mend it, and if it is not, the next task says so.
+        return Clean()
     cause = Cause(record.cause) if record.cause else Cause.AGENT
     return Stop(cause, record.error_reason) if needs_a_person(cause) else GiveUp(cause, record.error_reason)
 

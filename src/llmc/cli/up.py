@@ -17,14 +17,11 @@ from llmc.services.project import Project
 from llmc.tools.clock import now_unix
 from llmc.tools.files import DiskFull
 from llmc.tools.locks import holder
-from llmc.tools.processes import wait_until
 from llmc.workers.model import Status
 
 CLIENT_BYTES = 250 * 1024 * 1024
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
 DISK_NEEDED_BYTES = 4 * 1024 * 1024
-#: a daemon that was killed while it started a program seems to hold its lock until that program has begun
-LOCK_PATIENCE_S = 1.0
 
 
 @click.command("up")
@@ -89,7 +86,7 @@ def command(
             hint="For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens",
         )
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
-    if not wait_until(lambda: not project.daemon_runs(), LOCK_PATIENCE_S):
+    if project.daemon_runs():
         return _start_the_missing(project, as_json)
     _check_room(project)
     if not detach:

@@ -54,7 +54,6 @@ class Heartbeat:
                 return  # a full disk is for those to say who need it; the next beat may work
         elif stuck != self._said:
             self._said = stuck
-            with contextlib.suppress(
-                Exception
-            ):  # a log that cannot be written must not end the beats to come
+            # A log that cannot be written must not end the beats to come.
+            with contextlib.suppress(Exception):
                 self._on_stuck(stuck)

@@ -170,7 +170,7 @@ class Auto:
                 self.draining = self.draining or f"{self.max_tasks} tasks were begun"
                 return False
             others = project.store.read().workers.values()
-            if project.config.auto.post_accept_command and any(map(_is_landing, others)):
+            if project.config.auto.post_accept_command and any(map(is_landing, others)):
                 self.look_again(record.name, LANDING_S)  # its command comes first
                 return False
             labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
@@ -440,7 +440,7 @@ def _task_id(record: WorkerRecord) -> str:
     return record.assignment.task_id if record.assignment else ""
 
 
-def _is_landing(record: WorkerRecord) -> bool:
+def is_landing(record: WorkerRecord) -> bool:
     """Its work is on the branch or about to be, and its post-accept command is not due yet."""
     journal = record.accept
     return (
