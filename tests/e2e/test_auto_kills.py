@@ -97,7 +97,7 @@ def run_to_the_end(fleet: Fleet, tasks: int) -> None:
 
 
 def test_a_lock_that_outlives_its_daemon_for_a_moment(scripted: Fleet) -> None:
-    """A child that has not begun its program yet has it. Break: look once; `up` says that a daemon runs, and none does."""
+    """A child that has not begun its program yet has it. Break: ask locks.is_locked alone; `up` says that a daemon runs, and none does."""
     fleet = scripted.set_up("adam")
     fleet.up()
     fleet.kill_daemon()

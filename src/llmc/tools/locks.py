@@ -13,6 +13,7 @@ from pathlib import Path
 from llmc.errors import LockTimeout
 from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
+from llmc.tools.processes import is_alive
 
 
 class Rank(IntEnum):
@@ -74,7 +75,7 @@ def is_held(path: Path) -> bool:
 
 def _signer_lives(path: Path) -> bool:
     words = holder(path).split()
-    return len(words) > 1 and words[1].isdecimal() and os.path.exists(f"/proc/{words[1]}")
+    return len(words) > 1 and words[1].isdecimal() and is_alive(int(words[1]))
 
 
 def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
