@@ -286,6 +286,7 @@ def test_small_things() -> None:
 AUTO = {"workers": 2, "tasks_completed": 7, "errors": 1, "parked_until_unix": None, "parked_cause": None}
 
 
+@pytest.mark.req("0-023", "0-024")
 def test_auto_workers_stand_by_themselves() -> None:
     """Break: no group of their own, the prompt instead of the task, or a command that would be refused."""
     text = render(

@@ -421,3 +421,15 @@ def test_the_worker_reviewed_last_is_remembered_as_long_as_its_work(store: Store
     assert store.read().last_reviewed_worker is None
     after = store.worker("adam")
     assert (after.reviewed_patch, after.reviewed_sha, after.reviewed_unix) == (None, None, 0.0)
+
+
+@pytest.mark.req("0-073")
+def test_each_write_tells_how_many_workers_there_are(store: Store) -> None:
+    """Break: tell before the write, or of reads too."""
+    told: list[str] = []
+    store.trace = told.append
+    with store.transaction() as tx:
+        tx.put(record("auto-1", auto=True))
+        tx.put(record("adam"))
+    store.read()
+    assert told == ["state.json was written: 2 workers, 1 of them auto"]

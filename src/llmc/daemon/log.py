@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ class JsonLines(logging.Formatter):
 
 
 def open_log(path: Path) -> logging.Logger:
-    """The logger `llmc.daemon`; only the daemon's own code writes to it."""
+    """The logger `llmc.daemon`; only the daemon's own code writes to it. With LLMC_TRACE it tells of every write."""
     logger = logging.getLogger("llmc.daemon")
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG if os.environ.get("LLMC_TRACE") else logging.INFO)
     logger.propagate = False
     path.touch(mode=0o600)
     handler = logging.FileHandler(path, encoding="utf-8")

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from llmc.agents.protocol import Agent
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
@@ -61,11 +62,11 @@ class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
         self.stopping = threading.Event()
         self.options = options
+        self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.project = self._as_daemon(project)
         self.instance_id = str(uuid.uuid4())
         self.started_unix = now_unix()
         self.lanes: dict[str, Lane] = {}
-        self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.seen: dict[str, Status] = {}
         #: when the worker of a lane was added: a worker of the same name may have taken its place
         self.born: dict[str, float] = {}
@@ -84,6 +85,7 @@ class Daemon:
     def _as_daemon(self, project: Project) -> Project:
         auto = self.options.auto
         config = auto.applied(project.config) if auto is not None else project.config
+        project.store.trace = partial(self.log.debug, extra={"action": "state_written"})
         tmux = replace(project.tmux, remembers_s=PANES_HOLD_S)
         return replace(project, config=config, tmux=tmux, in_daemon=True, stopping=self.stopping.is_set)
 

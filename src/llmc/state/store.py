@@ -102,6 +102,8 @@ class Store:
 
     def __init__(self, root: Root) -> None:
         self.root = root
+        #: is told of each write how many workers it has
+        self.trace: Callable[[str], None] | None = None
         self._last: tuple[tuple[int, int, int], State, dict[str, Any]] | None = None
 
     def read(self) -> State:
@@ -155,6 +157,9 @@ class Store:
                 new = msgspec.convert(_printable(msgspec.to_builtins(new)), State)
                 data = encode(new, raw)
             self._write(data, keep=True)
+            if self.trace is not None:
+                auto = sum(record.auto for record in new.workers.values())
+                self.trace(f"state.json was written: {len(new.workers)} workers, {auto} of them auto")
             # The change is made and must not look failed; the next transaction copies its events, or refuses.
             with contextlib.suppress(LlmcError):
                 events.append_missing(self.root.events, new.recent_events)
