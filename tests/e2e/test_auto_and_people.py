@@ -20,14 +20,12 @@ def ledger(fleet: Fleet) -> list[tuple[str, str, str]]:
 def test_start_is_for_a_persons_workers(scripted: Fleet) -> None:
     """Break: let `start` take any worker by its name, or pick an idle auto worker."""
     fleet = set_up(scripted)
-    daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: fleet.status("auto-1")["status"] == "idle")
+    fleet.up("--auto")
     refused = fleet.llmc("start", "--worker", "auto-1", "--prompt", "@say hello", code=3)
     assert "auto-1 is an auto worker: it takes its tasks from the list" in refused.err
     assert "llmc tasks add" in refused.err
     assert "there are no workers yet" in fleet.llmc("start", "--prompt", "@say hello", code=4).err
     assert "Auto Mode: 1 workers, 0 tasks completed, 0 errors" in fleet.llmc("status").out
-    assert daemon.stop() == 0
 
 
 @pytest.mark.req("0-026", "0-027", "0-072", "4-063")
