@@ -115,12 +115,12 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
 def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     """Break: start auto workers with every daemon; or let --until end a task that runs."""
     fleet = set_up(scripted)
-    add(fleet, 1, commit(1, "sleep 1.5"))
+    add(fleet, 1, commit(1, "sleep 4"))
     add(fleet, 2)
     for option in (["--max-tasks", "1"], ["--until", "07:30"], ["--concurrency", "2"]):
         assert f"{option[0]} needs --auto" in fleet.llmc("up", *option, code=2).err
     (fleet.root / "logs/auto.log").mkdir(parents=True)  # a log that cannot be written stops nothing
-    daemon = Daemon(fleet, "--until", "1s")
+    daemon = Daemon(fleet, "--until", "4s")
     assert daemon.ends() == 0
     assert json.loads((fleet.root / ".llmc/auto.heartbeat").read_text())["instance_id"]
     assert auto.landed(fleet) == [1], "what was begun is finished, and nothing is begun"

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from llmc.agents.task_files import TaskFiles
+from llmc.services.task_queue import TaskQueue
+from llmc.state.ledger import Ledger
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
@@ -45,10 +48,12 @@ def check_claims(fleet: Fleet, folder: Path, claimers: "list[subprocess.Popen[by
     assert all(won), "both were at it"
     ledgers = [(fleet.dir / f"ledger-{root}").read_text().splitlines() for root in ("a", "b")]
     rows = [[json.loads(line) for line in ledger] for ledger in ledgers]
-    for mine, ledger in zip(won, rows, strict=True):
+    for mine, ledger, ledger_name in zip(won, rows, ("ledger-a", "ledger-b"), strict=True):
         lost = {row["claim"] for row in ledger if row["action"] == "released"}
         held = {row["task"]: row["claim"] for row in ledger if row["claim"] not in lost}
         assert set(held) == set(mine), "the ledger knows what was won"
+        # The client writes back the metadata it read before: a daemon's next look puts the claim back.
+        TaskQueue(TaskFiles(folder), Ledger(fleet.dir / ledger_name)).check()
         for task, claim in held.items():
             file = json.loads((folder / f"{task}.json").read_text())
             assert (file["status"], file["metadata"]["llmc"]["claim"]) == ("in_progress", claim)

@@ -42,8 +42,8 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
     meters, totals = Meters(), Totals()
     outputs = []
     for task, prompt in (("7", "@say First.\n@sh echo hi > a.txt\n@say One."), ("8", "@say Two.")):
+        assign(fleet, task)  # before it begins: the daemon records, too
         fleet.llmc("start", "--worker", "adam", "--prompt", prompt)
-        assign(fleet, task)
         fleet.wait("adam", "needs_input")
         project = open_project(str(fleet.root))
         with project.worker_lock("adam"):

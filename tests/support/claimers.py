@@ -15,7 +15,7 @@ def main(directory: str, ledger: str, start: str, result: str) -> None:
     while not Path(start).exists():
         pass
     won = []
-    while found := queue.take_next("auto-1", ()):
+    while found := queue.take_next(f"auto-{len(won)}", ()):
         won.append(found[0].id)
         queue.note_changed(None)
     Path(result).write_text(json.dumps(won))

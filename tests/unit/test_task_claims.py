@@ -59,6 +59,18 @@ def test_the_end_of_a_claim() -> None:
     assert claims.still_at_it(task, TAKEN, other) is None
 
 
+def test_a_claim_that_a_client_lost_is_still_ours() -> None:
+    """A client writes back the metadata it read before we claimed. Break: go by the claim's id alone."""
+    lost = {**TAKEN, "metadata": RAW["metadata"]}
+    task = parse("7", lost)
+    assert claims.still_at_it(task, lost, OURS) == TAKEN
+    ended = claims.done(task, lost, OURS)
+    assert ended is not None
+    assert (ended["status"], "owner" in ended) == ("completed", False)
+    others = {**lost, "owner": "auto-99"}
+    assert claims.done(parse("7", others), others, OURS) is None
+
+
 def test_an_agent_that_calls_its_task_completed() -> None:
     raw = {**TAKEN, "status": "completed", "owner": ""}
     assert claims.still_at_it(parse("7", raw), raw, OURS) == TAKEN

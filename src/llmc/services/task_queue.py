@@ -17,7 +17,7 @@ from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
 from llmc.tasks.choose import choose
-from llmc.tasks.claims import still_at_it
+from llmc.tasks.claims import is_ours, still_at_it
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
 
@@ -110,10 +110,12 @@ class TaskQueue:
             self.ledger.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
     def _put_back(self, found: Changes, books: Books) -> None:
-        """An agent that marks its own task completed says that it is done; whether it is, the merge decides."""
+        """What is ours says so. An agent may mark its own task completed; whether it is, the merge decides."""
         for claim in books.claims.values():
             task = found.tasks.get(claim.task)
-            if task is not None and task.claim == claim.id and task.status is TaskStatus.COMPLETED:
+            if task is None or not is_ours(task, claim):
+                continue
+            if task.status is TaskStatus.COMPLETED or not task.claim:
                 found.tasks[claim.task] = self.files.change(claim.task, partial(still_at_it, claim=claim))
 
 

@@ -20,24 +20,29 @@ def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
     return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
 
 
+def is_ours(task: Task, claim: Claim) -> bool:
+    """Whether the claim is on it. A client that changes metadata writes back what it read a moment before: without it."""
+    return task.claim == claim.id or (not task.claim and task.owner == claim.worker)
+
+
 def given_back(task: Task, raw: Raw, claim: Claim, *, hold: str = "") -> Raw | None:
     """Pending again; somebody else's claim, or what was completed meanwhile by a merge of ours, stays."""
-    if task.claim != claim.id:
+    if not is_ours(task, claim):
         return None
     return _with_ours(_unowned(raw), claim=None, hold=hold or None) | {"status": TaskStatus.PENDING.value}
 
 
 def done(task: Task, raw: Raw, claim: Claim) -> Raw | None:
-    if task.claim != claim.id:
+    if not is_ours(task, claim):
         return None  # it was put back and taken by somebody else meanwhile
     return _with_ours(_unowned(raw), claim=None) | {"status": TaskStatus.COMPLETED.value}
 
 
 def still_at_it(task: Task, raw: Raw, claim: Claim) -> Raw | None:
-    """Its worker calls it completed; that is llmc's to say."""
-    if task.claim != claim.id:
+    """Its worker calls it completed, which is llmc's to say; or its client has lost the claim."""
+    if not is_ours(task, claim):
         return None
-    return {**raw, "status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
+    return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
 
 
 def freed(task: Task, raw: Raw, seen: Task) -> Raw | None:
