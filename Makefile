@@ -11,10 +11,11 @@ setup:           ## make .venv with llmc in it
 demo: setup      ## see llmc at work: no account, no configuration
 	@$(BIN)/llmc demo
 
+# Most of the time a test waits for an agent, so there are more of them at work than cores.
 test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest -n 4 --dist worksteal
+	@$(BIN)/pytest -n 6 --dist worksteal
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client

@@ -56,17 +56,20 @@ POINTS = [
     "auto.post_accept",
 ]
 FAULTS = [f"{point}:{side}" for point in POINTS for side in ("before", "after")]
+#: each point once, before or after in turns
+SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerate(POINTS)]
 
 
 @pytest.mark.req("0-004", "0-048", "4-042", "4-065")
-def test_a_kill_at_each_step_of_a_task(scripted: Fleet) -> None:
+@pytest.mark.parametrize("faults", [SOME, pytest.param(FAULTS, marks=pytest.mark.soak)], ids=["some", "all"])
+def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> None:
     """Break: leave the files of ended claims out of settle_files, or count `no_changes` only before its claim ends."""
     fleet = scripted
     ran = fleet.dir / "ran"
     fleet.set_up(config=auto_config(fleet, **{"auto.post_accept_command": f"echo $LLMC_TASK_ID >> {ran}"}))
     plan = random_plan(8, random.Random(7))
     add_plan(fleet, plan)
-    for fault in FAULTS:
+    for fault in faults:
         die_at(fleet, fault)
     run_to_the_end(fleet, 8)
     # Without a commit, and with an agent that is lost twice.

@@ -1,6 +1,8 @@
 """One script on both agents: the scripted one must do what the real client does, not what the tests would like."""
 
 import json
+import os
+import pickle
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ import pytest
 
 from llmc.agents.claude_code import HOOKS
 from llmc.names import header_id
+from llmc.tools.locks import Rank, lock
 from tests.support.agent_pane import SCRIPTED, Pane
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config
@@ -225,6 +228,19 @@ def _watched_status(pane: Pane) -> Iterator[set[str]]:
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory, api: LoopbackApi) -> dict[str, Trace]:
+    """Both agents, played once; the workers of one run of pytest share it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return record(tmp_path_factory, api)
+    shared = tmp_path_factory.getbasetemp().parent / f"conformance-{run}"
+    with lock(shared.with_suffix(".lock"), Rank.WORKER, timeout_s=120):
+        if not shared.exists():
+            shared.write_bytes(pickle.dumps(record(tmp_path_factory, api)))
+        found: dict[str, Trace] = pickle.loads(shared.read_bytes())
+        return found
+
+
+def record(tmp_path_factory: pytest.TempPathFactory, api: LoopbackApi) -> dict[str, Trace]:
     found = {}
     for name, program, server in (("real", (str(find_client()),), api), ("scripted", SCRIPTED, None)):
         pane = _pane(tmp_path_factory.mktemp(name), program, server)
