@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.auto import waiting
-from llmc.auto.model import AutoState
+from llmc.auto.model import NOT_DIRTY, AutoState
 from llmc.workers.causes import Cause
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -118,7 +118,7 @@ def test_one_goes_ahead_and_the_others_follow() -> None:
 def test_what_is_remembered() -> None:
     """The fields of the wait for a source are in the state, and nothing of a task pool's back-off."""
     fields = AutoState.__struct_fields__
-    cleared: dict[str, Any] = dict(waiting.NOT_DIRTY)
+    cleared: dict[str, Any] = dict(NOT_DIRTY)
     assert set(cleared) == {
         "source_repo_dirty_retry_after_unix",
         "source_repo_dirty_backoff_secs",

@@ -1,5 +1,7 @@
 """What auto mode remembers between two runs of the daemon. Pure data."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -27,3 +29,11 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     nuked: tuple[str, ...] = ()
     #: tasks that landed and whose post-accept command has not ended yet
     post_accept_due: tuple[str, ...] = ()
+
+
+#: the state when work has landed
+NOT_DIRTY: dict[str, Any] = {
+    "source_repo_dirty_retry_after_unix": 0.0,
+    "source_repo_dirty_backoff_secs": 0.0,
+    "source_repo_dirty_retry_count": 0,
+}

@@ -127,11 +127,3 @@ def dirty(state: AutoState) -> Dirty:
     attempt = state.source_repo_dirty_retry_count + 1
     wait_s = min(DIRTY_CAP_S, DIRTY_FIRST_S * 2.0 ** (attempt - 1))
     return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)
-
-
-#: the state when work has landed
-NOT_DIRTY: dict[str, Any] = {
-    "source_repo_dirty_retry_after_unix": 0.0,
-    "source_repo_dirty_backoff_secs": 0.0,
-    "source_repo_dirty_retry_count": 0,
-}

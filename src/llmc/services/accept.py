@@ -12,11 +12,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.auto.waiting import NOT_DIRTY
+from llmc.auto.model import NOT_DIRTY
 from llmc.errors import LlmcError, Refused
 from llmc.review import messages
 from llmc.services import (
-    claims,
     intake,
     landing,
     post_accept,
@@ -260,6 +259,8 @@ class _Pipeline:
     def complete(self) -> AcceptJournal:
         """The task is completed before anything else happens to its worker: nobody may take it again."""
         assert self.record.assignment is not None
+        from llmc.services import claims  # a person's own work has no task, and need not wait for this
+
         claims.complete_for(self.project, self.record.name, self.record.assignment, self.journal.squash)
         return self.journal
 

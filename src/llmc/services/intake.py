@@ -2,22 +2,24 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, ToolFailed
 from llmc.review import conflicts
-from llmc.services import worker_tasks
 from llmc.services.project import Project
 from llmc.state import inbox
 from llmc.state.store import Transaction
-from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import append_line, private_dir, read_text
 from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Status, WorkerRecord
+
+if TYPE_CHECKING:
+    from llmc.tasks.model import Task
 
 
 def apply_pending(project: Project, name: str) -> WorkerRecord:
@@ -83,7 +85,7 @@ def _apply(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed], waiting: list[str]
 ) -> WorkerRecord:
     facts = _observe(project, record, fresh)
-    made = worker_tasks.mark(project, record, fresh)
+    made = _tasks_made(project, record, fresh)
     name = record.name
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
@@ -104,7 +106,17 @@ def _apply(
     return after
 
 
-def _count(tx: Transaction, name: str, task: Task, hold: str) -> None:
+def _tasks_made(
+    project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
+) -> "dict[str, tuple[Task, str]]":
+    if not any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh):
+        return {}
+    from llmc.services import worker_tasks  # 18 ms that most commands do not need
+
+    return worker_tasks.mark(project, record, fresh)
+
+
+def _count(tx: Transaction, name: str, task: "Task", hold: str) -> None:
     """A task that the worker's session made."""
     at = tx.worker(name).assignment
     if at is not None:
