@@ -15,7 +15,7 @@ demo: setup      ## see llmc at work: no account, no configuration
 test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest -n 8 --dist worksteal
+	@$(BIN)/pytest -n 6 --dist worksteal
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
