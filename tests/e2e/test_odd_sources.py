@@ -331,7 +331,6 @@ def test_objects_behind_a_symlink(scripted: Fleet) -> None:
     landed(scripted, "One")
 
 
-@pytest.mark.soak
 def test_ten_thousand_files(scripted: Fleet) -> None:
     """Break: one git call for each file."""
     for number in range(100):
