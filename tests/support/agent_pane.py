@@ -53,8 +53,9 @@ class Pane:
         env = [f"{key}={value}" for key, value in self.env.items()]
         agent = [*self.program, "--dangerously-skip-permissions", "--settings", str(self.settings)]
         command = ["env", "-i", *env, *agent, *flags]
+        # A server that leaves with its last session may still be leaving when the next one is wanted.
         self.tmux("new-session", "-d", "-s", "a", "-x", "500", "-y", "100", "-c", str(self.cwd), *command, ";",
-                  "set-option", "-g", "remain-on-exit", "on")  # fmt: skip
+                  "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-s", "exit-empty", "off")  # fmt: skip
         if ready:
             self.wait_hook("SessionStart")
             self.wait_status("idle")
