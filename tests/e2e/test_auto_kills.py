@@ -63,7 +63,8 @@ SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerat
 @pytest.mark.req("0-004", "0-048", "4-042", "4-065")
 @pytest.mark.parametrize("faults", [SOME, pytest.param(FAULTS, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> None:
-    """Break: leave the files of ended claims out of settle_files, or count `no_changes` only before its claim ends."""
+    """Break: leave the files of ended claims out of settle_files, or count `no_changes` only before its claim ends;
+    or give a lost claim back without its event."""
     fleet = scripted
     ran = fleet.dir / "ran"
     fleet.set_up(config=auto_config(fleet, **{"auto.post_accept_command": f"echo $LLMC_TASK_ID >> {ran}"}))
@@ -82,6 +83,8 @@ def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> No
     die_at(fleet, "claim.release:after")
     run_to_the_end(fleet, 10)
     assert_done_once_in_order(fleet, {**plan, 10: []}, unchanged=[9])
+    lost_claims = [row for row in fleet.events("task_released") if "after a restart" in row["reason"]]
+    assert lost_claims, "a claim that nobody goes on with is told to be free again"
     # At least once for each that landed, and done once it was seen to have ended.
     ended = [row["task_id"] for row in fleet.events("post_accept")]
     assert sorted(ended, key=int) == [str(number) for number in (*plan, 10)]

@@ -26,7 +26,7 @@ from llmc.auto.steps import (
 )
 from llmc.names import PromptId, TaskId
 from llmc.services.accept import STEPS
-from llmc.services.auto import is_landing
+from llmc.services.auto_landing import is_landing
 from llmc.workers.causes import Cause
 from llmc.workers.decide import FOUND_COMMITS
 from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord

@@ -17,8 +17,8 @@ from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
 from llmc.errors import LlmcError, UsageError
 from llmc.names import WorkerName
-from llmc.services import claims, setup, task_queue
-from llmc.services.auto import Auto
+from llmc.services import auto, auto_giving_back, claims, setup, task_queue
+from llmc.services.auto_run import Run
 from llmc.services.digest import text_report
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
@@ -34,6 +34,8 @@ from llmc.workers.patrol import Clock
 
 #: between two workers that go on after a park
 STAGGER_S = 2.0
+#: why a claim goes back that a crash left behind
+UNKNOWN_CLAIM = "its worker was not at it after a restart"
 #: changes of the task list are answered together
 SETTLE_S = 0.02
 
@@ -80,7 +82,7 @@ class AutoMode:
         self._poke = poke
         self._end = end
         self._failed: HardFailure | None = None
-        self._auto = Auto(
+        self._run = Run(
             queue=task_queue.open_queue(project),
             workers=self.workers,
             on_change=self._look_for_work,
@@ -90,7 +92,7 @@ class AutoMode:
             parks=Parks(poke, self._say),
             max_tasks=options.max_tasks,
         )
-        self._pool = TaskPool(self._auto.queue, self.fail, self._say)
+        self._pool = TaskPool(self._run.queue, self.fail, self._say)
         self._project = project
         self._watch: Watch | None = None
         self._heartbeat: Heartbeat | None = None
@@ -103,20 +105,23 @@ class AutoMode:
         """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
         project = self._project
         task_queue.contexts(project)
-        private_dir(self._auto.queue.files.directory)
-        self._auto.queue.check()
+        private_dir(self._run.queue.files.directory)
+        self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
         self._settle()
 
     def _settle(self) -> None:
         """Claims, files and records agree again; what no record goes on with is released."""
-        queue, project = self._auto.queue, self._project
+        queue, project = self._run.queue, self._project
         books = queue.ledger.books()
         records = project.store.read().workers
         for claim in list(books.claims.values()):
             record = records.get(WorkerName(claim.worker))
             if record is None or record.assignment is None or record.assignment.claim != claim.id:
-                claims.give_back(queue.files, queue.ledger, claim, "its worker was not at it after a restart")
+                claims.give_back(queue.files, queue.ledger, claim, UNKNOWN_CLAIM)
+                with project.store.transaction() as tx:
+                    said = {"worker": claim.worker, "task_id": claim.task, "reason": UNKNOWN_CLAIM}
+                    tx.emit("task_released", **said, cause="", ref=None)
         claims.settle_files(queue.files, queue.ledger.books())
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
@@ -124,9 +129,9 @@ class AutoMode:
         self._loop = loop
         with self._project.store.transaction() as tx:
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
-        self._watch = Watch(self._auto.queue.files.directory)
+        self._watch = Watch(self._run.queue.files.directory)
         loop.add_reader(self._watch.fileno(), self._list_changed)
-        self._auto.queue.note_changed(None)  # what was written before the watch began
+        self._run.queue.note_changed(None)  # what was written before the watch began
         self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck)
         self._heartbeat.start()
         self._say(f"auto mode: {len(self.workers)} workers")
@@ -136,7 +141,7 @@ class AutoMode:
         changed = self._watch.changed()
         if changed is None:
             self._watch_again()
-        self._auto.queue.note_changed(changed)
+        self._run.queue.note_changed(changed)
         self._look_for_work()
 
     def _watch_again(self) -> None:
@@ -145,7 +150,7 @@ class AutoMode:
         assert self._loop is not None
         self._loop.remove_reader(self._watch.fileno())
         self._watch.close()
-        self._watch = Watch(private_dir(self._auto.queue.files.directory))
+        self._watch = Watch(private_dir(self._run.queue.files.directory))
         self._loop.add_reader(self._watch.fileno(), self._list_changed)
 
     def _look_for_work(self) -> None:
@@ -163,7 +168,7 @@ class AutoMode:
 
     def _tell(self, idle: list[str]) -> None:
         try:
-            count = self._auto.queue.count_ready()
+            count = self._run.queue.count_ready()
         except LlmcError:
             count = 1  # whoever asks for a task says what is wrong
         for name in idle[:count]:
@@ -174,7 +179,7 @@ class AutoMode:
         if self._failed is not None or self._loop is None:
             return  # over, or not begun yet
         try:
-            self._auto.attend(project, name, clock, problem)
+            auto.attend(self._run, project, name, clock, problem)
         except HardFailure as failure:
             self.fail(failure)
 
@@ -187,7 +192,7 @@ class AutoMode:
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
-        file = self._auto.queue.files.directory / f"{failure.task_id}.json" if failure.task_id else ""
+        file = self._run.queue.files.directory / f"{failure.task_id}.json" if failure.task_id else ""
         extra = {
             "action": "auto_failed",
             **about,
@@ -213,29 +218,28 @@ class AutoMode:
         self._compare(state)
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
-            self._auto.draining = self._auto.draining or "the time is over"
-        if self._auto.queue.unsettled:
+            self._run.drain("the time is over")
+        if self._run.queue.unsettled:
             self._look_for_work()
         self._pool.tick(self._project, is_wanted=self._is_taking(state))
-        auto = state.auto
-        if 0 < auto.source_repo_dirty_retry_after_unix <= now:
+        if 0 < state.auto.source_repo_dirty_retry_after_unix <= now:
             self._poke_all(state, Status.NEEDS_REVIEW)
-        if waiting.may_probe(auto, now) or (waiting.is_parked(auto) and auto.probe):
+        if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):
             self._after_park(state)
-        if self._auto.draining and self._is_quiet(state) and not self._ended:
+        if self._run.draining and self._is_quiet(state) and not self._ended:
             self._ended = True
             with self._project.store.transaction() as tx:
-                tx.emit("auto_stopped", reason=self._auto.draining)
-            self._say(f"no more tasks are taken ({self._auto.draining}), and nothing runs any more")
+                tx.emit("auto_stopped", reason=self._run.draining)
+            self._say(f"no more tasks are taken ({self._run.draining}), and nothing runs any more")
             self._end(0)
 
     def _is_taking(self, state: State) -> bool:
         """Somebody is free, and new tasks are given out."""
         free = any(_is_free(state.workers.get(WorkerName(name))) for name in self.workers)
-        return free and not self._auto.draining and not waiting.is_parked(state.auto)
+        return free and not self._run.draining and not waiting.is_parked(state.auto)
 
     def _after_park(self, state: State) -> None:
-        if self._auto.parks.end_if_over(self._project):
+        if self._run.parks.end_if_over(self._project):
             for index, name in enumerate(self.workers):
                 self._poke(name, index * STAGGER_S)
         elif waiting.may_probe(state.auto, now_unix()):
@@ -258,7 +262,7 @@ class AutoMode:
         gone = [name for name in self.workers if WorkerName(name) not in state.workers]
         missing = [name for name in gone if name not in state.auto.nuked]
         if len(gone) == len(self.workers) and not missing:
-            self._auto.draining = self._auto.draining or "every auto worker was removed"
+            self._run.drain("every auto worker was removed")
         elif len(gone) == len(self.workers):
             self.fail(HardFailure(Cause.BUG, "state corruption: every auto worker is gone from state.json"))
         elif missing and not self._missing_said:
@@ -282,7 +286,7 @@ class AutoMode:
         for name in (name for name in self.workers if name not in stuck):
             try:
                 with self._project.worker_lock(name, timeout_s=20):
-                    self._auto.release(self._project, name)
+                    auto_giving_back.release(self._run, self._project, name)
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
 

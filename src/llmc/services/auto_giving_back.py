@@ -1,0 +1,110 @@
+"""A task goes back to the list, and its worker starts over."""
+
+from llmc.auto.steps import GiveUp
+from llmc.errors import LlmcError
+from llmc.services import accept, claims, landing, provision
+from llmc.services.auto_run import BEGINS, Run, assignment_of
+from llmc.services.hard_failure import HardFailure
+from llmc.services.project import Project
+from llmc.services.reset import Reset, reset_worker
+from llmc.tasks.books import hopeless
+from llmc.workers.causes import Cause
+from llmc.workers.model import AcceptJournal, WorkerRecord
+
+#: failed launches of one worker in a row, after which nobody tries again
+LAUNCHES = 2
+
+
+def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
+    """The task goes back first; a crash after that leaves a worker without one, which starts over."""
+    task = assignment_of(record)
+    books = claims.give_back(
+        run.queue.files,
+        run.queue.ledger,
+        claims.claim_of(record.name, task),
+        why.reason,
+        cause=why.cause,
+        counts=why.counts,
+        hold=why.hold,
+    )
+    attempt = books.attempts(task.task_id)
+    failed, done = _reset(project, record.name)
+    ref = done.pinned if done else None
+    with project.store.transaction() as tx:
+        about = {
+            "worker": record.name,
+            "reason": why.reason[:500],
+            "task_id": task.task_id,
+            "cause": why.cause,
+        }
+        if why.hold:
+            tx.emit("task_parked", ref=ref, **about)
+        elif not why.counts:
+            tx.emit("task_released", ref=ref, **about)
+        else:
+            tx.update_auto(errors=tx.state.auto.errors + 1)
+            tx.emit("task_failed", attempt=attempt, ref=ref, **about)
+        if why.counts and books.is_quarantined(task.task_id):
+            tx.emit("task_quarantined", attempt=attempt, **about)
+    run.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
+    stop = hopeless(books, run.workers) if why.counts else ""
+    if stop:
+        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
+    run.on_change()
+    return _after_reset(run, project, record, failed, done)
+
+
+def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
+    """What it holds is pinned, and it begins anew; whether it can take a task now."""
+    return _after_reset(run, project, record, *_reset(project, record.name))
+
+
+def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
+    """What came of it, or why it could not be done now: a person has it, or the source does not answer."""
+    try:
+        return None, reset_worker(project, name)
+    except LlmcError as error:
+        return error, None
+
+
+def _after_reset(
+    run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
+) -> bool:
+    if failed is not None:
+        return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
+    run.went_well(record, "reset")
+    if done is not None and done.problem:
+        cause = project.store.worker(record.name).cause or Cause.CRASH
+        return run.try_later(record, "launch", LAUNCHES, Cause(cause), LlmcError(done.problem))
+    run.went_well(record, "launch")
+    return True
+
+
+def release(run: Run, project: Project, name: str) -> None:
+    """The daemon ends: the task of a worker goes back, its unfinished work is pinned, its files stay as they are."""
+    record = project.store.worker(name)
+    if record.assignment is None:
+        return
+    if record.accept is not None and _has_landed(project, record.accept):
+        accept.accept(project, name)
+        return
+    task = record.assignment
+    claims.give_back(
+        run.queue.files, run.queue.ledger, claims.claim_of(record.name, task), "the daemon was stopped"
+    )
+    ref = provision.pin_unfinished(project, record, "released")
+    with project.store.transaction() as tx:
+        tx.update(name, assignment=None, accept=None)
+        tx.emit(
+            "task_released",
+            worker=name,
+            reason="the daemon was stopped",
+            task_id=task.task_id,
+            cause="",
+            ref=ref,
+        )
+
+
+def _has_landed(project: Project, journal: AcceptJournal) -> bool:
+    ahead = accept.STEPS.index(journal.step) - accept.STEPS.index("land")
+    return ahead > 0 or (ahead == 0 and landing.is_landed(project, journal.squash))
