@@ -1,6 +1,8 @@
-.PHONY: help setup demo test soak check checklist lint unit bench docs lock clean
+.PHONY: help setup demo test compiled-tests soak check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# Bytecode is kept, whatever the caller's environment says: or each of the suite's processes compiles every test again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,8 +16,11 @@ demo: setup      ## see llmc at work: no account, no configuration
 # Most of the time a test waits for an agent, so there are more of them at work than cores.
 test:            ## the whole suite, the real Claude Code client included
 	@scripts/setup --client
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j 2 lint compiled-tests
 	@$(BIN)/pytest -n 6 --dist worksteal
+
+compiled-tests:
+	@$(BIN)/pytest -q --collect-only >/dev/null
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,16 @@ pytest_plugins = ["tests.support.requirements"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The default home, root and tmux server are traps: a test that uses them by accident fails."""
+@pytest.fixture(scope="session")
+def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trap = tmp_path_factory.mktemp("trap") / "choose-a-root-explicitly"
     trap.write_text("a file, so that nothing can be created below it")
+    return trap
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, trap: Path) -> None:
+    """The default home, root and tmux server are traps: a test that uses them by accident fails."""
     monkeypatch.setenv("HOME", str(trap))
     monkeypatch.setenv("TMUX_TMPDIR", str(trap))
     for name in list(os.environ):

@@ -62,6 +62,20 @@ def test_work_that_is_not_good_enough(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.req("0-051", "4-064")
+def test_a_prompt_that_is_never_taken(scripted: Fleet) -> None:
+    """Break: let a reset leave the task on a worker that is idle already; it is then reset for ever."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    fault = ",".join(f"submit.enter:before:fail:{number}" for number in (1, 2, 3))
+    daemon = Daemon(fleet, LLMC_FAULT=fault)
+    auto.wait_completed(fleet, 1)
+    assert failures(fleet) == [("1", "agent", 1)]
+    assert "did not take its prompt" in fleet.events("task_failed")[0]["reason"]
+    assert len(fleet.events("worker_reset")) <= 2
+    assert daemon.stop() == 0
+
+
 @pytest.mark.req("0-051", "0-052", "0-055", "4-064")
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is."""

@@ -30,14 +30,22 @@ def claim_at_once(fleet: Fleet, folder: Path, first: Callable[[], object]) -> "l
     claimers = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.support.claimers", str(folder)]
-            + [str(fleet.dir / name) for name in (f"ledger-{root}", "start", f"won-{root}")],
+            + [str(fleet.dir / name) for name in (f"ledger-{root}", f"won-{root}")],
             cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
         )
         for root in ("a", "b")
     ]
     wait_until(lambda: len(list(fleet.dir.glob("won-*-ready"))) == 2, 30)
-    first()
-    (fleet.dir / "start").touch()
+    try:
+        first()
+        for claimer in claimers:
+            assert claimer.stdin is not None
+            claimer.stdin.write(b"go\n")
+    finally:
+        for claimer in claimers:
+            assert claimer.stdin is not None
+            claimer.stdin.close()
     return claimers
 
 

@@ -2,15 +2,19 @@
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from llmc.names import header_id
+from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S
 from llmc.tools.processes import is_alive
+from tests.support import starved_agent
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
+from tests.support.real_client import seed_config
 from tests.support.waiting import wait_until
 
 
@@ -194,9 +198,31 @@ def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
     fleet.up()
     pid = int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}"))
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))  # tmux may not know yet
     sent = fleet.llmc("message", "adam", "hello", "--json", code=3).json
     assert sent.get("outcome", "refused") == "refused"
     fleet.wait("adam", "offline")
     assert fleet.status("adam")["cause"] == "crash"
     assert "137" in fleet.status("adam")["error_reason"]
     assert fleet.status("baker")["status"] == "idle"
+
+
+@pytest.mark.req("1-056", "1-057")
+def test_an_agent_that_reads_its_keys_late_has_the_prompt_once(scripted: Fleet) -> None:
+    """Break that fails it: say `unconfirmed` without a look at what the agent has done since, or take one that
+    waits for a processor for one that rests."""
+    fleet, starved = scripted, scripted.dir / "starved"
+    starved_agent.write(fleet.dir / "agent", starved)
+    fleet.env["LLMC_AGENT"] = str(fleet.dir / "agent")
+    fleet.env["CLAUDE_CONFIG_DIR"] = str(fleet.config_dir)
+    fleet.config_dir.mkdir()
+    seed_config(fleet.config_dir, [fleet.root])
+    fleet.set_up("adam")
+    fleet.up()
+    starved.touch()
+    # After the last Enter, and after the second in which an agent that could run would have rested.
+    threading.Timer(SETTLE_S + PROOF_WAIT_S * ENTERS + REST_S + 1, starved.unlink).start()
+    sent = fleet.llmc("message", "adam", mark_prompt(fleet, "late"), "--json").json
+    assert (starved.exists(), sent["outcome"]) == (False, "acknowledged")
+    at_rest(fleet)
+    assert (marks(fleet, "late"), turns_with(fleet, sent["prompt_id"])) == (1, 1)

@@ -9,11 +9,12 @@ from llmc.services.task_queue import TaskQueue
 from llmc.state.ledger import Ledger
 
 
-def main(directory: str, ledger: str, start: str, result: str) -> None:
+def main(directory: str, ledger: str, result: str) -> None:
+    """Begins at a line on stdin; ends without having begun when there comes none."""
     queue = TaskQueue(TaskFiles(Path(directory)), Ledger(Path(ledger)))
     Path(f"{result}-ready").touch()
-    while not Path(start).exists():
-        pass
+    if not sys.stdin.readline():
+        return
     won = []
     while found := queue.take_next(f"auto-{len(won)}", ()):
         won.append(found[0].id)

@@ -257,11 +257,8 @@ class Fleet:
 
     def close(self) -> None:
         if (self.root / "config.toml").exists():
-            subprocess.run(
-                [sys.executable, "-m", "llmc", "--root", str(self.root), "down", "--force"],
-                env=self.env,
-                capture_output=True,
-                timeout=60,
+            zygote.run(
+                ["--root", str(self.root), "down", "--force"], cwd=self.dir, env=self.env, timeout_s=60
             )
         self.tmux("kill-server")
         Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(self.root))).unlink(missing_ok=True)

@@ -5,9 +5,8 @@ import multiprocessing
 import os
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +15,10 @@ from llmc.agents.task_files import TaskFiles, list_name
 from llmc.errors import LlmcError, LockTimeout, NotFound
 from llmc.names import TaskId
 from llmc.tasks.model import Task, TaskStatus
-from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from multiprocessing.synchronize import Barrier
 
 NEW: dict[str, Any] = {"subject": "S", "description": "D", "status": "pending", "blocks": [], "blockedBy": []}
 
@@ -172,17 +174,12 @@ def test_half_a_write_does_not_hide_the_task(files: TaskFiles) -> None:
 ROUNDS = 250
 
 
-def claim_all(directory: Path, name: str) -> list[str]:
+def claim_all(directory: Path, name: str, meet: "Barrier", won: "Queue[tuple[str, list[str]]]") -> None:
     """Claim one task after another, each at the same moment as the other process; the ids won."""
     files = TaskFiles(directory)
-    won = []
-    ready = [directory.parent / "ready-a", directory.parent / "ready-b"]
-    (directory.parent / f"ready-{name}").touch()
-    wait_until(lambda: all(path.exists() for path in ready), 30)
-    start = max(path.stat().st_mtime for path in ready) + 0.1
+    mine = []
     for number in range(1, ROUNDS + 1):
-        while time.time() < start + number * 0.005:
-            pass
+        meet.wait(30)
 
         def take(task: Task, raw: dict[str, Any]) -> dict[str, Any] | None:
             if task.owner:
@@ -190,8 +187,8 @@ def claim_all(directory: Path, name: str) -> list[str]:
             return {**raw, "status": "in_progress", "owner": "auto-1", "metadata": {"llmc": {"claim": name}}}
 
         if files.change(str(number), take).claim == name:
-            won.append(str(number))
-    return won
+            mine.append(str(number))
+    won.put((name, mine))
 
 
 @pytest.mark.req("4-042", "4-044")
@@ -199,9 +196,15 @@ def test_two_processes_never_both_win(files: TaskFiles) -> None:
     """Break: leave `_ours` out and take the client's locks as stale at once."""
     for number in range(1, ROUNDS + 1):
         put(files, str(number))
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        won = list(pool.map(claim_all, [files.directory] * 2, ["a", "b"]))
-    assert sorted(won[0] + won[1], key=int) == [str(number) for number in range(1, ROUNDS + 1)]
-    assert all(won)
-    assert {files.get(task_id).claim for task_id in won[0]} == {"a"}
+    spawn = multiprocessing.get_context("spawn")
+    meet, results = spawn.Barrier(2), spawn.Queue()
+    claimers = [spawn.Process(target=claim_all, args=(files.directory, name, meet, results)) for name in "ab"]
+    for claimer in claimers:
+        claimer.start()
+    won = dict(results.get(timeout=60) for _ in claimers)
+    for claimer in claimers:
+        claimer.join()
+    assert sorted(won["a"] + won["b"], key=int) == [str(number) for number in range(1, ROUNDS + 1)]
+    assert all(won.values())
+    assert {files.get(task_id).claim for task_id in won["a"]} == {"a"}
     assert not list(files.directory.glob("*.json.lock"))

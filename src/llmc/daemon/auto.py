@@ -126,7 +126,6 @@ class AutoMode:
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """From now on tasks are given out."""
-        self._loop = loop
         with self._project.store.transaction() as tx:
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch = Watch(self._run.queue.files.directory)
@@ -134,6 +133,7 @@ class AutoMode:
         self._run.queue.note_changed(None)  # what was written before the watch began
         self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck)
         self._heartbeat.start()
+        self._loop = loop  # last: the lanes look from now on, and what this run spends counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
 
     def _list_changed(self) -> None:

@@ -35,6 +35,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
     try:
         if _is_interrupted(run, project, name, problem):
             return
+        before: steps.Step = steps.Wait()
         while not (project.stopping and project.stopping()):
             post_accept.run_due(project)
             record = project.store.worker(name)
@@ -43,6 +44,11 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             todo = steps.next_step(record, _situation(run, project, record, clock, spent))
             if isinstance(todo, steps.Wait) or has_a_person(project, record):
                 return
+            if todo == before:  # it was done, and changed nothing; nor would it the next time
+                words = f"{name}: {type(todo).__name__} is needed again and again"
+                run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
+                return
+            before = todo
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
@@ -85,12 +91,13 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
     """What the run may cost ends it, what the day may cost parks it until midnight."""
     run.drain(run.spending.is_spent(project))
-    if spent.level is not Level.HARD:
-        return
-    if spent.concerns("run"):
+    over = spent.level is Level.HARD
+    if over and spent.concerns("run"):
         run.drain(spent.words)
-    elif spent.concerns("day"):
+    if over and spent.concerns("day"):
         run.parks.park_until(project, record, Cause.BUDGET, spent.words, next_midnight(now_unix()))
+    elif run.parks.end_of_budget_park(project):
+        run.on_change()
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:

@@ -55,6 +55,13 @@ class Parks:
             tx.emit("fleet_parked", worker=record.name, reason=reason[:300], cause=cause, until_unix=until)
         self.say(f"parked until midnight: {reason[:200]}")
 
+    def end_of_budget_park(self, project: Project) -> bool:
+        """The day's budget allows more again, because a person raised it; whether the fleet was parked for it."""
+        if project.store.read().auto.parked_cause != Cause.BUDGET:
+            return False
+        self._go_on(project)
+        return True
+
     def resume(self, project: Project, record: WorkerRecord) -> None:
         """A worker that was stopped goes on; the first of them to see whether it can."""
         with project.store.transaction() as tx:
@@ -94,11 +101,14 @@ class Parks:
         works = probe is not None and probe.status in (Status.WORKING, Status.REBASING)
         if stopped and not waiting.probe_succeeded(state.auto, works, now_unix()):
             return False
+        self._go_on(project)
+        return True
+
+    def _go_on(self, project: Project) -> None:
         with project.store.transaction() as tx:
             tx.emit("fleet_resumed", cause=tx.state.auto.parked_cause)
             tx.update_auto(**waiting.NOT_PARKED, resumed_unix=tx.now)
         self.say("work goes on")
-        return True
 
 
 def _waits_for_the_api(record: WorkerRecord) -> bool:

@@ -141,8 +141,15 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
     """Idle with a resting agent, else offline; whether the agent still rests."""
     rests = intake.apply_pending(project, name).status is not Status.OFFLINE and rests
     with project.store.transaction() as tx:
+        # Becoming idle clears more; but it may be idle already, with a task that it was never told of.
         record = tx.update(
-            name, current_prompt="", accept=None, delivery=None, crash_count=0, last_crash_unix=0.0
+            name,
+            current_prompt="",
+            accept=None,
+            assignment=None,
+            delivery=None,
+            crash_count=0,
+            last_crash_unix=0.0,
         )
         tx.emit("worker_reset", worker=name, base=base, ref=pinned)
         if record.status not in (Status.IDLE, Status.OFFLINE):

@@ -19,6 +19,7 @@ from llmc.names import header_id, header_line
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
 from llmc.state import inbox
+from llmc.tools import processes
 from llmc.tools.faults import FaultInjected
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import wait_until
@@ -40,6 +41,7 @@ CLEARING_KEYS = 12
 #: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
 REST_S = 1.0
 DOUBT_S = 30.0
+_STILL_UNCLEAR = "it was typed, and the agent has been too busy since to tell whether it has it"
 
 
 class _Trace(Enum):
@@ -86,10 +88,7 @@ class Typist:
         if trace is _Trace.ARRIVED:
             return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption"
         if trace is _Trace.UNCLEAR:
-            return (
-                Outcome.UNCONFIRMED,
-                "it was typed before an interruption, and the agent has been too busy to tell",
-            )
+            return Outcome.UNCONFIRMED, _STILL_UNCLEAR
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
         if trace is not _Trace.IN_BOX:
             self._refuse_if_there_is_a_draft()
@@ -102,26 +101,31 @@ class Typist:
         """What became of the keys that somebody sent before they were interrupted.
 
         That nothing can be seen proves nothing yet: the agent may be slow. Only an agent that rests, with an
-        empty box and no word of our id, has not got it.
+        empty box and no word of our id, has not got it. One that waits for a processor, or is stopped, does not rest.
         """
-        resting_since = time.monotonic()
-        deadline = resting_since + DOUBT_S
-        while time.monotonic() < deadline:
+        rested_s, before = 0.0, time.monotonic()
+        deadline = before + DOUBT_S
+        while before < deadline:
             if self._proof():
                 return _Trace.ARRIVED
-            rests = self._status() in (ClientStatus.IDLE, ClientStatus.UNKNOWN, ClientStatus.SHELL)
-            if not rests:
-                resting_since = time.monotonic()
-            elif time.monotonic() - resting_since > REST_S:
-                return _Trace.IN_BOX if self._box_is_ours() else _Trace.NONE
+            if not processes.is_alive(self.pane.pid):
+                return _Trace.NONE
             time.sleep(0.02)
+            now = time.monotonic()
+            if self._status() not in (ClientStatus.IDLE, ClientStatus.UNKNOWN, ClientStatus.SHELL):
+                rested_s = 0.0
+            elif not processes.waits_for_a_turn(self.pane.pid):
+                rested_s += min(now - before, 0.1)  # we may be the slow one
+            before = now
+            if rested_s > REST_S:
+                return _Trace.IN_BOX if self._box_is_ours() else _Trace.NONE
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
         pane = self.project.tmux.pane(self.record.session_id)
         if isinstance(pane, Unknown):
             raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
-        if pane is None or pane.dead:
+        if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(f"{self.name} has no running agent; `llmc up` starts it")
         return pane
 
@@ -183,13 +187,22 @@ class Typist:
         for attempt in range(ENTERS):
             if attempt == 0 or self._is_safe_to_press():
                 self._enter()
-            if wait_until(lambda: self._proof() is not None, PROOF_WAIT_S, interval_s=POLL_S):
+            if wait_until(self._is_settled, PROOF_WAIT_S, interval_s=POLL_S):
                 break
         with fault_step("submit.receipt"):
             proof = self._proof()
         if proof is None:
-            return Outcome.UNCONFIRMED, self._take_back()
+            problem = self._take_back()
+            # An Enter that a slow agent has read by now has sent the text, which then looks as if we had removed it.
+            trace = self._trace_of_an_earlier_try()
+            if trace is not _Trace.ARRIVED:
+                return Outcome.UNCONFIRMED, _STILL_UNCLEAR if trace is _Trace.UNCLEAR else problem
+            proof = self._proof() or Outcome.ACKNOWLEDGED
         return (Outcome.QUEUED if was_busy else proof), ""
+
+    def _is_settled(self) -> bool:
+        """The agent has said that it has it, or will never say anything any more."""
+        return self._proof() is not None or not processes.is_alive(self.pane.pid)
 
     def _enter(self) -> None:
         try:
@@ -204,8 +217,7 @@ class Typist:
 
     def _take_back(self) -> str:
         """Remove our own text from the box, so that it is not sent later together with something else."""
-        pane = self.project.tmux.pane(self.record.session_id)
-        if not isinstance(pane, Pane) or pane.dead:
+        if not processes.is_alive(self.pane.pid):
             return "the agent ended before it confirmed the prompt"
         if not self._is_safe_to_press():
             return "no proof of arrival in time, and the text is no longer in the input box"

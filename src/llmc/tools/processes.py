@@ -67,6 +67,15 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def waits_for_a_turn(pid: int) -> bool:
+    """Whether a process has something to do that the machine, or a stop signal, does not let it do now."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"T", b"t", b"D")
+    except OSError:
+        return False
+
+
 def terminate(pid: int, *, grace_s: float) -> None:
     """SIGTERM, and SIGKILL for what is still there after the grace."""
     _signal(pid, signal.SIGTERM)

@@ -1,0 +1,28 @@
+"""The scripted agent as on a machine that has no time for it: while a file is there it takes in no key, and does not rest."""
+
+import sys
+from pathlib import Path
+
+from llmc.agents.scripted.__main__ import main
+from llmc.agents.scripted.terminal import Terminal
+
+
+def write(program: Path, starved: Path) -> None:
+    """A program for LLMC_AGENT; the file `starved` keeps it from its keys."""
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        f"from tests.support.starved_agent import run\nrun({str(starved)!r})\n"
+    )
+    program.chmod(0o755)
+
+
+def run(starved: str) -> None:
+    read = Terminal.read
+
+    def read_later(terminal: Terminal) -> bytes | None:
+        while Path(starved).exists():  # wide awake, as one that waits for a processor
+            pass
+        return read(terminal)
+
+    Terminal.read = read_later  # type: ignore[method-assign]
+    sys.exit(main(sys.argv[1:]))
