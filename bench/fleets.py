@@ -7,6 +7,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support import zygote
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 
@@ -29,6 +30,7 @@ def fleet(agent: str, *workers: str, up: tuple[str, ...] | None = ()) -> Iterato
         api = stack.enter_context(LoopbackApi()) if agent == "claude" else None
         made = Fleet(agent, api)
         stack.callback(made.close)
+        made.env[zygote.COLD] = "1"  # what is measured must not share the memory of a process that forked it
         made.set_up(*workers)
         stack.enter_context(_environment(made.env))
         stack.enter_context(contextlib.chdir(made.root))

@@ -93,12 +93,18 @@ def accept_killed(fleet: Fleet, worker: str, after_s: float) -> bool:
 def accept_until_done(fleet: Fleet, worker: str) -> None:
     """The command again and again, as long as a person is in the way."""
 
+    said = []
+
     def done() -> bool:
         result = fleet.llmc("accept", worker, code=None)
+        said.append(result)
         assert result.code in (0, 3), f"{result!r}\n{fleet.story()}"
         return result.code == 0 or fleet.status(worker)["status"] == "idle"
 
-    wait_until(done, 60)
+    try:
+        wait_until(done, 60)
+    except AssertionError as error:
+        raise AssertionError(f"{len(said)} times: {said[-3:]!r}\n{fleet.story()}") from error
 
 
 def one_round(fleet: Fleet, number: int, dice: random.Random) -> tuple[int, list[str]]:

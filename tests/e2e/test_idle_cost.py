@@ -15,7 +15,7 @@ def cpu_ticks(pid: int) -> int:
 def test_an_idle_daemon_uses_no_processor_time(scripted: Fleet) -> None:
     """Break that fails it: let the daemon's own locks wake it (Project.in_daemon)."""
     scripted.set_up("adam", "baker")
-    scripted.up("--no-patrol")
+    scripted.up("--no-patrol", cold=True)
     scripted.llmc("message", "adam", "hello")
     wait_until(lambda: scripted.client_status("adam") == "idle")
     pid = scripted.daemon_pid()

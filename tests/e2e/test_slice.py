@@ -10,7 +10,7 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 @pytest.mark.req("1-007", "1-013")
 def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
     fleet.set_up("adam", config={"repo.validate": "test -f new.txt"})
-    fleet.up()
+    fleet.up(cold=True)
     started = fleet.llmc(
         "start",
         "--json",

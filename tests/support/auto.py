@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import zygote
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, task_files
 from tests.support.waiting import wait_until
@@ -101,19 +100,10 @@ class Daemon:
     def __init__(self, fleet: Fleet, *args: str, **env: str) -> None:
         self.fleet = fleet
         self.out = fleet.dir / "daemon.out"
-        fleet.env.update(env)
-
-        with self.out.open("wb") as sink:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "llmc", "up", "--auto", *args],
-                cwd=fleet.source,
-                env=fleet.env,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-            )
-        for name in env:
-            del fleet.env[name]
+        self.out.write_bytes(b"")
+        self.process = zygote.spawn(
+            ["up", "--auto", *args], cwd=fleet.source, env={**fleet.env, **env}, output=self.out
+        )
 
     @property
     def said(self) -> str:
@@ -123,7 +113,7 @@ class Daemon:
         """Its exit code, once it has ended by itself."""
         try:
             return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired as error:
+        except TimeoutError as error:
             raise AssertionError(f"the daemon runs on\n{self.said}\n{self.fleet.story()}") from error
 
     def stop(self, number: int = signal.SIGTERM) -> int:

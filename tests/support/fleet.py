@@ -140,8 +140,9 @@ class Fleet:
             self.llmc("add", worker)
         return self
 
-    def up(self, *args: str) -> None:
-        self.llmc("up", "--detach", *args)
+    def up(self, *args: str, cold: bool = False) -> None:
+        """Start the daemon: as a fork, or `cold` as a program that imports everything itself."""
+        self.llmc("up", "--detach", *args, **({zygote.COLD: "1"} if cold else {}))
 
     def status(self, worker: str) -> dict[str, Any]:
         view = self.llmc("status", "--json").json

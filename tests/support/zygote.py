@@ -14,10 +14,16 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from llmc.tools import proc
+
+#: set where a daemon has to be a process of its own from the start, as it is for people
+COLD = "LLMC_TEST_COLD_DAEMON"
+
+_all: "list[_Zygote]" = []
 _idle: "list[_Zygote]" = []
 
 
@@ -25,13 +31,50 @@ def run(
     argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None = None, timeout_s: float = 90
 ) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end; commands that tests run at the same time have a process each."""
-    try:
-        zygote = _idle.pop()
-    except IndexError:
-        zygote = _Zygote()
+    zygote = _idle_one()
     done = zygote.run(argv, cwd=cwd, env=env, stdin=stdin, timeout_s=timeout_s)
     _idle.append(zygote)  # one that did not answer as it should is not asked again
     return done
+
+
+def spawn(argv: list[str], *, cwd: Path, env: Mapping[str, str], output: Path) -> "Spawned":
+    """Begin a command that runs on."""
+    return Spawned(_idle_one(), argv, cwd, env, output)
+
+
+def _idle_one() -> "_Zygote":
+    try:
+        return _idle.pop()
+    except IndexError:
+        _all.append(_Zygote())
+        return _all[-1]
+
+
+class Spawned:
+    """A command at work; its zygote does nothing else meanwhile."""
+
+    def __init__(
+        self, zygote: "_Zygote", argv: list[str], cwd: Path, env: Mapping[str, str], output: Path
+    ) -> None:
+        self._zygote = zygote
+        self._code: int | None = None
+        self.pid = zygote.begin(
+            {
+                "argv": argv,
+                "cwd": str(cwd),
+                "env": dict(env),
+                "in": os.devnull,
+                "out": str(output),
+                "err": str(output),
+            }
+        )
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit code; TimeoutError while it runs on."""
+        if self._code is None:
+            self._code = self._zygote.answer(timeout_s)
+            _idle.append(self._zygote)
+        return self._code
 
 
 class _Zygote:
@@ -60,9 +103,9 @@ class _Zygote:
                 "out": str(files["out"]),
                 "err": str(files["err"]),
             }
-            pid = self._ask(request)
+            pid = self.begin(request)
             try:
-                code = self._answer(timeout_s)
+                code = self.answer(timeout_s)
             except TimeoutError as error:
                 os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(
@@ -70,14 +113,15 @@ class _Zygote:
                 ) from error
             return subprocess.CompletedProcess(argv, code, _text(files["out"]), _text(files["err"]))
 
-    def _ask(self, request: dict[str, Any]) -> int:
+    def begin(self, request: dict[str, Any]) -> int:
+        """The pid of the process that becomes llmc."""
         assert self._process.stdin is not None
         rest = memoryview(json.dumps(request).encode() + b"\n")
         while rest:
             rest = rest[self._process.stdin.write(rest) :]
-        return self._answer(60)
+        return self.answer(60)
 
-    def _answer(self, timeout_s: float) -> int:
+    def answer(self, timeout_s: float) -> int:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], timeout_s)[0]:
             raise TimeoutError
@@ -109,7 +153,7 @@ def _become_llmc(request: dict[str, Any]) -> NoReturn:
     """Whatever happens, the child must not go on as the one that forks."""
     code = 99
     try:
-        flags = os.O_WRONLY | os.O_CREAT
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         for fd, file in enumerate(
             (
                 os.open(request["in"], os.O_RDONLY),
@@ -127,6 +171,8 @@ def _become_llmc(request: dict[str, Any]) -> NoReturn:
         os.environ.update(request["env"])
         sys.argv = ["llmc", *request["argv"]]
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if COLD not in os.environ:
+            proc.spawn_detached = _fork_detached
         from llmc.__main__ import main
 
         main()
@@ -140,6 +186,41 @@ def _become_llmc(request: dict[str, Any]) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+class _Forked:
+    """What `up --detach` needs to know of the daemon that it has started."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None and os.waitpid(self.pid, os.WNOHANG)[0]:
+            self._code = 1
+        return self._code
+
+
+def _fork_detached(argv: Sequence[str], output: Path) -> Any:
+    """As proc.spawn_detached, for llmc itself: a session of its own, no file of ours, its output in a file."""
+    assert list(argv[:3]) == [sys.executable, "-m", "llmc"], argv
+    pid = os.fork()
+    if pid:
+        return _Forked(pid)
+    os.setsid()
+    os.closerange(3, 1024)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(output, os.O_CREAT | os.O_WRONLY, 0o600))
+    _become_llmc(
+        {
+            "argv": list(argv[3:]),
+            "cwd": "/",
+            "env": dict(os.environ),
+            "in": os.devnull,
+            "out": str(output),
+            "err": str(output),
+        }
+    )
 
 
 if __name__ == "__main__":
