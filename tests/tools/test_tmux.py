@@ -77,6 +77,20 @@ def test_no_server_is_empty(tmux: Tmux) -> None:
     tmux.kill_server()
 
 
+def test_what_is_remembered_does_not_outlive_the_program(tmux: Tmux) -> None:
+    """Break: leave the look at the process out of `pane`; a daemon then misses the end of an agent until patrol."""
+    daemons = Tmux(tmux.server, remembers_s=60.0)
+    for session in (ONE, TEN):
+        daemons.new_session(session, "/", SLEEP, NOTHING)
+    assert not pane_of(daemons, ONE).dead
+    remembered = daemons.panes()
+    tmux.kill_session(TEN)
+    assert daemons.panes() == remembered
+    wait_until(lambda: daemons.pane(TEN) is None)
+    os.kill(pane_of(daemons, ONE).pid, signal.SIGKILL)
+    wait_dead(daemons, ONE)
+
+
 def test_a_server_that_was_killed_is_empty(tmux: Tmux) -> None:
     """Its socket file is still there: "no server running on", not "No such file"."""
     tmux.new_session(ONE, "/", SLEEP, NOTHING)

@@ -34,6 +34,7 @@ from llmc.state.model import State
 from llmc.tools import locks, progress
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.processes import is_alive
 from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import Status, WorkerRecord
@@ -47,6 +48,8 @@ CLIENT_WATCH_S = 1.0
 FETCH_WAIT_S = 10.0
 #: so old may be what tmux said; a person cannot attach and type faster
 PANES_HOLD_S = 0.05
+#: how soon to look again at an agent that has ended, while tmux says that it runs
+ENDED_S = 0.1
 #: how long the rounds that run have to come to an end when the daemon does
 DRAIN_S = 10.0
 
@@ -307,13 +310,20 @@ class Daemon:
                 self._poke_queued()
             if name not in self.pids and record.status is not Status.OFFLINE:
                 pane = project.tmux.pane(record.session_id)
-                if isinstance(pane, Pane) and not pane.dead:  # launched by a command since
-                    self.loop.call_soon_threadsafe(self._watch_process, name, pane.pid)
+                if isinstance(pane, Pane) and not pane.dead:
+                    self._watch_or_look_again(name, pane.pid)
             self._announce(name)
         except NotFound:
             if name in self.project.store.read().workers:
                 raise
             # Removed: its lane goes with the wake-up that follows.
+
+    def _watch_or_look_again(self, name: str, pid: int) -> None:
+        """An agent that a command has launched since; or one that has ended, of which tmux does not know yet."""
+        if is_alive(pid):
+            self.loop.call_soon_threadsafe(self._watch_process, name, pid)
+        else:
+            self._poke_after(name, ENDED_S)
 
     def _is_auto(self, name: str) -> bool:
         return self.auto is not None and name in self.auto.workers

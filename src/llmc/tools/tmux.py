@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmc.errors import ToolFailed
 from llmc.names import SessionName
-from llmc.tools import proc
+from llmc.tools import proc, processes
 from llmc.tools.clock import monotonic
 
 WIDTH, HEIGHT = 500, 100
@@ -97,6 +97,9 @@ class Tmux:
         return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
 
     def pane(self, session: SessionName) -> Pane | Unknown | None:
+        known = self._panes.get("", (0.0, {}))[1].get(session)
+        if known is not None and not known.dead and not processes.is_alive(known.pid):
+            self._panes.clear()  # it has ended since
         panes = self.panes()
         return panes if isinstance(panes, Unknown) else panes.get(session)
 
