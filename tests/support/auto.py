@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ def add(fleet: Fleet, number: int, *lines: str, after: tuple[int, ...] = (), **m
     }
     temp = task_dir(fleet) / f".{number}.new"
     temp.write_text(json.dumps(task))
+    # Of a while ago: a young file may turn out to be a worker's, and would come after the others.
+    then = time.time() - 60
+    os.utime(temp, (then, then))
     temp.rename(task_dir(fleet) / f"{number}.json")
 
 
