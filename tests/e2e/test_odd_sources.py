@@ -3,13 +3,16 @@
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from llmc.tools import locks
 from tests.support.fleet import Fleet, Result
 from tests.support.repos import snapshot
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q"
 
@@ -351,3 +354,18 @@ def test_ten_thousand_files(scripted: Fleet) -> None:
     assert scripted.git("status", "--porcelain") == ""
     assert not (scripted.source / "d1").exists()
     assert len(list((scripted.source / "new/d5").iterdir())) == 100
+
+
+def test_a_landing_of_somebody_else_is_no_person_at_work(odd: Fleet) -> None:
+    """Break: believe the first look at the source. In auto mode the work would wait for a minute, and ten times at most."""
+    work(odd, "echo mine > mine.txt", "Mine")
+    with locks.lock(odd.root / ".llmc/locks/merge.lock", locks.Rank.MERGE):
+        before = (odd.source / "README.md").read_text()
+        (odd.source / "README.md").write_text("half of what lands\n")
+        accept = odd.spawn("accept", "adam")
+        wait_until(lambda: odd.status("adam")["accept_step"] == "check")
+        with pytest.raises(subprocess.TimeoutExpired):
+            accept.wait(1.5)
+        (odd.source / "README.md").write_text(before)
+    assert accept.wait(60) == 0
+    assert odd.log()[0] == "Mine"

@@ -212,3 +212,29 @@ def test_a_foreign_git_dir_does_not_mislead(
     head = repo.head()
     monkeypatch.setenv("GIT_DIR", str(elsewhere.path / ".git"))
     assert git.head(repo.path) == head
+
+
+def test_a_branch_is_what_git_says_however_it_is_kept(repo: Repo, linked: Worktree, tmp_path: Path) -> None:
+    """Break: believe any file where git keeps branches, or look for them beside a worktree's own files."""
+    tip = repo.git("rev-parse", "HEAD")
+    bare = tmp_path / "bare.git"
+    repo.git("clone", "-q", "--bare", ".", str(bare))
+    repo.git("symbolic-ref", "refs/heads/other-name", "refs/heads/main")
+    repo.git("update-ref", "refs/remotes/origin/main", tip)
+    forged = linked.path / "refs/heads/work"
+    forged.parent.mkdir(parents=True)
+    forged.write_text("0" * 40 + "\n")
+    (linked.path / "HEAD").write_text("ref: refs/heads/work\n")
+
+    def answers() -> list[str | None]:
+        asked = [(repo.path, name) for name in ("heads/main", "heads/other-name", "remotes/origin/main")]
+        asked += [(linked.path, "heads/work"), (bare, "heads/main")]
+        return [git.resolve(place, f"refs/{name}") for place, name in asked]
+
+    assert answers() == [tip] * 5
+    repo.git("pack-refs", "--all")
+    assert answers() == [tip] * 5
+    newer = repo.commit("b.txt", "b\n")
+    assert git.resolve(repo.path, "refs/heads/main") == newer, "the file is newer than what was packed"
+    for name in ("refs/heads/gone", "refs/heads/../../HEAD"):
+        assert git.resolve(repo.path, name) is None

@@ -6,7 +6,7 @@ that step acts, so a crash anywhere resumes there; every step can be repeated.
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,12 +188,22 @@ class _Pipeline:
             tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
 
     def check(self) -> AcceptJournal:
+        try:
+            self._look_at_source()
+        except landing.SourceBusy:
+            with self._merge_lock():  # while somebody's work lands, it looks as if a person had changed files
+                self._look_at_source()
+        submodules.refuse_unknown_commits(self.project, self.record)
+        return self.journal
+
+    def _look_at_source(self) -> None:
         self.checked = landing.check_source(self.project)
         self.checked_at = time.monotonic()
         if self.checked is not None:
             landing.refuse_files_in_the_way(self.project, self.checked, self.worktree)
-        submodules.refuse_unknown_commits(self.project, self.record)
-        return self.journal
+
+    def _merge_lock(self) -> AbstractContextManager[None]:
+        return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
 
     def rebase(self) -> AcceptJournal:
         """The worker's commits on top of the newest base. Conflicts end the accept: the worker resolves them first."""
@@ -234,7 +244,7 @@ class _Pipeline:
         self._take_ticket()
         if self.record.assignment is not None and self.project.in_daemon:
             post_accept.run_due(self.project)
-        with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
+        with self._merge_lock():
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
             landing.land(self.project, self.name, self.journal.squash, self.journal.base, checked=checked)

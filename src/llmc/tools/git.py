@@ -1,6 +1,7 @@
 """git, as flat functions: facts come back as data, and failure is never an empty answer."""
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ class TreeState:
         return not self.tracked and not self.untracked
 
 
+_COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
 #: settings for one call that do not show in its command line
 _NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
 
@@ -62,12 +65,26 @@ def out(repo: Path, *args: str) -> str:
 
 def resolve(repo: Path, ref: str) -> str | None:
     """The commit a name stands for, None if there is no such name."""
+    if known := _branch_file(repo, ref):
+        return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
     if done.ok:
         return done.stdout.strip()
     if done.returncode == 1:
         return None
     raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def _branch_file(repo: Path, ref: str) -> str | None:
+    """What the file of a branch says, without a program; None: git has to be asked (packed, a worktree, no branch)."""
+    if not ref.startswith(("refs/heads/", "refs/remotes/")) or ".." in ref:
+        return None
+    place = repo / ".git" if (repo / ".git").exists() else repo
+    try:
+        found = (place / ref).read_text().strip() if (place / "HEAD").is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found if _COMMIT_ID.fullmatch(found) else None
 
 
 def head(repo: Path) -> str:
