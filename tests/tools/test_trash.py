@@ -1,5 +1,6 @@
 """Nothing is ever deleted: what a pin keeps, and what it leaves alone."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -193,3 +194,27 @@ def test_prune_removes_only_what_is_old(project: Project, worktree: Worktree) ->
     assert trash.prune(root, 30, time.time()) == [old]
     assert run_git(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").strip() == kept
     assert [path.name for path in root.trash.iterdir()] == ["w1-29990101T000000-abcd"]
+
+
+def test_the_event_log_knows_of_a_pin_before_it_is_made(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: tell of it afterwards; after a kill in between there is something in the trash that nobody knows of."""
+    made: list[str] = []
+
+    def killed(*_: object) -> None:
+        made.extend(run_git(project.root.path, "for-each-ref", "refs/llmc/trash").splitlines())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trash, "_keep", killed)
+    make_mess(worktree)
+    with pytest.raises(KeyboardInterrupt):
+        pin(project, worktree)
+    rows = [json.loads(line) for line in project.root.events.read_text().splitlines()]
+    (told,) = [row for row in rows if row["action"] == "pinning"]
+    assert made == []
+    assert (told["worker"], told["reason"]) == ("w1", "test")
+    assert told["ref"].startswith("refs/llmc/trash/w1/")
+    project.root.state.write_text("broken")
+    monkeypatch.undo()
+    assert pin(project, worktree), "a broken state keeps nobody from keeping work"

@@ -1,5 +1,6 @@
 """Nothing is ever deleted: what a reset would remove is pinned under a trash ref first."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError
+from llmc.state.store import Store
 from llmc.tools import git
 from llmc.tools.files import explain, private_dir
 
@@ -40,7 +42,7 @@ def pin(
     With `branch`, its tip is kept too, when HEAD is somewhere else; so are further `tips`; `ignored` names ignored
     files to keep. Without `move_out`, what does not fit into git stays where it is. A pin that fails raises, and so stops the step that wanted to remove something; the worktree is then as it was.
     """
-    ref = _new_ref(worker, why)
+    ref = _new_ref(root, worker, why)
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
     state = git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
@@ -58,7 +60,7 @@ def pin(
 
 def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
     """Keep a commit that no worktree has checked out; the ref that names it."""
-    ref = _new_ref(worker, why)
+    ref = _new_ref(root, worker, why)
     _keep(root.path, ref, commit, worker)
     return ref
 
@@ -69,9 +71,14 @@ def folder_of(root: Root, ref: str) -> Path:
     return root.trash / f"{worker}-{'-'.join(rest.split('-')[:2])}"
 
 
-def _new_ref(worker: str, why: str) -> str:
+def _new_ref(root: Root, worker: str, why: str) -> str:
+    """A name for what is to be kept, and in the event log: whatever crashes, nothing is here that nobody knows of."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
-    return f"{PREFIX}{worker}/{stamp}-{why}"
+    ref = f"{PREFIX}{worker}/{stamp}-{why}"
+    # A broken state must not keep anybody from keeping work.
+    with contextlib.suppress(LlmcError), Store(root).transaction() as tx:
+        tx.emit("pinning", worker=worker, reason=why, ref=ref)
+    return ref
 
 
 def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:

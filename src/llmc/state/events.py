@@ -52,6 +52,7 @@ ACTIONS: dict[str, str] = {
     "push_failed": "the source could not be pushed to its own remote after an accept",
     "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
     "accept_failed": "an accept ended without landing (`step`)",
+    "pinning": "work is about to be kept under a trash ref (`ref`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
     "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
     "repaired": "`llmc doctor --repair` mended something (`kind`, `problem`)",
