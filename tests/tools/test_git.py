@@ -228,13 +228,21 @@ def test_a_branch_is_what_git_says_however_it_is_kept(repo: Repo, linked: Worktr
 
     def answers() -> list[str | None]:
         asked = [(repo.path, name) for name in ("heads/main", "heads/other-name", "remotes/origin/main")]
-        asked += [(linked.path, "heads/work"), (bare, "heads/main")]
-        return [git.resolve(place, f"refs/{name}") for place, name in asked]
+        asked += [(linked.path, "heads/work"), (linked.path, "heads/main"), (bare, "heads/main")]
+        heads = [git.resolve(place, "HEAD") for place in (repo.path, linked.path, bare)]
+        return [*(git.resolve(place, f"refs/{name}") for place, name in asked), *heads]
 
-    assert answers() == [tip] * 5
+    assert answers() == [tip] * 9
     repo.git("pack-refs", "--all")
-    assert answers() == [tip] * 5
+    assert answers() == [tip] * 9
     newer = repo.commit("b.txt", "b\n")
     assert git.resolve(repo.path, "refs/heads/main") == newer, "the file is newer than what was packed"
+    assert (git.head(repo.path), git.head(linked.path)) == (newer, tip)
+    assert not git.same_commit(linked.path, "HEAD", "refs/heads/main")
+    linked.git("checkout", "-q", "--detach", "main")
+    assert git.head(linked.path) == newer
+    assert git.same_commit(linked.path, "HEAD", newer)
+    linked.git("checkout", "-q", "--orphan", "empty")
+    assert git.resolve(linked.path, "HEAD") is None
     for name in ("refs/heads/gone", "refs/heads/../../HEAD"):
         assert git.resolve(repo.path, name) is None

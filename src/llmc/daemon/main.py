@@ -47,7 +47,7 @@ CLIENT_WATCH_S = 1.0
 #: how long a patrol waits for the source before it goes on with the base it knows
 FETCH_WAIT_S = 10.0
 #: so old may be what tmux said; a person cannot attach and type faster
-PANES_HOLD_S = 0.05
+PANES_HOLD_S = 0.2
 #: how soon to look again at an agent that has ended, while tmux says that it runs
 ENDED_S = 0.1
 #: how long the rounds that run have to come to an end when the daemon does

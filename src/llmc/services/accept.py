@@ -118,10 +118,30 @@ class _Pipeline:
     def run(self) -> Accepted:
         with self.ticket:
             while self.journal.step != "done":
-                if self.journal.attempt > 1:
+                if self._should_go_first():
                     self._take_ticket()
                 self._one_step()
+                if self._can_let_others_land():
+                    self.ticket.close()
+                    self.has_ticket = False
         return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed)
+
+    def _should_go_first(self) -> bool:
+        """After a lost race; and where nothing has to be validated, because then nobody waits for long.
+
+        Others who rebase at the same time would rebase in vain.
+        """
+        if not STEPS.index("rebase") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
+            return False
+        task = self.record.assignment
+        validates = self.project.config.repo.validate or (task is not None and task.verify)
+        return self.journal.attempt > 1 or not validates
+
+    def _can_let_others_land(self) -> bool:
+        """It is on the branch, and no command has to run before somebody else's is."""
+        waits = self.record.assignment is not None and self.project.config.auto.post_accept_command
+        landed = self.journal.step == "done" or STEPS.index(self.journal.step) > STEPS.index("verify")
+        return self.has_ticket and landed and not waits
 
     def _subject(self) -> str:
         if not self.journal.squash or self.subject:

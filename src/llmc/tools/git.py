@@ -65,7 +65,7 @@ def out(repo: Path, *args: str) -> str:
 
 def resolve(repo: Path, ref: str) -> str | None:
     """The commit a name stands for, None if there is no such name."""
-    if known := _branch_file(repo, ref):
+    if known := _read(repo, ref):
         return known
     done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
     if done.ok:
@@ -75,20 +75,36 @@ def resolve(repo: Path, ref: str) -> str | None:
     raise ToolFailed(done.argv, done.returncode, done.stderr)
 
 
-def _branch_file(repo: Path, ref: str) -> str | None:
-    """What the file of a branch says, without a program; None: git has to be asked (packed, a worktree, no branch)."""
-    if not ref.startswith(("refs/heads/", "refs/remotes/")) or ".." in ref:
-        return None
-    place = repo / ".git" if (repo / ".git").exists() else repo
+def _read(repo: Path, name: str) -> str | None:
+    """The commit of HEAD or of a branch, from git's own files and without a program; None: git has to be asked."""
     try:
-        found = (place / ref).read_text().strip() if (place / "HEAD").is_file() else ""
-    except (OSError, UnicodeDecodeError):
+        own, common = _git_directories(repo)
+        if name == "HEAD":
+            at = (own / "HEAD").read_text().strip()
+            name = at.removeprefix("ref: ")
+            if name == at:
+                return at if _COMMIT_ID.fullmatch(at) else None
+        if not name.startswith(("refs/heads/", "refs/remotes/")) or ".." in name:
+            return None
+        found = (common / name).read_text().strip()
+    except (OSError, UnicodeDecodeError):  # packed, odd, or none at all
         return None
     return found if _COMMIT_ID.fullmatch(found) else None
 
 
+def _git_directories(repo: Path) -> tuple[Path, Path]:
+    """Where git keeps what is a worktree's own, and what all of them share; OSError where that cannot be told so."""
+    place = repo / ".git"
+    if place.is_file():
+        place = repo / place.read_text().removeprefix("gitdir:").strip()
+        return place, place / (place / "commondir").read_text().strip()
+    place = place if place.is_dir() else repo
+    os.stat(place / "HEAD")
+    return place, place
+
+
 def head(repo: Path) -> str:
-    return out(repo, "rev-parse", "--verify", "HEAD^{commit}")
+    return _read(repo, "HEAD") or out(repo, "rev-parse", "--verify", "HEAD^{commit}")
 
 
 def tree_of(repo: Path, commit: str) -> str:
@@ -96,6 +112,9 @@ def tree_of(repo: Path, commit: str) -> str:
 
 
 def same_commit(repo: Path, one: str, other: str) -> bool:
+    known = [name if _COMMIT_ID.fullmatch(name) else _read(repo, name) for name in (one, other)]
+    if all(known):
+        return known[0] == known[1]
     names = (f"{one}^{{commit}}", f"{other}^{{commit}}")
     return len(set(out(repo, "rev-parse", *names).split())) == 1
 
