@@ -18,6 +18,12 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     #: somebody else held the lock for too long
     LOCK_TIMEOUT = 5
+    #: `llmc overseer`: the daemon failed again, too soon after a remediation
+    SPIRAL = 10
+    #: `llmc overseer`: a remediation asks for a person, in a file
+    MANUAL = 11
+    #: `llmc overseer`: a cause that only a person can mend
+    HUMAN = 12
 
 
 class LlmcError(Exception):

@@ -14,6 +14,9 @@ PromptId = NewType("PromptId", str)
 #: a task in the task list: the name of its file
 TaskId = NewType("TaskId", str)
 
+#: the supervisor's own session; no worker may be called so
+OVERSEER = WorkerName("overseer")
+
 _HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
 
 

@@ -185,9 +185,10 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
     assert daemon.stop() == 0
 
 
-@pytest.mark.req("4-101")
-def test_a_state_that_was_lost(scripted: Fleet) -> None:
-    """Break: leave claims alone that no record goes on with."""
+@pytest.mark.req("4-101", "1-125")
+@pytest.mark.parametrize("lost", [("state.json", "state.json.bak"), ("state.json", ".llmc/tasks.jsonl")])
+def test_a_state_that_was_lost(scripted: Fleet, lost: tuple[str, str]) -> None:
+    """Break: make records without the tasks their workers have claimed; ask only the ledger who has one."""
     fleet = set_up(scripted)
     go = fleet.dir / "go"
     add(fleet, 1, commit(1, f"touch {fleet.dir}/one; {until(go)}"))
@@ -195,10 +196,14 @@ def test_a_state_that_was_lost(scripted: Fleet) -> None:
     auto.wait_for(fleet, lambda: (fleet.dir / "one").exists())
     fleet.kill_daemon()
     daemon.ends()
-    for name in ("state.json", "state.json.bak"):
+    claimed = auto.state(fleet)["workers"]["auto-1"]["assignment"]
+    for name in lost:
         (fleet.root / name).unlink()
-    fleet.llmc("doctor", "--rebuild", "--yes")
+    made = fleet.llmc("doctor", "--rebuild", "--yes", "--json").json
+    assert made["workers"][0]["task_id"] == "1"
+    assert auto.state(fleet)["workers"]["auto-1"]["assignment"]["claim"] == claimed["claim"]
     go.touch()
     daemon = Daemon(fleet)
     auto.wait_for(fleet, lambda: auto.landed(fleet) == [1] and auto.statuses(fleet) == {"1": "completed"})
+    assert len(fleet.events("task_assigned")) == 1, "its worker went on; nobody began anew"
     assert daemon.stop() == 0

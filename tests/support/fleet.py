@@ -142,7 +142,9 @@ class Fleet:
 
     def up(self, *args: str, cold: bool = False) -> None:
         """Start the daemon: as a fork, or `cold` as a program that imports everything itself."""
-        self.llmc("up", "--detach", *args, **({zygote.COLD: "1"} if cold else {}))
+        # Each fleet has a new root, but no new client: to try it every time would cost seconds.
+        known = ("--no-canary",) if "--auto" in args else ()
+        self.llmc("up", "--detach", *args, *known, **({zygote.COLD: "1"} if cold else {}))
 
     def status(self, worker: str) -> dict[str, Any]:
         view = self.llmc("status", "--json").json
@@ -261,8 +263,10 @@ class Fleet:
             zygote.run(
                 ["--root", str(self.root), "down", "--force"], cwd=self.dir, env=self.env, timeout_s=60
             )
-        self.tmux("kill-server")
-        Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(self.root))).unlink(missing_ok=True)
+        for place in (self.root, *self.root.glob(".llmc/canary/*")):
+            server = tmux_server(str(place))
+            subprocess.run(["tmux", "-L", server, "kill-server"], env=self.env, capture_output=True)
+            Path(f"/tmp/tmux-{os.getuid()}", server).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

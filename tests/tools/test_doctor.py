@@ -1,5 +1,6 @@
 """What the doctor sees of processes, git and files; on real ones."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from llmc.config.edit import set_value
 from llmc.doctor.diagnose import diagnose
 from llmc.doctor.findings import Kind
-from llmc.services import examine, repair
-from llmc.services.project import Project
+from llmc.names import TaskId
+from llmc.services import claims, examine, repair
+from llmc.services.project import Project, open_project
 from llmc.services.prompts import task_of, task_prompt
-from llmc.tools import git
+from llmc.services.task_list import open_list
+from llmc.tools import git, locks
+from llmc.tools.wake import listen, receive
 from llmc.workers.model import WorkerRecord
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 from tests.support.waiting import wait_until
@@ -184,3 +189,123 @@ def test_a_task_is_found_in_what_was_sent(
         sent = "Your instructions are in a file."
     assert task_of(project, worker[0], "task-1", f"[llmc task-1]\n{sent}") == prompt
     assert task_of(project, worker[0], "task-2", "something else") == ""
+
+
+def old(path: Path, text: str = "") -> Path:
+    """A file that nobody has touched for an hour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (HOUR_AGO, HOUR_AGO))
+    return path
+
+
+def test_locks_of_the_clone_are_removed_those_of_the_source_are_said(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """Break: look for index.lock only; remove one that a program has open; remove a person's."""
+    git_dir = project.root.path / ".git"
+    ref = old(git_dir / "refs/heads/llmc/x.lock")
+    packed = old(git_dir / "packed-refs.lock")
+    persons = old(Path(project.source) / ".git/index.lock")
+    assert kinds(project) == [Kind.GIT_LOCK] * 3
+    with running([sys.executable, "-c", HOLD_OPEN, str(ref)], project.root.path.parent):
+        assert kinds(project) == [Kind.GIT_LOCK] * 2
+    mend(project)
+    assert [path.exists() for path in (ref, packed, persons)] == [False, False, True]
+    os.utime(persons)
+    assert kinds(project) == [], "a young one may be in use"
+
+
+def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
+    """Break: look for directories that are too open only; or mend records before anything can be written."""
+    for path, mode in (
+        (project.root.private, 0o500),
+        (project.root.state, 0o400),
+        (project.root.logs, 0o000),
+    ):
+        path.chmod(mode)
+    assert kinds(project) == [Kind.PERMISSIONS] * 3
+    mend(project)
+    assert kinds(project) == []
+    assert project.root.state.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_supervisor_left(project: Project) -> None:
+    """Break: take a pid that lives for the supervisor, though its process began later; end a living one."""
+    registration = old(project.root.private / "overseer.json", f'{{"pid": {os.getpid()}}}')
+    assert kinds(project) == [Kind.OVERSEER_CRASHED], "this process began after the file was written"
+    os.utime(registration)
+    assert kinds(project) == []
+    registration.write_text('{"pid": 0')
+    mend(project)
+    assert not registration.exists()
+
+    note = project.root.private / "manual_intervention_needed_20260101.txt"
+    note.write_text("\nthe disk has to be changed\nmore\n")
+    (found,) = diagnose(examine.examine(project.root))
+    assert (found.kind, found.repairable) == (Kind.MANUAL_INTERVENTION, False)
+    assert "the disk has to be changed" in found.text
+    mend(project)
+    assert note.exists(), "a person's word is a person's to put away"
+    note.rename(project.root.logs / note.name)
+    assert kinds(project) == []
+
+
+def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path) -> None:
+    """Break: leave a claim whose worker has no such assignment; or keep quiet about a broken list."""
+    set_value(project.root.config, "auto.task_list_id", "plan")
+    set_value(project.root.config, "auto.tasks_root", str(tmp_path / "tasks"))
+    project = open_project(str(project.root.path))
+    files = open_list(project)
+    task = old(
+        files.directory / "1.json",
+        '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
+    )
+    claims.take(files, claims.open_ledger(project), "auto-1", TaskId("1"))
+    assert kinds(project) == [Kind.CLAIM]
+    mend(project)
+    assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
+    assert claims.open_ledger(project).books().claims == {}
+    assert kinds(project) == []
+    old(files.directory / "2.json", "{")
+    assert kinds(project) == [Kind.TASK_LIST]
+
+
+def test_an_overwritten_state(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
+    """Break: believe a state without workers, and call their worktrees strays."""
+    with project.store.transaction() as tx:
+        tx.emit("worker_added", worker=worker[0].name)
+    assert kinds(project) == []
+    project.root.state.write_text('{"workers": {}}')
+    (found,) = diagnose(examine.examine(project.root))
+    assert found.kind is Kind.STATE
+    assert worker[0].name in found.text
+
+
+def test_a_daemon_that_is_not_itself(project: Project, tmp_path: Path) -> None:
+    """Break: send something to find out whether somebody listens; take another instance's heartbeat for a sign of life."""
+    claim = locks.hold_forever(project.root.lock("daemon"))
+    assert claim is not None
+    listening = listen(project.root.wake_socket())
+    try:
+        registration = {"pid": os.getpid(), "auto": True, "ready": True, "instance_id": "a"}
+        old(project.root.daemon, json.dumps(registration))
+        beat = {"instance_id": "a", "timestamp_unix": time.time()}
+        project.root.heartbeat.write_text(json.dumps(beat))
+        assert kinds(project) == []
+        assert receive(listening) is None, "nothing was sent"
+        project.root.heartbeat.write_text(json.dumps({**beat, "instance_id": "b"}))
+        assert kinds(project) == [Kind.DAEMON_STALLED]
+        project.root.heartbeat.write_text(json.dumps({**beat, "timestamp_unix": HOUR_AGO}))
+        assert kinds(project) == [Kind.DAEMON_STALLED]
+        project.root.heartbeat.write_text(json.dumps(beat))
+        old(project.root.daemon, json.dumps({**registration, "pid": 1}))
+        assert kinds(project) == [Kind.DAEMON_OTHER]
+        old(project.root.daemon, json.dumps(registration))
+        listening.close()
+        assert kinds(project) == [Kind.DAEMON_SOCKET], "a socket at which nobody listens"
+        project.root.wake_socket().unlink()
+        assert kinds(project) == [Kind.DAEMON_SOCKET]
+    finally:
+        listening.close()
+        os.close(claim)

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.model import Auto, Budget, Config, Defaults, Price, Repo, SelfReview, Trash, Worker
+from llmc.config.model import (
+    Auto,
+    Budget,
+    Config,
+    Defaults,
+    Logs,
+    Notify,
+    Overseer,
+    Price,
+    Repo,
+    SelfReview,
+    Trash,
+    Worker,
+)
 from llmc.config.schema import json_schema, reference, to_toml
 
 
@@ -20,8 +33,11 @@ def test_every_field_of_every_table_is_in_the_reference() -> None:
         "defaults.self_review": SelfReview,
         "workers.<name>": Worker,
         "trash": Trash,
+        "logs": Logs,
+        "notify": Notify,
         "auto": Auto,
         "auto.budget": Budget,
+        "overseer": Overseer,
         "prices.<model>": Price,
     }
     assert set(Config.__struct_fields__) == {name.partition(".")[0] for name in tables}

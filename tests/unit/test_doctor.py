@@ -7,11 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.doctor.canary import Verdict
 from llmc.doctor.diagnose import diagnose, not_seen, notes, parse_version
 from llmc.doctor.facts import (
     Branch,
     DaemonFacts,
     Facts,
+    GitLock,
+    LeftClaim,
+    ManualNote,
     PaneState,
     Program,
     Session,
@@ -20,16 +24,19 @@ from llmc.doctor.facts import (
     StateFile,
     Stray,
     Tree,
+    Unusable,
     WorkerFacts,
 )
 from llmc.doctor.findings import GROUPS, Finding, Kind, summary
 from llmc.doctor.of_worker import STALE_LOCK_S, worker_findings
-from llmc.doctor.rebuild import Found, Rebase, is_over, rebuilt, unknown
+from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
 from llmc.doctor.records import LOST_PROMPT, mends, task_in
-from llmc.names import ClaudeSessionId, PromptId, SessionName, WorkerName
+from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, WorkerName
 from llmc.services import repair
+from llmc.tasks.books import Claim
+from llmc.tasks.model import Task, TaskStatus
 from llmc.workers.decide import PERSONS_PROMPT, GitFacts
-from llmc.workers.model import AcceptJournal, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
 from llmc.workers.transitions import apply, problems
 from tests.support.records import worker
 
@@ -316,6 +323,8 @@ def test_whatever_a_record_says_it_can_be_written_after_the_repair(
 
 
 GOOD = one(worker(Status.IDLE))
+RUNNING = {"runs": True, "registered": True, "ready": True}
+FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, passed=False, reason="no")
 
 
 @pytest.mark.parametrize(
@@ -345,6 +354,19 @@ GOOD = one(worker(Status.IDLE))
         ({"source_problem": "gone", "source_fix": "do"}, Kind.SOURCE, False),
         ({"open_directories": ("/r/logs",)}, Kind.PERMISSIONS, True),
         ({"disk_free_bytes": 1000}, Kind.DISK, False),
+        ({"canary": FAILED}, Kind.CANARY, False),
+        ({"canary_leftovers": ("/r/.llmc/canary/1",)}, Kind.CANARY_LEFT, True),
+        ({"daemon": DaemonFacts(**RUNNING, other_pid=7)}, Kind.DAEMON_OTHER, False),
+        ({"daemon": DaemonFacts(**RUNNING, socket_problem="gone")}, Kind.DAEMON_SOCKET, False),
+        ({"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=61)}, Kind.DAEMON_STALLED, False),
+        ({"manual_notes": (ManualNote("/r/x.txt", "mend it", "/r/logs"),)}, Kind.MANUAL_INTERVENTION, False),
+        ({"dead_overseer": "/r/.llmc/overseer.json"}, Kind.OVERSEER_CRASHED, True),
+        ({"task_problems": ("3.json: it is no JSON object",)}, Kind.TASK_LIST, False),
+        ({"claims": (LeftClaim("c1", "3", "auto-1"),)}, Kind.CLAIM, True),
+        ({"git_locks": (GitLock("/r/.git/packed-refs.lock", 301),)}, Kind.GIT_LOCK, True),
+        ({"git_locks": (GitLock("/s/.git/index.lock", 301, of_source=True),)}, Kind.GIT_LOCK, False),
+        ({"unusable": (Unusable("/r/.llmc", 0o500),)}, Kind.PERMISSIONS, True),
+        ({"unusable": (Unusable("/r/.llmc", 0o700, owned=False),)}, Kind.PERMISSIONS, False),
         ({"trash_bytes": 2**40}, Kind.TRASH, False),
     ],
 )
@@ -363,6 +385,10 @@ def test_the_root(about: dict[str, Any], kind: Kind, repairable: bool) -> None:
         {"programs": (Program("tmux", "tmux next-3.6", (3, 3)), Program("claude", "odd", (2, 1)))},
         {"daemon": DaemonFacts(runs=True, registered=True, ready=True, age_s=1e6)},
         {"daemon": DaemonFacts(runs=True, age_s=3)},
+        {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
+        {"daemon": DaemonFacts(**RUNNING), "claims": (LeftClaim("c1", "3", "auto-1"),)},
+        {"git_locks": (GitLock("/r/.git/packed-refs.lock", 299), GitLock("/r/x.lock", 999, in_use=True))},
+        {"canary": replace(FAILED, passed=True)},
         {"sessions": (Session("llmc-w1", attached=True),)},
         {"branches": (Branch("llmc/x", "x", ahead=3, checked_out=True),)},
         {"disk_free_bytes": 2**33, "trash_bytes": 2**20, "configured": ("w1",)},
@@ -386,6 +412,76 @@ def test_without_a_state_nothing_is_called_an_orphan(kind: StateFile) -> None:
     assert kinds(found) == [Kind.STATE]
     assert ("--rebuild" in found[0].fix) is (kind is not StateFile.NEWER)
     assert "workers" in not_seen(Facts(now=NOW, state=StateFacts(kind, "bad")))
+
+
+def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> None:
+    """Break: take an overwritten state for the truth: --repair would end every session and remove every branch."""
+    there: dict[str, Any] = {
+        "sessions": (Session("llmc-w1"),),
+        "branches": (Branch("llmc/w1", "w1"),),
+        "strays": (Stray("w1"), Stray("notes", is_worktree=False)),
+    }
+    (found,) = whole(**there, remembered=("w1",), state=StateFacts(backup_has_workers=True))
+    assert (found.kind, found.repairable) == (Kind.STATE, False)
+    assert "worktrees of w1" in found.text
+    assert "state.json.bak" in found.fix
+    assert "--rebuild" in found.fix
+    assert "sessions" in not_seen(Facts(now=NOW, remembered=("w1",), **there))
+    # Nothing of it was ever a worker: as before.
+    assert Kind.WORKTREE_STRAY in kinds(whole(**there, remembered=("w2", "notes")))
+    assert Kind.WORKTREE_STRAY in kinds(whole(GOOD, **there, remembered=("w1",)))
+
+
+def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
+    """Break: free a task that goes on with the next `llmc up --auto`."""
+    at = Assignment(task_id=TaskId("3"), claim="c1", since_unix=1.0)
+    found = whole(one(worker(Status.OFFLINE, assignment=at)), claims=(LeftClaim("c1", "3", "w1"),))
+    assert found == []
+
+
+def test_a_source_with_changes_is_said_and_no_problem() -> None:
+    facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
+    assert diagnose(facts) == []
+    assert notes(facts) == [
+        "the source has uncommitted changes, and nothing lands there while it has: a, b, c .."
+    ]
+
+
+CLAIM = Claim("c1", TaskId("3"), "w1")
+
+
+@pytest.mark.parametrize(
+    ("claim", "tasks", "task_id"),
+    [
+        (
+            CLAIM,
+            [Task(TaskId("3"), "Do", "", TaskStatus.IN_PROGRESS, metadata={"llmc": {"claim": "c1"}})],
+            "3",
+        ),
+        (CLAIM, [], "3"),  # the client removed its file
+        (
+            CLAIM,
+            [Task(TaskId("3"), "Do", "", TaskStatus.IN_PROGRESS, metadata={"llmc": {"claim": "c2"}})],
+            None,
+        ),
+        (None, [], None),
+    ],
+)
+def test_a_worker_gets_its_task_back(claim: Claim | None, tasks: list[Task], task_id: str | None) -> None:
+    """Break: give it a task whose file has somebody else's claim."""
+    record = assigned(worker(Status.IDLE), claim, tasks, NOW)
+    assert (record.assignment.task_id if record.assignment else None) == task_id
+
+
+@pytest.mark.parametrize(
+    ("prompt", "owner", "found"),
+    [("Do it\n\nnow", "w1", True), ("Something else", "w1", False), ("Do it", "w2", False)],
+)
+def test_a_claim_that_only_the_task_knows(prompt: str, owner: str, found: bool) -> None:
+    """Break: believe the owner's name alone: workers of two roots on one list have the same names."""
+    ours = {"llmc": {"claim": "c1"}}
+    task = Task(TaskId("3"), "Do it", "", TaskStatus.IN_PROGRESS, owner=owner, metadata=ours)
+    assert (owned(worker(Status.IDLE, current_prompt=prompt), [task]) == CLAIM) is found
 
 
 def test_a_good_backup_is_named() -> None:

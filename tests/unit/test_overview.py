@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.cli.overview import age, auto_summary, group_of, next_command, render, why
-from llmc.cli.views import Raw, worker_view
+from llmc.cli.views import Raw, overseer_view, worker_view
 from llmc.fit import cells, printable, shortened, wrap
 from llmc.workers.causes import Cause
 from llmc.workers.model import Outcome, Status
@@ -131,7 +131,13 @@ def plain(text: str, style: str) -> str:
 
 def fleet(*workers: Raw, running: bool = True) -> Raw:
     daemon = {"running": running, "pid": 18613 if running else None, "auto": False, "instance_id": None}
-    return {"root": "/home/you/llmc", "daemon": daemon, "workers": list(workers), "auto": None}
+    return {
+        "root": "/home/you/llmc",
+        "daemon": daemon,
+        "workers": list(workers),
+        "auto": None,
+        "overseer": None,
+    }
 
 
 FLEET = fleet(
@@ -317,3 +323,35 @@ def test_a_parked_fleet_says_so() -> None:
     parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
     assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
     assert "until one of them gets through" in auto_summary(parked, NOW + 241)
+
+
+OVERSEER = {
+    "state": "remediating",
+    "pid": 40,
+    "daemon": {"pid": 41, "start_time_unix": NOW - 7300},
+    "attempt": 2,
+    "events": [{"ts": NOW - 61, "action": "overseer_failure", "text": "process failure:\x1b[2J gone"}],
+    "why": "",
+}
+
+
+@pytest.mark.req("0-165")
+def test_the_supervisor_is_shown() -> None:
+    """Break: believe overseer.json although nobody holds its lock, or print what a log has of escapes."""
+
+    def shown(record: Raw, running: bool) -> list[str]:
+        view = {**fleet(), "overseer": overseer_view(record, running, NOW)}
+        return render(view, NOW, 80, plain).splitlines()[2:]
+
+    assert shown(OVERSEER, running=True) == [
+        "",
+        "Overseer  Remediating  pid 40  daemon 41 up for 2h  remediation attempt 2",
+        "    1m ago  process failure:[2J gone",
+    ]
+    assert shown({**OVERSEER, "state": "running", "attempt": None}, running=True)[1] == (
+        "Overseer  Running  pid 40  daemon 41 up for 2h"
+    )
+    assert shown(OVERSEER, running=False)[:3] == ["", "Overseer  Terminated", "  it was killed"]
+    ended = {**OVERSEER, "state": "terminated", "why": "failure spiral: again"}
+    assert shown(ended, running=False)[2] == "  failure spiral: again"
+    assert overseer_view(None, False, NOW) is None

@@ -45,6 +45,11 @@ def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -
     )
 
 
+def subagents_of(transcript: Path) -> list[Path]:
+    """The transcripts of the agents that a conversation has started."""
+    return sorted((transcript.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+
+
 def prompts_in(path: Path) -> list[str]:
     """The prompts of a conversation that llmc sent, oldest first."""
     rows, _ = rows_since(path, b"[llmc ", 0)

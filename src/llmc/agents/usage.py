@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from llmc.agents.client_files import subagents_of
 from llmc.workers.usage import Usage as Usage
 
 
@@ -29,13 +30,9 @@ class Meter:
 
         What was counted stays counted when a file is gone or was replaced.
         """
-        for path in [self._transcript, *self._subagents()]:
+        for path in [self._transcript, *subagents_of(self._transcript)]:
             self._read_file(path)
         return dict(self._totals)
-
-    def _subagents(self) -> list[Path]:
-        folder = self._transcript.with_suffix("") / "subagents"
-        return sorted(folder.glob("agent-*.jsonl"))
 
     def _read_file(self, path: Path) -> None:
         try:

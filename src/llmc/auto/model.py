@@ -10,6 +10,9 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
 
     tasks_completed: int = 0
     errors: int = 0
+    #: when a task was last completed, and last given out; the supervisor sees from them that work gets on
+    last_task_completion_unix: float = 0.0
+    last_task_assignment_unix: float = 0.0
     #: uncommitted changes of a person in the source: when to try again, how long the last wait was, how many there were
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0

@@ -10,6 +10,7 @@ import click
 from llmc import __version__
 from llmc.cli.output import print_error
 from llmc.errors import Exit, LlmcError, Refused, UsageError
+from llmc.names import OVERSEER
 from llmc.tools.files import explain
 
 #: every command: what it is for, in the order of the help text
@@ -17,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "init": "Make a root for a repository.",
     "add": "Add a worker.",
     "up": "Start the agents and the daemon that looks after them.",
+    "overseer": "Keep `up --auto` alive, for days.",
     "down": "Stop the agents and the daemon.",
     "status": "Show the workers.",
     "start": "Give an idle worker a task.",
@@ -40,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "digest": "The morning report: what waits for you, what landed, what it cost.",
     "events": "Print what happened.",
     "usage": "Show the tokens that agents used, and what they cost.",
+    "notify": "How llmc tells you what happens while you are away.",
     "logs": "Print a worker's log, or the daemon's.",
     "console": "Open a shell in a worker's worktree.",
     "config": "Read, change and check the configuration.",
@@ -51,6 +54,9 @@ COMMANDS: dict[str, str] = {
 
 #: what an agent may call about itself; everything else is for people
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
+
+#: what the supervisor's own agent leaves to the supervisor; everything else may be what mends the fleet
+NOT_FOR_OVERSEER = ("up", "overseer", "report")
 
 #: errors of the machine llmc runs on, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -146,6 +152,9 @@ def _for_people(error: Exception) -> LlmcError:
 def refuse_agents(ctx: click.Context) -> None:
     """An agent calls us: only what is about itself, or changes nothing."""
     worker, called = os.environ.get("LLMC_WORKER"), ctx.invoked_subcommand or ""
+    if worker == OVERSEER:
+        _refuse_overseer(called if ctx.parent is None else "")
+        return
     allowed = FOR_AGENTS if ctx.parent is None else FOR_AGENTS[ctx.info_name or ""]
     if (
         worker
@@ -157,4 +166,13 @@ def refuse_agents(ctx: click.Context) -> None:
         raise Refused(
             f"`llmc {words}` is not for agents (this is worker {worker})",
             hint="Do your task and commit; a person runs this.",
+        )
+
+
+def _refuse_overseer(called: str) -> None:
+    """The supervisor's agent may do what a person may, but not start a daemon behind the supervisor's back."""
+    if called in NOT_FOR_OVERSEER:
+        raise Refused(
+            f"`llmc {called}` is not for the supervisor's agent",
+            hint="Mend what is broken and end your turn: the supervisor starts the daemon.",
         )

@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+import msgspec
 
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json
@@ -19,7 +20,9 @@ from llmc.services.repair import Repair, repair_all
 
 @click.command("doctor")
 @click.option("--repair", is_flag=True, help="Mend what can be mended; shows what it would do, and asks.")
-@click.option("--rebuild", is_flag=True, help="Make a new state.json from worktrees and sessions.")
+@click.option(
+    "--rebuild", is_flag=True, help="Make a new state.json from worktrees, sessions and claims on tasks."
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_context
@@ -103,10 +106,11 @@ def _without_finding(facts: Facts, group: str) -> str:
 
 
 def _versions(facts: Facts) -> list[str]:
+    canary = [f"canary: {facts.canary.summary}"] if facts.canary is not None else []
     return [
         program.version if program.name in program.version else f"{program.name} {program.version}"
         for program in facts.programs
-    ]
+    ] + canary
 
 
 def _code(found: list[Finding]) -> int:
@@ -122,6 +126,7 @@ def _view(root: Root, facts: Facts, found: list[Finding]) -> dict[str, Any]:
         "findings": [_finding_view(finding) for finding in found],
         "not_seen": not_seen(facts),
         "notes": notes(facts),
+        "canary": None if facts.canary is None else msgspec.to_builtins(facts.canary),
     }
 
 
@@ -149,7 +154,8 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
     if as_json:
         rows = [
             {"name": w.name, "status": w.status, "reason": w.reason, "prompt": w.current_prompt,
-             "session": w.session_id, "unknown": done.unknown.get(w.name, [])}
+             "session": w.session_id, "task_id": w.assignment.task_id if w.assignment else None,
+             "unknown": done.unknown.get(w.name, [])}
             for w in done.workers
         ]  # fmt: skip
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
@@ -157,7 +163,8 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
     click.echo(f"a new {root.state.name} with {len(done.workers)} workers")
     for worker in done.workers:
         task = " ".join(worker.current_prompt.split())[:60]
-        click.echo(f"  {worker.name}: {worker.status}" + (f"  {task}" if task else ""))
+        claimed = f" at task {worker.assignment.task_id}" if worker.assignment else ""
+        click.echo(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
         for text in done.unknown.get(worker.name, []):
             note(f"  {worker.name}: {text}")
     if done.kept:

@@ -3,16 +3,20 @@
 import click
 
 from llmc.cli.output import json_option, note, print_json
-from llmc.errors import Exit, NotFound, StateError
+from llmc.errors import Exit, NotFound, Refused, StateError
+from llmc.services import supervisor_record
 from llmc.services.daemon_control import stop
-from llmc.services.fleet import end_every_session, take_down
+from llmc.services.fleet import close_server, end_every_session, take_down
 from llmc.services.project import Project, bare_project, locate_root
-from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status
 
 
 @click.command("down")
-@click.option("--force", is_flag=True, help="Kill the daemon if it does not stop.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Kill the daemon if it does not stop; also where a supervisor will start it again.",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, force: bool, as_json: bool) -> int:
@@ -23,6 +27,8 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
       llmc down
     """
     project = bare_project(locate_root(ctx.find_root().obj["root"]))
+    if supervisor_record.runs(project.root):
+        _warn_of_supervisor(project, force)
     had_daemon = stop(project, force=force)
     try:
         problems = _take_down(project)
@@ -39,6 +45,18 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
     return Exit.FAILED if problems else Exit.DONE
 
 
+def _warn_of_supervisor(project: Project, force: bool) -> None:
+    """It would take this for a failure, and start the daemon again."""
+    holder = supervisor_record.name_of(project.root)
+    advice = (
+        f"Stop it first, and the daemon with it: Ctrl-C in its terminal, or kill -TERM {holder.split()[1]}."
+    )
+    text = f"a supervisor runs ({holder}): it takes a daemon that ends for a failure, and starts it again"
+    if not force:
+        raise Refused(text, hint=f"{advice} `llmc down --force` ends the daemon all the same.")
+    note(f"{text}. {advice}")
+
+
 def _take_down(project: Project) -> list[str]:
     problems = []
     for name, record in project.store.read().workers.items():
@@ -48,6 +66,6 @@ def _take_down(project: Project) -> list[str]:
         problem = take_down(project, name)
         if problem:
             problems.append(problem)
-    if not problems and not isinstance(project.tmux.panes(), Unknown):
-        project.tmux.kill_server()
+    if not problems:
+        close_server(project)
     return problems

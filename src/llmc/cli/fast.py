@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc.cli.views import Raw, daemon_view, self_review_waits, status_view, worker_view
+from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout
 
 POLL_S = 0.02
@@ -100,7 +100,14 @@ def current(root: str) -> Raw:
     attached = (
         None if sessions is None else {name for name, (is_attached, _) in sessions.items() if is_attached}
     )
-    return status_view(root, state, daemon_view(_registration(root), running), attached)
+    daemon = daemon_view(_registration(root, layout.DAEMON), running)
+    return status_view(root, state, daemon, attached, _overseer(root))
+
+
+def _overseer(root: str) -> Raw | None:
+    record = _registration(root, layout.OVERSEER_FILE)
+    runs = record is not None and is_held(f"{root}/{layout.OVERSEER_LOCK}")
+    return overseer_view(record, runs, time.time())
 
 
 def read_state(root: str) -> Raw:
@@ -110,16 +117,21 @@ def read_state(root: str) -> Raw:
     return state
 
 
-def _registration(root: str) -> Raw | None:
+def _registration(root: str, name: str) -> Raw | None:
     try:
-        return _json(f"{root}/{layout.DAEMON}")
+        return _json(f"{root}/{name}")
     except Give:
         return None  # unreadable: that a daemon runs is known from its lock
 
 
 def daemon_runs(root: str) -> bool:
+    return is_held(f"{root}/{layout.DAEMON_LOCK}")
+
+
+def is_held(path: str) -> bool:
+    """Whether somebody has a lock now."""
     try:
-        fd = os.open(f"{root}/{layout.DAEMON_LOCK}", os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -197,7 +209,7 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    for event in _event_rows(f"{root}/{layout.EVENTS}", follow, root):
+    for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
         if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
             sys.stdout.write(
                 (json.dumps(event, ensure_ascii=False) if as_json else _event_line(event)) + "\n"
@@ -231,19 +243,12 @@ def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
     return code
 
 
-def _event_rows(path: str, follow: bool, root: str) -> Iterator[Raw]:
-    rest = b""
-    offset = 0
+def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
+    from llmc.log_reader import LogReader
+
+    log = LogReader(path)
     while True:
-        try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                data = file.read()
-        except FileNotFoundError:
-            data = b""
-        offset += len(data)
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
+        for line in log.lines():
             try:
                 row = json.loads(line)
             except ValueError:

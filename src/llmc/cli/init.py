@@ -10,6 +10,7 @@ from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.cli.output import json_option, note, print_json
 from llmc.errors import Refused
 from llmc.services import lfs
+from llmc.services.overseer_session import main_directory
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import choose_target, create_root, existing_root, find_source, new_project
 
@@ -18,7 +19,9 @@ from llmc.services.setup import choose_target, create_root, existing_root, find_
 @click.option("--source", metavar="PATH|URL", help="The repository to work on (default: the one you are in).")
 @click.option("--target", metavar="PATH", help="Where the root goes (default: ~/llmc, or ~/llmc-<repo>).")
 @click.option("--agent", type=click.Choice(["claude", "scripted"]), default="claude", show_default=True)
-@click.option("--trust/--no-trust", default=None, help="Tell Claude Code to trust the root (else asked).")
+@click.option(
+    "--trust/--no-trust", default=None, help="Tell Claude Code to trust the root and the source (else asked)."
+)
 @json_option
 def command(source: str | None, target: str | None, agent: str, trust: bool | None, as_json: bool) -> None:
     """Make a root for a repository: a clone of its own, a configuration, and an empty state.
@@ -26,7 +29,7 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     \b
     Example:
       cd ~/src/myproject && llmc init
-    With --trust on a repository that has a root already, only the trust entry is added.
+    With --trust on a repository that has a root already, only the trust entries are added.
     """
     where = find_source(source, Path.cwd())
     existing = existing_root(where, target)
@@ -53,15 +56,21 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
-    """Add one entry to the client's own configuration, with consent; None when the agent needs none."""
+    """Add entries to the client's own configuration, with consent; None when the agent needs none."""
     agent = agent_for(project)
     environment = {**os.environ, **project.config.defaults.env}
-    if agent.setup_problem(project.root.path, environment) is None or not isinstance(agent, ClaudeCode):
+    # The workers' directories belong to the root; the supervisor's agent works in the source.
+    places = dict.fromkeys((project.root.path, main_directory(project)[0]))
+    missing = [place for place in places if agent.setup_problem(place, environment)]
+    if not isinstance(agent, ClaudeCode) or not missing or (project.root.path not in missing and not wanted):
         return None
     config = user_config(agent, environment)
     if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
-        question = f"Claude Code asks once whether it may work in a directory. Answer for {project.root.path} now, in {config}?"
+        asked = " and ".join(map(str, missing))
+        question = (
+            f"Claude Code asks once whether it may work in a directory. Answer for {asked} now, in {config}?"
+        )
         wanted = click.confirm(question, default=True)
-    if wanted:
-        add_trust(project.root.path, config)
+    for place in missing if wanted else ():
+        add_trust(place, config)
     return bool(wanted)

@@ -132,8 +132,9 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     by_hand = [worker for worker in view["workers"] if not worker["auto"]]
     groups = {title: [w for w in by_hand if group_of(w, daemon) is title] for title in _COUNTED}
     lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
+    overseer = overseer_lines(view["overseer"], now, width, paint) if view["overseer"] else []
     if not view["workers"]:
-        return "\n".join([*lines, "no workers yet; next: llmc add adam"])
+        return "\n".join([*lines, "no workers yet; next: llmc add adam", *overseer])
     columns = _Columns(view["workers"], now, width, daemon, paint)
     for title, found in groups.items():
         if found:
@@ -142,7 +143,29 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *overseer])
+
+
+_OVERSEER_STYLES = {"running": "green", "remediating": "yellow", "terminated": "red"}
+
+
+def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[str]:
+    """The supervisor: its state, its daemon, what it is at, and the last things that happened."""
+    state = overseer["state"]
+    about = [f"pid {overseer['pid']}" if overseer["pid"] else ""]
+    if overseer["daemon_pid"]:
+        about.append(f"daemon {overseer['daemon_pid']} up for {age(overseer['uptime_s'] or 0.0)}")
+    if overseer["attempt"]:
+        about.append(f"remediation attempt {overseer['attempt']}")
+    head = paint("Overseer", "bold") + "  " + paint(state.capitalize(), _OVERSEER_STYLES.get(state, "dim"))
+    rest = "  ".join(text for text in about if text)
+    lines = ["", f"{head}  {rest}".rstrip()]
+    if state == "terminated":
+        lines += [f"  {line}" for line in wrap(printable(overseer["why"]), width - 2, ERROR_LINES)]
+    for event in overseer["events"]:
+        when = age(now - event["ts"]).rjust(4)
+        lines.append(shortened(f"  {when} ago  {printable(event['text'])}", width))
+    return lines
 
 
 def auto_summary(auto: Raw, now: float) -> str:

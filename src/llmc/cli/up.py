@@ -10,7 +10,9 @@ from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
-from llmc.errors import UsageError
+from llmc.errors import Refused, UsageError
+from llmc.fit import printable, shortened
+from llmc.services.canary import require
 from llmc.services.daemon_control import start_detached
 from llmc.services.fleet import bring_up
 from llmc.services.project import Project
@@ -46,6 +48,12 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
     type=click.FloatRange(0, min_open=True),
     help="Begin no more tasks when so many dollars are spent, by the prices of config.toml; then end.",
 )
+@click.option(
+    "--canary/--no-canary",
+    default=None,
+    help="With --auto: try the client in a scratch session first. By default when its version or tmux's is new here; "
+    "it costs a prompt of a few words.",
+)
 @json_option
 @click.pass_context
 def command(
@@ -58,6 +66,7 @@ def command(
     until: str | None,
     max_tasks: int | None,
     max_cost: float | None,
+    canary: bool | None,
     as_json: bool,
 ) -> int:
     """Start the agents and the daemon that looks after them. Agents that run already are left alone.
@@ -72,8 +81,9 @@ def command(
         "--post-accept-command": post_accept_command,
     }
     given |= {"--until": until, "--max-tasks": max_tasks, "--max-cost": max_cost}
-    if not auto and any(value is not None for value in given.values()):
-        named = next(name for name, value in given.items() if value is not None)
+    said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
+    if not auto and any(value is not None for value in said.values()):
+        named = next(name for name, value in said.items() if value is not None)
         raise UsageError(f"{named} needs --auto", hint="llmc up --auto ...")
     options = None
     if auto:
@@ -89,10 +99,12 @@ def command(
     if project.daemon_runs():
         return _start_the_missing(project, as_json)
     _check_room(project)
+    if auto and canary is not False:
+        _try_client(project, asked=canary is True)
     if not detach:
         return Daemon(project, Options(patrol=not no_patrol, auto=options)).run()
     arguments = ["--no-patrol"] if no_patrol else []
-    arguments += ["--auto"] if auto else []
+    arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
     arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]
     record = start_detached(project, arguments)
     workers = project.store.read().workers.values()
@@ -109,6 +121,24 @@ def command(
     if not workers:
         click.echo("no workers yet; next: llmc add adam")
     return 0
+
+
+def _try_client(project: Project, *, asked: bool) -> None:
+    """Refuses auto mode where llmc could not drive the client; the evidence is for whoever has to mend it."""
+    if not project.config.auto.task_list_id:
+        return  # there is nothing to try it for, as will be said
+    try:
+        tried = require(project, note, asked=asked)
+    except Refused as error:
+        failed = error.details.get("canary")
+        if failed:
+            note(f"  hooks that came: {', '.join(failed['hooks']) or 'none'}")
+            note("  the end of its screen:")
+            for line in failed["screen"]:
+                note(f"  | {shortened(printable(line), 120)}")
+        raise
+    for text in tried.cannot_see if tried else ():
+        note(f"canary: llmc cannot see {text}")
 
 
 def _start_the_missing(project: Project, as_json: bool) -> int:

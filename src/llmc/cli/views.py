@@ -5,14 +5,16 @@ from typing import Any
 Raw = dict[str, Any]
 
 
-def status_view(root: str, state: Raw, daemon: Raw, attached: set[str] | None) -> Raw:
+def status_view(
+    root: str, state: Raw, daemon: Raw, attached: set[str] | None, overseer: Raw | None = None
+) -> Raw:
     """The object behind `llmc status --json`; `attached` is None when tmux gave no answer."""
     return {
         "root": root,
         "daemon": daemon,
         "workers": [worker_view(record, attached) for _, record in sorted(state.get("workers", {}).items())],
         "auto": auto_view(state),
-        "overseer": None,
+        "overseer": overseer,
     }
 
 
@@ -57,6 +59,23 @@ def auto_view(state: Raw) -> Raw | None:
         "errors": auto.get("errors", 0),
         "parked_until_unix": auto.get("parked_until_unix") or None,
         "parked_cause": auto.get("parked_cause") or None,
+    }
+
+
+def overseer_view(record: Raw | None, running: bool, now: float) -> Raw | None:
+    """`record` is overseer.json; a supervisor whose lock is free has ended, whatever it wrote. None: there was none."""
+    if record is None:
+        return None
+    daemon = (record.get("daemon") or {}) if running else {}
+    began = daemon.get("start_time_unix")
+    return {
+        "state": record.get("state", "running") if running else "terminated",
+        "pid": record.get("pid") if running else None,
+        "daemon_pid": daemon.get("pid"),
+        "uptime_s": None if began is None else max(0.0, round(now - began, 1)),
+        "attempt": record.get("attempt") if running else None,
+        "events": record.get("events", []),
+        "why": record.get("why") or ("" if running else "it was killed"),
     }
 
 

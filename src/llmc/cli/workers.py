@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.cli.output import note, paint, print_json
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.names import OVERSEER
 from llmc.services.project import Project, locate_root, open_project
 from llmc.services.submit import Receipt
 from llmc.tools.tmux import Pane, Unknown
@@ -32,12 +33,15 @@ def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def pane_of(project: Project, worker: str) -> Pane:
-    """The pane of a worker's session; that there is none is an error with the fix."""
-    pane = project.tmux.pane(project.store.worker(worker).session_id)
+    """The pane of a worker's session, or of the supervisor's; that there is none is an error with the fix."""
+    is_overseer = worker == OVERSEER
+    session = project.session(OVERSEER) if is_overseer else project.store.worker(worker).session_id
+    pane = project.tmux.pane(session)
     if isinstance(pane, Unknown):
         raise LlmcError(f"tmux gave no answer: {pane.reason}", hint="Try again.")
     if pane is None:
-        raise Refused(f"{worker} has no session", hint="Run `llmc up` to start it.")
+        starter = "overseer" if is_overseer else "up"
+        raise Refused(f"{worker} has no session", hint=f"Run `llmc {starter}` to start it.")
     return pane
 
 

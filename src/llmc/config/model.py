@@ -54,6 +54,18 @@ def check_can_be_typed(value: str) -> str | None:
     return f"must not hold control characters (U+{ord(bad[0]):04X})" if bad else None
 
 
+def check_webhook(value: str) -> str | None:
+    """Says nothing of the value itself: it is as good as a password."""
+    if not value or re.fullmatch(r"https?://[!-~]+", value):
+        return None
+    return "a webhook is a URL that begins with http:// or https://"
+
+
+def as_array(value: object) -> object:
+    """One string stands for an array of one."""
+    return [value] if isinstance(value, str) else value
+
+
 def check_model_name(name: str) -> str | None:
     if re.fullmatch(r"[!-~]{1,200}", name):
         return None
@@ -223,6 +235,18 @@ class Trash(Table, frozen=True, kw_only=True):
     ] = 30
 
 
+class Logs(Table, frozen=True, kw_only=True):
+    """Files in `logs/` that have grown get a number, and a new one begins."""
+
+    max_mb: Annotated[
+        float, Meta(ge=0, le=10_000, description="Size at which a log is rotated; 0: never")
+    ] = 20.0
+    keep: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="How many rotated files of a log stay; of the event log all do"),
+    ] = 5
+
+
 class Budget(Table, frozen=True, kw_only=True):
     """How much auto mode may use before it stops by itself."""
 
@@ -255,6 +279,65 @@ class Price(Table, frozen=True, kw_only=True):
         Dollars | None,
         Meta(description="Of what comes from the cache; unset: a tenth of input", examples=[0.5]),
     ] = None
+
+
+#: what a person can be told of; the words are in auto/notices.py
+NoticeKind = Literal[
+    "auto_failed",
+    "fleet_parked",
+    "budget_reached",
+    "task_quarantined",
+    "worker_error",
+    "needs_input",
+    "needs_review",
+    "digest",
+    "overseer_failure",
+    "overseer_ended",
+]
+
+
+class Notify(Table, frozen=True, kw_only=True):
+    """Who is told when something happens that a person should know, and how; once for each incident."""
+
+    on: Annotated[
+        tuple[NoticeKind, ...],
+        Meta(description="Kinds of incident to tell of; `llmc notify list` explains each"),
+    ] = (
+        "auto_failed",
+        "fleet_parked",
+        "budget_reached",
+        "task_quarantined",
+        "worker_error",
+        "digest",
+        "overseer_failure",
+        "overseer_ended",
+    )
+    bell: Annotated[bool, Meta(description="Ring the bell of the terminal llmc runs in")] = False
+    desktop: Annotated[bool, Meta(description="Show it on the desktop, with notify-send")] = False
+    command: Annotated[
+        str,
+        Meta(
+            description="Command that gets each notification, as JSON on its standard input",
+            examples=["~/bin/tell-me"],
+            extra={"check": check_no_nul},
+        ),
+    ] = ""
+    webhook: Annotated[
+        str,
+        Meta(
+            description="URL that each notification is posted to, as JSON",
+            examples=["https://hooks.example.com/services/T000/B000"],
+            extra={"check": check_webhook},
+        ),
+    ] = ""
+    urls: Annotated[
+        tuple[NonEmpty, ...],
+        Meta(
+            description="Services by their Apprise URLs; needs `pip install llmc[notify]`",
+            examples=[["ntfy://my-topic", "mailto://user:password@example.com"]],
+            extra={"parse": as_array},
+        ),
+    ] = ()
 
 
 class Auto(Table, frozen=True, kw_only=True):
@@ -316,6 +399,38 @@ class Auto(Table, frozen=True, kw_only=True):
     budget: Budget = Budget()
 
 
+class Overseer(Table, frozen=True, kw_only=True):
+    """The supervisor: `llmc overseer` keeps `llmc up --auto` alive, and lets an agent mend what ended it."""
+
+    remediation_prompt: Annotated[
+        str,
+        Meta(
+            description="What the agent that mends a failure is told first; `llmc overseer` needs it",
+            examples=["You look after this project's llmc. Read the logs, mend the cause, test the fix."],
+            extra={"check": check_can_be_typed},
+        ),
+    ] = ""
+    heartbeat_timeout_secs: Annotated[
+        float, duration("How old the daemon's heartbeat may get before it counts as hung", gt=0)
+    ] = 30.0
+    stall_timeout_secs: Annotated[
+        float,
+        duration(
+            "How long nothing may get on while there is work, before worker and daemon start over", gt=0
+        ),
+    ] = 3600.0
+    restart_cooldown_secs: Annotated[
+        float, duration("A daemon that fails sooner than this after a remediation ends the supervisor", gt=0)
+    ] = 60.0
+    remediation_timeout_secs: Annotated[float, duration("Longest time one remediation may take", gt=0)] = (
+        1800.0
+    )
+    max_remediations_per_day: Annotated[
+        int, Meta(ge=1, le=1000, description="Remediations in 24 hours; the next failure waits for a person")
+    ] = 6
+    check_interval_secs: Annotated[float, duration("Time between two looks at the daemon", gt=0)] = 2.0
+
+
 class Config(Table, frozen=True, kw_only=True):
     """All of config.toml."""
 
@@ -323,7 +438,10 @@ class Config(Table, frozen=True, kw_only=True):
     defaults: Defaults = Defaults()
     workers: dict[WorkerName, Worker] = {}
     trash: Trash = Trash()
+    logs: Logs = Logs()
+    notify: Notify = Notify()
     auto: Auto = Auto()
+    overseer: Overseer = Overseer()
     prices: dict[ModelName, Price] = {}
 
     def model_of(self, worker: str) -> str:

@@ -74,8 +74,28 @@ class Root:
         return self.path / layout.TASK_POOL
 
     @property
+    def incidents(self) -> Path:
+        """What a person was told of, or is about to be."""
+        return self.path / layout.INCIDENTS
+
+    @property
     def heartbeat(self) -> Path:
         return self.path / layout.HEARTBEAT
+
+    @property
+    def canary(self) -> Path:
+        """What the last probe of the client found."""
+        return self.path / layout.CANARY
+
+    @property
+    def canaries(self) -> Path:
+        """Scratch roots of probes."""
+        return self.path / layout.CANARIES
+
+    @property
+    def overseer_file(self) -> Path:
+        """What the supervisor says of itself."""
+        return self.path / layout.OVERSEER_FILE
 
     @property
     def trash(self) -> Path:
@@ -108,6 +128,47 @@ class Root:
         if len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH:
             return path
         return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
+
+
+@dataclass(frozen=True)
+class OverseerRoot(Root):
+    """The root as the supervisor's own session has it: record, inbox, locks and socket apart from the fleet's.
+
+    So it disturbs nobody, and works while state.json cannot be read: that may be what it has to mend.
+    """
+
+    @property
+    def own(self) -> Path:
+        return self.path / layout.OVERSEER
+
+    @property
+    def state(self) -> Path:
+        return self.own / "session.json"
+
+    @property
+    def state_backup(self) -> Path:
+        return self.own / "session.json.bak"
+
+    @property
+    def events(self) -> Path:
+        return self.own / "events.jsonl"
+
+    @property
+    def inbox(self) -> Path:
+        return self.own / "inbox"
+
+    @property
+    def locks(self) -> Path:
+        return self.own / "locks"
+
+    def log(self, worker: str) -> Path:
+        return self.own / f"{worker}.log"
+
+    def wake_socket(self) -> Path:
+        path = self.own / "wake.sock"
+        if len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH:
+            return path
+        return short_runtime_dir() / f"{self.tmux_server[-8:]}-overseer.sock"
 
 
 #: where a short path is always possible

@@ -10,16 +10,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.auto import waiting
+from llmc.auto import notices, waiting
 from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
 from llmc.errors import LlmcError, UsageError
 from llmc.names import WorkerName
-from llmc.services import auto, auto_giving_back, claims, setup, task_queue
+from llmc.services import auto, auto_giving_back, claims, notify, setup, task_queue
 from llmc.services.auto_run import Run
-from llmc.services.digest import text_report
+from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
 from llmc.services.project import Project
@@ -290,13 +290,21 @@ class AutoMode:
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
 
+    def tell_failure(self) -> None:
+        """Once more what the event log should have said: the disk may be full, or the state broken. Known, it is not told."""
+        if (failure := self._failed) is not None:
+            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task_id)
+            notify.post(self._project, told)
+
     def report(self, since: float) -> None:
         """What became of it all, for whoever reads the terminal or the log the next morning."""
         with contextlib.suppress(LlmcError):
-            text = text_report(self._project, since)
+            found = report(self._project, since)
+            text = text_of(found)
             say(f"\n{text}")
             for line in text.splitlines():
                 self._note(line)
+            notify.post(self._project, notices.digest_ready(found, text))
 
     def _stuck(self, what: str) -> None:
         text = f"{what} has not got on for over two minutes: no more heartbeats"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from llmc.tools.clock import now_unix
 from llmc.tools.files import write_atomic
 
 INTERVAL_S = 5.0
-#: how long the loop, or a lane that waits for nothing, may take for one step
-STUCK_S = 120.0
+#: how long the loop, or a lane that waits for nothing, may take for one step; drills need not wait that long
+STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
 
 
 class Heartbeat:

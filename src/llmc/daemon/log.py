@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from llmc.tools.files import append_line
+
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 
 
@@ -20,9 +22,27 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **extra,
         }
+        if (
+            record.levelno >= logging.WARNING
+        ):  # the supervisor acts on it: it always says what kind of failure it is
+            body = {**body, "action": body.get("action", "failed"), "cause": body.get("cause") or "bug"}
         if record.exc_info:
             body["traceback"] = self.formatException(record.exc_info)
         return json.dumps(body, ensure_ascii=False, default=str)
+
+
+class Appender(logging.Handler):
+    """Opens the file for each line, so that it can be rotated at any time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            append_line(self._path, self.format(record).encode(errors="replace"))
+        except Exception:
+            self.handleError(record)
 
 
 def open_log(path: Path) -> logging.Logger:
@@ -31,7 +51,7 @@ def open_log(path: Path) -> logging.Logger:
     logger.setLevel(logging.DEBUG if os.environ.get("LLMC_TRACE") else logging.INFO)
     logger.propagate = False
     path.touch(mode=0o600)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = Appender(path)
     handler.setFormatter(JsonLines())
     logger.handlers = [handler]
     return logger

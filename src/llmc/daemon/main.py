@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,28 +15,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from llmc.agents.protocol import Agent
+from llmc.daemon import chores
+from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.lanes import Lane, lane_name
 from llmc.daemon.log import open_log, say
+from llmc.daemon.notices import Notices
 from llmc.daemon.patrol import Watch
-from llmc.errors import LlmcError, NotFound, Refused
+from llmc.daemon.rounds import Rounds
+from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
-from llmc.services import sessions
-from llmc.services.fleet import bring_up, end_every_session, take_down
-from llmc.services.patrol import patrol, rebase_if_queued
+from llmc.services import notify, sessions
+from llmc.services.fleet import bring_up, close_server, end_every_session, take_down
 from llmc.services.project import Project, agent_for, open_project
-from llmc.services.provision import refresh_base
-from llmc.services.recover import finish_interrupted
-from llmc.services.trash import prune
-from llmc.services.usage import Meters, record_usage
 from llmc.state.model import State
 from llmc.tools import locks, progress
 from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.files import private_dir, write_atomic
-from llmc.tools.processes import is_alive
+from llmc.tools.files import DiskFull, private_dir, write_atomic
 from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.causes import Cause
+from llmc.workers.model import Status
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
 MAX_THREADS = 128
@@ -48,10 +46,10 @@ CLIENT_WATCH_S = 1.0
 FETCH_WAIT_S = 10.0
 #: so old may be what tmux said; a person cannot attach and type faster
 PANES_HOLD_S = 0.2
-#: how soon to look again at an agent that has ended, while tmux says that it runs
-ENDED_S = 0.1
 #: how long the rounds that run have to come to an end when the daemon does
 DRAIN_S = 10.0
+#: how often the sizes of the logs are looked at
+ROTATE_S = 5.0
 
 
 @dataclass
@@ -75,13 +73,12 @@ class Daemon:
         self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
         self.pruned_unix = 0.0
-        self.watch = Watch(now_unix(), monotonic())
         self.patrolling: asyncio.Future[None] | None = None
-        self.pids: dict[str, int] = {}
+        self.notices: Notices | None = None
+        self.telling: asyncio.Future[None] | None = None
         self.state = State()
         self.state_changed = 0
         self.auto: AutoMode | None = None
-        self.meters = Meters()
         self.exit_code = 0
         self.config_changed = project.root.config.stat().st_mtime_ns
 
@@ -100,6 +97,17 @@ class Daemon:
                 f"a daemon runs for this root already: {locks.holder(self.project.root.lock('daemon'))}",
                 hint="`llmc status` shows its workers; `llmc down` stops it.",
             )
+        try:
+            self._run()
+        except Exception as error:
+            self._record(error)
+            raise
+        os.close(claim)
+        if progress.running():  # a thread that hangs would keep us here for ever, and is safe to kill
+            os._exit(self.exit_code)
+        return self.exit_code
+
+    def _run(self) -> None:
         agent = agent_for(self.project)
         if agent.name == "claude":
             # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
@@ -109,10 +117,17 @@ class Daemon:
             self.auto = AutoMode(self.project, self.options.auto, self.log, self._poke_after, self._end_with)
             self.auto.prepare()
         asyncio.run(self._main(agent))
-        os.close(claim)
-        if progress.running():  # a thread that hangs would keep us here for ever, and is safe to kill
-            os._exit(self.exit_code)
-        return self.exit_code
+
+    def _record(self, error: Exception) -> None:
+        """What ends the daemon is in its log, also when it could not even register."""
+        if isinstance(error, LlmcError):
+            cause = Cause.DISK if isinstance(error, DiskFull) else Cause.CONFIG
+            extra = {"action": "daemon_failed", "cause": cause, "hint": error.hint}
+            self.log.error(error.message, extra=extra)
+        else:
+            self.log.error(
+                "bug in the daemon", exc_info=error, extra={"action": "daemon_failed", "cause": Cause.BUG}
+            )
 
     def _poke_after(self, name: str, delay_s: float) -> None:
         """Look at a worker in a while; from any thread."""
@@ -136,6 +151,18 @@ class Daemon:
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
         self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
+        self.watch = Watch(now_unix(), monotonic())
+        self.agents = AgentsWatch(loop, self._poke_after)
+        self.rounds = Rounds(
+            self._current_project,
+            self.log,
+            self.watch,
+            self.agents,
+            self.auto,
+            self.seen,
+            self._poke_queued,
+        )
+        self._open_notices()
         self._register(agent, ready=False)
         loop.add_reader(sock, self._drain, sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
@@ -157,14 +184,19 @@ class Daemon:
 
     async def _serve(self, stopping: asyncio.Event) -> None:
         patrolled = monotonic()
-        self.watch = Watch(now_unix(), patrolled)
+        rotated = -ROTATE_S
+        self.watch.begin(now_unix(), patrolled)
         while not stopping.is_set():
             try:
                 await asyncio.wait_for(stopping.wait(), CLIENT_WATCH_S)
             except TimeoutError:
                 self._watch_clients()
+                self._tell()
                 if self.auto is not None and self.state_changed:
                     self.auto.tick(self.state)
+            if monotonic() - rotated >= ROTATE_S:
+                rotated = monotonic()
+                self.loop.run_in_executor(self.pool, chores.rotate, self.project, self.log)
             if (
                 self.options.patrol
                 and monotonic() - patrolled >= self.project.config.defaults.patrol_interval_secs
@@ -183,7 +215,7 @@ class Daemon:
                 self.auto.state_unreadable(error)
             return  # whoever writes or reads it next says what is wrong
         for name, record in self.state.workers.items():
-            pid = self.pids.get(name)
+            pid = self.agents.pids.get(name)
             if pid and name in self.lanes and sessions.wants_a_look(record, pid, now_unix()):
                 self.lanes[name].poke()
 
@@ -191,7 +223,8 @@ class Daemon:
         """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
         self._find_new_workers()
         if now_unix() - self.pruned_unix > DAY_S:
-            self._in_background(self._prune())
+            self.pruned_unix = now_unix()
+            self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:
@@ -201,38 +234,22 @@ class Daemon:
 
     async def _patrol_once(self, jump: str) -> None:
         loop = asyncio.get_running_loop()
-        begun = loop.run_in_executor(self.pool, self._begin_patrol, jump)
+        begun = loop.run_in_executor(self.pool, chores.begin_patrol, self.project, self.log, jump)
         with contextlib.suppress(TimeoutError):  # a source that does not answer holds nobody up
             await asyncio.wait_for(asyncio.shield(begun), FETCH_WAIT_S)
         for lane in self.lanes.values():
             lane.poke(patrol=True)
 
-    def _begin_patrol(self, jump: str) -> None:
-        """What is done once for everybody: the time is written down, and the base fetched if somebody waits for review."""
+    def _open_notices(self) -> None:
         try:
-            with self.project.store.transaction() as tx:
-                tx.remember_patrol()
-                if jump:
-                    tx.emit("clock_jump", why=jump)
-                waiting = any(r.status is Status.NEEDS_REVIEW for r in tx.state.workers.values())
-            if waiting:
-                refresh_base(self.project)
-        except (LlmcError, OSError) as error:
-            self.log.info(str(error), extra={"action": "patrol_problem"})
+            self.notices = Notices(self.project)
+        except LlmcError as error:
+            self.log.info(error.message, extra={"action": "notices_not_read"})
 
-    async def _prune(self) -> None:
-        """Old trash goes once a day."""
-        self.pruned_unix = now_unix()
-        loop = asyncio.get_running_loop()
-        keep_days = self.project.config.trash.keep_days
-        try:
-            gone = await loop.run_in_executor(self.pool, prune, self.project.root, keep_days, now_unix())
-        except (LlmcError, OSError) as error:
-            self.log.info(str(error), extra={"action": "prune_failed"})
-            return
-        if gone:
-            with self.project.store.transaction() as tx:
-                tx.emit("trash_pruned", refs=gone)
+    def _tell(self) -> None:
+        """Tell a person what is new in the event log; not while an earlier look is still at it."""
+        if self.notices is not None and (self.telling is None or self.telling.done()):
+            self.telling = self.loop.run_in_executor(self.pool, self.notices.tell, self.project)
 
     async def _start_workers(self) -> None:
         known = self.project.store.read().workers
@@ -253,33 +270,11 @@ class Daemon:
             self.seen.pop(name, None)
             return
         self.born[name] = record.created_at_unix
-        self.lanes[name] = Lane(name, self._look, self.pool, self.log)
+        self.lanes[name] = Lane(name, self.rounds.look, self.pool, self.log)
         self.lanes[name].poke()
         pane = await loop.run_in_executor(self.pool, self.project.tmux.pane, self.project.session(name))
         if isinstance(pane, Pane) and not pane.dead:
-            self._watch_process(name, pane.pid)
-
-    def _watch_process(self, name: str, pid: int) -> None:
-        """The kernel tells when an agent ends; tmux 3.3a sometimes misses it, and its hook never runs."""
-        try:
-            fd = os.pidfd_open(pid)
-        except OSError:
-            return
-        if self.pids.get(name) == pid:
-            os.close(fd)
-            return
-        self.pids[name] = pid
-        loop = self.loop
-
-        def ended() -> None:
-            loop.remove_reader(fd)
-            os.close(fd)
-            if self.pids.get(name) == pid:
-                del self.pids[name]
-            if lane := self.lanes.get(name):
-                lane.poke()
-
-        loop.add_reader(fd, ended)
+            self.agents.watch(name, pane.pid)
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""
@@ -289,68 +284,6 @@ class Daemon:
             return f"{name}: not started: {problem}"
         record = self.project.store.read().workers.get(WorkerName(name))
         return f"{name}: {record.status if record else 'removed'}"
-
-    def _look(self, name: str, patrol: bool) -> None:
-        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
-        try:
-            project = self._current_project()
-            with project.worker_lock(name, timeout_s=0.2):
-                accepting = project.store.worker(name).accept is not None
-                record, problem = self._finish(project, name)
-                if record.status is not Status.OFFLINE:
-                    sessions.reconcile(project, name)
-                if not self._is_auto(name):
-                    record_usage(project, name, self.meters)
-                if not self.stopping.is_set():
-                    self._look_after(project, name, patrol)
-                    if self._is_auto(name) and self.auto is not None:
-                        clock = self.watch.clock(name, now_unix(), monotonic())
-                        self.auto.look(project, name, clock, problem)
-            if accepting and record.accept is None:
-                self._poke_queued()
-            if name not in self.pids and record.status is not Status.OFFLINE:
-                pane = project.tmux.pane(record.session_id)
-                if isinstance(pane, Pane) and not pane.dead:
-                    self._watch_or_look_again(name, pane.pid)
-            self._announce(name)
-        except NotFound:
-            if name in self.project.store.read().workers:
-                raise
-            # Removed: its lane goes with the wake-up that follows.
-
-    def _watch_or_look_again(self, name: str, pid: int) -> None:
-        """An agent that a command has launched since; or one that has ended, of which tmux does not know yet."""
-        if is_alive(pid):
-            self.loop.call_soon_threadsafe(self._watch_process, name, pid)
-        else:
-            self._poke_after(name, ENDED_S)
-
-    def _is_auto(self, name: str) -> bool:
-        return self.auto is not None and name in self.auto.workers
-
-    def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
-        """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
-        try:
-            return finish_interrupted(project, name), None
-        except LlmcError as error:
-            if not self._is_auto(name):
-                raise
-            self.log.info(error.message, extra={"action": "lane_problem", "worker": name})
-            return project.store.worker(name), error
-
-    def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
-        """The rules of patrol, and the rebase that somebody else's landing asked for."""
-        # An auto worker's work is rebased when it lands, which is at once.
-        problem = None if self._is_auto(name) else rebase_if_queued(project, name)
-        held = project.store.worker(name).held
-        if by_patrol:
-            failed_s = self.watch.since_rebase_failed_s(name, monotonic())
-            done = patrol(project, name, self.watch.clock(name, now_unix(), monotonic()), failed_s)
-            held, problem = done.taken, done.rebase_problem or problem
-        self.watch.see(name, held, monotonic())
-        if problem:
-            self.watch.rebase_failed(name, monotonic())
-            self.log.info(problem.message, extra={"action": "rebase_put_off", "worker": name})
 
     def _poke_queued(self) -> None:
         """An accept ended here: the lanes of those it queued have work."""
@@ -368,17 +301,6 @@ class Daemon:
             self.project = self._as_daemon(open_project(str(self.project.root.path)))
             self.config_changed = changed
         return self.project
-
-    def _announce(self, name: str) -> None:
-        record = self.project.store.worker(name)
-        if self.seen.get(name) is not record.status:
-            self.seen[name] = record.status
-            reason = f" ({record.reason})" if record.reason else ""
-            wants_a_person = (
-                record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"
-            )
-            bell = wants_a_person and self.project.config.defaults.sound_on_review
-            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))
 
     def _drain(self, sock: socket.socket) -> None:
         names = set()
@@ -432,7 +354,7 @@ class Daemon:
                 say(line)
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_stopped")
-            self.project.tmux.kill_server()
+            close_server(self.project)
         except LlmcError as error:
             say(f"{error.message}; ending every session")
             end_every_session(self.project)
@@ -440,6 +362,11 @@ class Daemon:
         self.log.info("stopped", extra={"action": "daemon_stopped"})
         if self.auto is not None:
             self.auto.report(self.started_unix)
+        if self.notices is not None:
+            self.notices.tell(self.project)
+        if self.auto is not None:
+            self.auto.tell_failure()
+        notify.flush()
 
     async def _drained(self) -> set[str]:
         """The workers whose rounds do not come to an end; each step of theirs can be repeated."""

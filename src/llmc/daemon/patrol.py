@@ -16,6 +16,10 @@ class Watch:
     _taken: dict[str, bool] = field(default_factory=dict)
     _rebase_failed: dict[str, float] = field(default_factory=dict)
 
+    def begin(self, wall: float, monotonic: float) -> None:
+        """From here on time is watched: what was before the first patrol was no pause."""
+        self.wall, self.monotonic = wall, monotonic
+
     def tick(self, wall: float, monotonic: float, interval_s: float) -> str:
         """The time of a patrol; why no age can be judged for one full limit from now, "" when it can."""
         why = clock_jump(interval_s, monotonic - self.monotonic, wall - self.wall)

@@ -1,10 +1,12 @@
 """From what was seen of a root to the findings. Pure: the same facts always give the same list."""
 
 import re
+from dataclasses import replace
 
-from llmc.doctor.facts import Branch, DaemonFacts, Facts, Program, StateFile, Stray
+from llmc.doctor.facts import Branch, DaemonFacts, Facts, Program, StateFacts, StateFile, Stray
 from llmc.doctor.findings import REPAIR, Finding, Kind, in_order
 from llmc.doctor.of_worker import worker_findings
+from llmc.doctor.unattended import is_overwritten, unattended_findings
 
 #: how long a daemon may take until every session is ready or has a reason why not
 READY_S = 120.0
@@ -17,9 +19,11 @@ REBUILD = "`llmc doctor --rebuild` makes a new one from the worktrees and sessio
 
 def diagnose(facts: Facts) -> list[Finding]:
     """Everything that is wrong, in the order of a report."""
+    facts = _without_a_lost_state(facts)
     found = [finding for program in facts.programs for finding in _program(program)]
     found += _installation(facts) + _config(facts) + _state(facts) + _daemon(facts.daemon)
     found += _sessions(facts) + _worktrees(facts) + _git(facts) + _files(facts)
+    found += unattended_findings(facts)
     for worker in facts.workers:
         found += worker_findings(worker, facts.now, facts.daemon.runs)
     return in_order(found)
@@ -27,16 +31,30 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 def notes(facts: Facts) -> list[str]:
     """What was looked at only in part, and why; no problem by itself."""
-    return [
+    said = [
         f"{worker.record.name}: {worker.busy_with} is at work on it, so not everything was looked at"
         for worker in facts.workers
         if worker.busy_with
     ]
+    if facts.source_dirty:
+        names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
+        said.append(f"the source has uncommitted changes, and nothing lands there while it has: {names}")
+    return said
+
+
+def _without_a_lost_state(facts: Facts) -> Facts:
+    """A state.json that lost its workers is as good as none: else each of their sessions would be an orphan."""
+    if not is_overwritten(facts):
+        return facts
+    known = ", ".join(facts.remembered)
+    problem = f"state.json has no workers, but there are worktrees of {known}: it was overwritten"
+    return replace(facts, state=StateFacts(StateFile.BROKEN, problem, facts.state.backup_has_workers))
 
 
 def not_seen(facts: Facts) -> dict[str, str]:
     """The parts of a report about which nothing can be said, and why: silence is not health."""
     unseen = {}
+    facts = _without_a_lost_state(facts)
     if facts.state.kind is not StateFile.VALID:
         unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "the state cannot be read")
     missing = {program.name for program in facts.programs if program.problem}
@@ -190,6 +208,8 @@ def _files(facts: Facts) -> list[Finding]:
     found = []
     if facts.source_problem:
         found.append(Finding(Kind.SOURCE, facts.source_problem, facts.source_fix))
+    for text in facts.notify_problems:
+        found.append(Finding(Kind.NOTIFY, text, "mend it, then `llmc notify test`", subject=text))
     for path in facts.open_directories:
         text = f"other people may look into {path}"
         found.append(Finding(Kind.PERMISSIONS, text, REPAIR, "", path, True))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from llmc.doctor.canary import Verdict
 from llmc.workers.model import WorkerRecord
 
 
@@ -46,6 +47,8 @@ class StateFacts:
     problem: str = ""
     #: the version before it can be read
     backup_good: bool = False
+    #: and it has workers
+    backup_has_workers: bool = False
     #: records that are filed under another worker's name
     misfiled: tuple[str, ...] = ()
 
@@ -62,6 +65,12 @@ class DaemonFacts:
     holder: str = ""
     #: what only a running daemon has
     files: tuple[str, ...] = ()
+    #: the process that daemon.json names, where it is another one than runs
+    other_pid: int | None = None
+    #: why hooks cannot wake it
+    socket_problem: str = ""
+    #: since its last sign of life; None without auto mode
+    heartbeat_age_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,43 @@ class Stray:
 
 
 @dataclass(frozen=True)
+class GitLock:
+    """A lock file of git's, in the root's clone or in the source."""
+
+    path: str
+    age_s: float
+    in_use: bool = False
+    of_source: bool = False
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A file or directory of llmc's that llmc may not use."""
+
+    path: str
+    mode: int
+    owned: bool = True
+
+
+@dataclass(frozen=True)
+class LeftClaim:
+    """A claim on a task that the ledger holds open."""
+
+    id: str
+    task: str
+    worker: str
+
+
+@dataclass(frozen=True)
+class ManualNote:
+    """`manual_intervention_needed_*.txt`, and where it can be put away."""
+
+    path: str
+    first_line: str
+    away: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything, as one value."""
 
@@ -167,5 +213,21 @@ class Facts:
     source_fix: str = ""
     #: directories others may look into
     open_directories: tuple[str, ...] = ()
+    #: why a person may not hear of something
+    notify_problems: tuple[str, ...] = ()
     disk_free_bytes: int | None = None
     trash_bytes: int = 0
+    #: what the last try of the client found, and scratch sessions of tries that were killed
+    canary: Verdict | None = None
+    canary_leftovers: tuple[str, ...] = ()
+    git_locks: tuple[GitLock, ...] = ()
+    unusable: tuple[Unusable, ...] = ()
+    claims: tuple[LeftClaim, ...] = ()
+    task_problems: tuple[str, ...] = ()
+    manual_notes: tuple[ManualNote, ...] = ()
+    #: `overseer.json` of a supervisor that is gone
+    dead_overseer: str = ""
+    #: workers that the event log knows; looked for where state.json has none
+    remembered: tuple[str, ...] = ()
+    #: uncommitted changes in the source: nothing lands there while they are
+    source_dirty: tuple[str, ...] = ()

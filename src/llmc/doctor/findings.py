@@ -16,6 +16,10 @@ class Kind(StrEnum):
     LAUNCHER = "launcher"
     #: the client would stop in a dialog
     TRUST = "trust"
+    #: llmc could not drive the client when it last tried to
+    CANARY = "canary"
+    #: a try of the client was killed, and its session still runs
+    CANARY_LEFT = "canary_left"
     #: config.toml cannot be used
     CONFIG = "config"
     #: state.json is missing, broken or of a newer llmc
@@ -26,6 +30,20 @@ class Kind(StrEnum):
     DAEMON_CRASHED = "daemon_crashed"
     #: the daemon runs, but has not become ready
     DAEMON_NOT_READY = "daemon_not_ready"
+    #: daemon.json names another process than the one that runs
+    DAEMON_OTHER = "daemon_other"
+    #: hooks cannot wake the daemon
+    DAEMON_SOCKET = "daemon_socket"
+    #: the daemon runs, and gives no sign of life
+    DAEMON_STALLED = "daemon_stalled"
+    #: a remediation asked for a person
+    MANUAL_INTERVENTION = "manual_intervention"
+    #: a supervisor that is gone left its file
+    OVERSEER_CRASHED = "overseer_crashed"
+    #: the task list cannot be used
+    TASK_LIST = "task_list"
+    #: a task is claimed by a worker that is not at it
+    CLAIM = "claim"
     #: tmux gave no answer
     TMUX = "tmux"
     #: a tmux session belongs to no worker
@@ -66,11 +84,15 @@ class Kind(StrEnum):
     CLONE = "clone"
     #: a git setting that `init` made is another one
     SETTING = "setting"
+    #: a git command that is gone left a lock in the root's clone or in the source
+    GIT_LOCK = "git_lock"
     #: a branch `llmc/...` belongs to no worker
     BRANCH = "branch"
     #: work cannot land: the source, or its branch, is not there
     SOURCE = "source"
-    #: other people may look into a private directory
+    #: a person may not hear of what happens
+    NOTIFY = "notify"
+    #: other people may look into a private directory, or llmc cannot use one
     PERMISSIONS = "permissions"
     #: the disk is nearly full
     DISK = "disk"
@@ -80,10 +102,17 @@ class Kind(StrEnum):
 
 #: the parts of a report in their order, with the kinds of finding in each
 GROUPS: dict[str, tuple[Kind, ...]] = {
-    "programs": (Kind.PROGRAM, Kind.LAUNCHER, Kind.TRUST),
-    "configuration": (Kind.CONFIG, Kind.NOT_ADDED),
+    "programs": (Kind.PROGRAM, Kind.LAUNCHER, Kind.TRUST, Kind.CANARY, Kind.CANARY_LEFT),
+    "configuration": (Kind.CONFIG, Kind.NOT_ADDED, Kind.NOTIFY),
     "state": (Kind.STATE, Kind.RECORD),
-    "daemon": (Kind.DAEMON_CRASHED, Kind.DAEMON_NOT_READY),
+    "daemon": (
+        Kind.DAEMON_CRASHED,
+        Kind.DAEMON_NOT_READY,
+        Kind.DAEMON_OTHER,
+        Kind.DAEMON_SOCKET,
+        Kind.DAEMON_STALLED,
+    ),
+    "supervisor": (Kind.MANUAL_INTERVENTION, Kind.OVERSEER_CRASHED),
     "sessions": (
         Kind.TMUX,
         Kind.SESSION_WITHOUT_WORKER,
@@ -93,6 +122,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.HOOKS,
     ),
     "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.DELIVERY_STOPPED),
+    "tasks": (Kind.TASK_LIST, Kind.CLAIM),
     "worktrees": (
         Kind.WORKTREE_MISSING,
         Kind.WORKTREE_BROKEN,
@@ -103,7 +133,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.INDEX_LOCK,
         Kind.REBASE,
     ),
-    "git": (Kind.CLONE, Kind.SETTING, Kind.BRANCH),
+    "git": (Kind.CLONE, Kind.SETTING, Kind.GIT_LOCK, Kind.BRANCH),
     "source": (Kind.SOURCE,),
     "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
 }

@@ -7,8 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from llmc.names import ClaudeSessionId, SessionName, WorkerName
+from llmc.tasks.books import Claim
+from llmc.tasks.claims import is_ours
+from llmc.tasks.model import Task, TaskStatus
 from llmc.workers import decide
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import Assignment, Status, WorkerRecord
 from llmc.workers.transitions import Step, apply, step
 
 #: events after which a worker has no task any more
@@ -132,3 +135,27 @@ def _open_rebase(found: Found, now: float) -> dict[str, Any]:
 def keep_marks(record: WorkerRecord, old: WorkerRecord | None) -> WorkerRecord:
     """What a person said of the worker, where the old state could still be read."""
     return record if old is None else replace(record, held=old.held)
+
+
+def assigned(record: WorkerRecord, claim: Claim | None, tasks: Iterable[Task], now: float) -> WorkerRecord:
+    """The record with the task that the worker has claimed; one whose file says somebody else's is not it."""
+    if claim is None:
+        return record
+    task = next((task for task in tasks if task.id == claim.task), None)
+    if task is not None and not is_ours(task, claim):
+        return record
+    known: dict[str, Any] = {}
+    if task is not None:  # the client removes files of tasks
+        known = {"subject": task.subject, "label": task.label, "verify": task.verify, "budget": task.budget}
+    at = Assignment(task_id=claim.task, claim=claim.id, since_unix=now, **known)
+    return replace(record, assignment=at)
+
+
+def owned(record: WorkerRecord, tasks: Iterable[Task]) -> Claim | None:
+    """The claim that a task's file alone knows. A list may be shared, and workers of two roots have the same names: so
+    the worker's own conversation must be about it."""
+    for task in tasks:
+        mine = task.status is TaskStatus.IN_PROGRESS and task.owner == record.name and task.claim
+        if mine and task.subject and task.subject in record.current_prompt:
+            return Claim(task.claim, task.id, record.name)
+    return None

@@ -328,7 +328,12 @@ def completed(tx: Transaction, name: str, commit: str | None) -> None:
     if task is not None:
         auto = tx.state.auto
         due = (*auto.post_accept_due, task.task_id) if commit else auto.post_accept_due
-        tx.update_auto(tasks_completed=auto.tasks_completed + 1, post_accept_due=due, **NOT_DIRTY)
+        tx.update_auto(
+            tasks_completed=auto.tasks_completed + 1,
+            last_task_completion_unix=tx.now,
+            post_accept_due=due,
+            **NOT_DIRTY,
+        )
         tx.emit("task_completed", worker=name, task_id=task.task_id, commit=commit, subject=task.subject)
 
 

@@ -90,14 +90,21 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
     """What the run may cost ends it, what the day may cost parks it until midnight."""
-    run.drain(run.spending.is_spent(project))
+    _drain_over_budget(run, project, run.spending.is_spent(project))
     over = spent.level is Level.HARD
     if over and spent.concerns("run"):
-        run.drain(spent.words)
+        _drain_over_budget(run, project, spent.words)
     if over and spent.concerns("day"):
         run.parks.park_until(project, record, Cause.BUDGET, spent.words, next_midnight(now_unix()))
     elif run.parks.end_of_budget_park(project):
         run.on_change()
+
+
+def _drain_over_budget(run: Run, project: Project, words: str) -> None:
+    if words and not run.draining:
+        run.drain(words)
+        with project.store.transaction() as tx:
+            tx.emit("budget_reached", reason=words)
 
 
 def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
@@ -163,6 +170,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         )
         with fault_step("claim.record"), project.store.transaction() as tx:
             tx.update(record.name, assignment=assignment)
+            tx.update_auto(last_task_assignment_unix=tx.now)
             tx.emit(
                 "task_assigned",
                 worker=record.name,

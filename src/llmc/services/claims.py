@@ -78,16 +78,20 @@ def give_back(
 
 def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
     """A person takes a worker from its task: the task is free again, unless it was given back before."""
-    task, ledger = record.assignment, open_ledger(project)
-    if task is None or not ledger.books().holds(task.claim):
-        return
-    claim = claim_of(record.name, task)
+    task = record.assignment
+    if task is not None and open_ledger(project).books().holds(task.claim):
+        free(project, claim_of(record.name, task), reason)
+
+
+def free(project: Project, claim: Claim, reason: str) -> None:
+    """A claim that nobody goes on with is given back, and that is told."""
+    ledger = open_ledger(project)
     if project.config.auto.task_list_id:
         give_back(open_list(project), ledger, claim, reason)
     else:  # the list was taken out of the configuration since
         ledger.write(entry("released", claim, now_unix(), reason=reason))
     with project.store.transaction() as tx:
-        tx.emit("task_released", worker=record.name, reason=reason, task_id=task.task_id, cause="", ref=None)
+        tx.emit("task_released", worker=claim.worker, reason=reason, task_id=claim.task, cause="", ref=None)
 
 
 def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:

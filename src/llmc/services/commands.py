@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from llmc.errors import ToolFailed
+from llmc.services.log_rotation import rotate_log
 from llmc.services.project import Project
 from llmc.tools import proc
 
@@ -47,6 +48,7 @@ def _run(
 ) -> proc.Done:
     if not command:
         return proc.Done([], 0, "", "")
+    rotate_log(project, project.root.log(log))
     env = {**proc.command_env(), **project.config.defaults.env, **more}
     return proc.run_logged(
         command,

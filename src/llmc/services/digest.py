@@ -13,6 +13,7 @@ from llmc.auto.model import AutoState
 from llmc.errors import LlmcError
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
+from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
 from llmc.state.model import State
 from llmc.tasks.model import Task
@@ -66,13 +67,10 @@ def _rows(project: Project, state: State | None) -> Iterator[dict[str, Any]]:
     """The events that matter here, oldest first; the others, most of them, are not even parsed."""
     last = 0
     try:
-        with project.root.events.open("rb") as file:
-            for row in of_interest(file):
-                seq = row.get("seq")
-                last = max(last, seq) if isinstance(seq, int) else last
-                yield row
-    except FileNotFoundError:
-        pass
+        for row in of_interest(read_lines(project.root.events)):
+            seq = row.get("seq")
+            last = max(last, seq) if isinstance(seq, int) else last
+            yield row
     except OSError as error:
         raise explain(error, f"cannot read {project.root.events}") from error
     # A command that was killed after its change leaves its events in the state only.

@@ -6,12 +6,13 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import ConfigError, LlmcError, NotFound
-from llmc.services import restore
+from llmc.services import canary, examine_unattended, notify, restore
 from llmc.services.examine_worker import Panes, ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.setup import CLONE_SETTINGS
@@ -61,7 +62,7 @@ def examine(root: Root) -> seen.Facts:
         configured=tuple(project.config.workers),
         state=state_facts,
         daemon=_daemon(project),
-        sessions=_sessions(panes),
+        sessions=_sessions(project, panes),
         tmux_problem=panes.reason if isinstance(panes, Unknown) else "",
         workers=tuple(found for name in names if (found := worker_facts(project, name)) is not None),
         clone_problem=clone_problem,
@@ -72,15 +73,32 @@ def examine(root: Root) -> seen.Facts:
         source_problem=source_problem,
         source_fix=source_fix,
         open_directories=_open_directories(root),
+        notify_problems=tuple(notify.problems(project)),
         disk_free_bytes=shutil.disk_usage(root.path).free,
         trash_bytes=restore.size_of(root.trash),
+        canary=canary.last_verdict(root),
+        canary_leftovers=tuple(map(str, canary.leftovers(root))) if has_tmux(programs) else (),
+        git_locks=examine_unattended.git_locks(project, state) if has_clone else (),
+        unusable=examine_unattended.unusable(root),
+        claims=examine_unattended.claims(project),
+        task_problems=() if config_problems else examine_unattended.task_problems(project),
+        manual_notes=examine_unattended.manual_notes(root),
+        dead_overseer=examine_unattended.dead_overseer(root),
+        remembered=() if names else examine_unattended.remembered(root),
+        source_dirty=_source_dirty(project) if has_git and not config_problems and not source_problem else (),
     )
 
 
-def _sessions(panes: Panes) -> tuple[seen.Session, ...] | None:
+def has_tmux(programs: tuple[seen.Program, ...]) -> bool:
+    return not any(program.name == "tmux" and program.problem for program in programs)
+
+
+def _sessions(project: Project, panes: Panes) -> tuple[seen.Session, ...] | None:
+    """The fleet's; the supervisor's own is none of them."""
     if isinstance(panes, Unknown):
         return None
-    return tuple(seen.Session(pane.session, pane.attached) for pane in panes.values())
+    ours = (pane for pane in panes.values() if not project.is_overseer(pane.session))
+    return tuple(seen.Session(pane.session, pane.attached) for pane in ours)
 
 
 def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
@@ -94,7 +112,7 @@ def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
     except LlmcError as error:
         return None, seen.StateFacts(seen.StateFile.BROKEN, error.message, store.backup_is_good())
     wrong = [f"{r.name} is filed under {key}" for key, r in state.workers.items() if key != r.name]
-    return state, seen.StateFacts(misfiled=tuple(wrong))
+    return state, seen.StateFacts(misfiled=tuple(wrong), backup_has_workers=store.backup_has_workers())
 
 
 def _daemon(project: Project) -> seen.DaemonFacts:
@@ -113,13 +131,24 @@ def _daemon(project: Project) -> seen.DaemonFacts:
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
         files=() if runs else tuple(str(path) for path in daemon_files(root)),
+        **(_running(root, registration) if runs and isinstance(registration, dict) else {}),
     )
+
+
+def _running(root: Root, registration: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "other_pid": examine_unattended.other_pid(root, registration),
+        "socket_problem": examine_unattended.socket_problem(root),
+        "heartbeat_age_s": examine_unattended.heartbeat_age_s(root, registration),
+    }
 
 
 def daemon_files(root: Root) -> list[Path]:
     """What only a running daemon has, and launch specs that no agent came to read (they hold its environment)."""
     now = now_unix()
-    places = [root.daemon, *_socket(root)]
+    # An ordered end leaves the heartbeat, too: it says nothing by itself.
+    beat = [root.heartbeat] if root.daemon.exists() else []
+    places = [root.daemon, *_socket(root), *beat]
     specs = [p for p in root.agents.glob("*.launch.json") if age_s(p.stat().st_mtime, now) > STALE_SPEC_S]
     return [path for path in (*places, *specs) if os.path.lexists(path)]
 
@@ -281,6 +310,16 @@ def _source(project: Project) -> tuple[str, str]:
         return f"the source {source} cannot be reached: {error.message}", "try again"
     fix = "`llmc config set repo.default_branch BRANCH` names the branch work lands on"
     return ("", "") if has_branch else (f"the source has no branch {branch!r}", fix)
+
+
+def _source_dirty(project: Project) -> tuple[str, ...]:
+    """Tracked changes where the default branch is checked out."""
+    source = Path(project.source)
+    try:
+        place = git.checked_out_at(source, project.config.repo.default_branch) if source.is_dir() else None
+        return git.tree_state(place).tracked if place is not None else ()
+    except LlmcError:
+        return ()
 
 
 def _open_directories(root: Root) -> tuple[str, ...]:

@@ -35,11 +35,24 @@ def take_down(project: Project, name: str) -> str | None:
 
 
 def end_every_session(project: Project) -> None:
-    """Without a state that can be read, everything on the root's own tmux server is ended: it is all llmc's."""
+    """Without a state that can be read, everything of the fleet on the root's own tmux server is ended: it is all llmc's."""
     panes = project.tmux.panes()
     if isinstance(panes, Unknown):
         raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
-    for pane in panes.values():
-        if not pane.dead:
+    for session, pane in panes.items():
+        if not pane.dead and not project.is_overseer(session):
             processes.terminate(pane.pid, grace_s=5)
-    project.tmux.kill_server()
+    close_server(project)
+
+
+def close_server(project: Project) -> None:
+    """End the root's tmux server; while the supervisor's own session is on it, only the sessions beside that one."""
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        return  # it may be there
+    if not any(map(project.is_overseer, panes)):
+        project.tmux.kill_server()
+        return
+    for session in panes:
+        if not project.is_overseer(session):
+            project.tmux.kill_session(session)

@@ -49,6 +49,8 @@ def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
     """What git says of the worktree; None when it cannot be read."""
+    if not record.has_branch:
+        return decide.NO_BRANCH
     worktree = Path(record.worktree_path)
     try:
         found = git.tree_state(worktree)
@@ -109,7 +111,8 @@ def _apply(
 def _tasks_made(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
 ) -> "dict[str, tuple[Task, str]]":
-    if not any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh):
+    made = any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh)
+    if not made or not record.has_branch:  # without one, it has a task list of its own
         return {}
     from llmc.services import worker_tasks  # 18 ms that most commands do not need
 

@@ -3,16 +3,16 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
 from llmc.config.load import load_config
 from llmc.config.model import Config, Repo
-from llmc.config.paths import Root, find_root
+from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.errors import NotFound, UsageError
-from llmc.names import SessionName
+from llmc.names import OVERSEER, SessionName
 from llmc.state.store import Store
 from llmc.tools import git, locks
 from llmc.tools.tmux import Tmux
@@ -29,6 +29,8 @@ class Project:
     in_daemon: bool = False
     #: whether this process is about to end, so that a long command is not waited for; None: it never is
     stopping: Callable[[], bool] | None = None
+    #: the directory that the client has to trust, where it is not the root (services/canary.py)
+    trusted_as: Path | None = None
 
     @property
     def base(self) -> str:
@@ -45,6 +47,10 @@ class Project:
             return SessionName(f"llmc-{worker}")
         safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
         return SessionName(f"llmc-{safe}-{worker}")
+
+    def is_overseer(self, session: SessionName) -> bool:
+        """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""
+        return session == self.session(OVERSEER)
 
     @contextmanager
     def worker_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
@@ -71,6 +77,12 @@ class Project:
 def open_project(explicit_root: str | None) -> Project:
     root = locate_root(explicit_root)
     return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+
+
+def for_overseer(project: Project) -> Project:
+    """The same root as seen by the supervisor's own session, which has a record, an inbox and a socket of its own."""
+    root = OverseerRoot(project.root.path)
+    return replace(project, root=root, store=Store(root), in_daemon=True)
 
 
 def bare_project(root: Root) -> Project:

@@ -1,4 +1,4 @@
-"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions and the configuration.
+"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions, claims on tasks and the configuration.
 
 The old file is kept. What only it knew is gone: who is held (where it cannot be read), how far an accept was, and
 prompts on their way.
@@ -17,16 +17,20 @@ from msgspec.structs import replace
 from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
 from llmc.agents.protocol import ClientStatus
 from llmc.config.model import check_worker_name, is_auto_name
-from llmc.doctor.rebuild import Found, Rebase, is_over, keep_marks, rebuilt, unknown
+from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, NotFound, Refused, StateError
 from llmc.names import ClaudeSessionId, WorkerName
 from llmc.services import intake, trash
+from llmc.services.claims import open_ledger
 from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
+from llmc.services.task_list import open_list
+from llmc.state.events import read_lines
 from llmc.state.model import State
 from llmc.state.store import NewerState
+from llmc.tasks.books import entry
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
@@ -65,9 +69,25 @@ def rebuild(project: Project) -> Rebuilt:
         now = now_unix()
         records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
         records = [replace(record, auto=is_auto_name(record.name)) for record in records]
+        records = _with_tasks(project, records, now)
         kept = _name_for_the_old(project) if project.root.state.exists() else None
         project.store.start_anew(records, kept)
     return Rebuilt(records, kept, {one.name: said for one in found if (said := unknown(one))})
+
+
+def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
+    """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
+    tasks = list(open_list(project).listing().tasks.values()) if project.config.auto.task_list_id else []
+    ledger = open_ledger(project)
+    claims = ledger.books().claims
+    if not project.root.tasks_ledger.exists():
+        found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
+        for claim in found:
+            ledger.write(entry("claimed", claim, now))
+        claims = {claim.worker: claim for claim in found}
+    return [
+        assigned(record, claims.get(record.name), tasks, now) if record.auto else record for record in records
+    ]
 
 
 @contextmanager
@@ -173,7 +193,7 @@ def _rebase(name: str, worktree: Path) -> Rebase | None:
 
 def _events(project: Project) -> list[dict[str, Any]]:
     try:
-        lines = project.root.events.read_bytes().splitlines()
+        lines = list(read_lines(project.root.events))
     except OSError:
         return []
     return [event for line in lines if (event := json_row(line)) is not None]

@@ -15,8 +15,19 @@ from llmc.doctor.findings import Finding, Kind
 from llmc.doctor.of_worker import worker_findings
 from llmc.doctor.records import mends
 from llmc.errors import LlmcError, Refused
-from llmc.names import SessionName
-from llmc.services import examine, fleet, provision, rebase, reset, sessions, trash
+from llmc.names import SessionName, WorkerName
+from llmc.services import (
+    canary,
+    claims,
+    examine,
+    examine_unattended,
+    fleet,
+    provision,
+    rebase,
+    reset,
+    sessions,
+    trash,
+)
 from llmc.services.examine_worker import worker_facts
 from llmc.services.nuke import move_into_trash
 from llmc.services.project import Project, agent_for
@@ -43,9 +54,12 @@ class Repair:
 def repair_all(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
     """Mend what the plan says, one after another; what fails or is refused is said, and the others go on."""
     plan = sorted((finding for finding in plan if finding.repairable), key=lambda f: _ORDER.index(f.kind))
+    shut = {one.path for one in facts.unusable}  # what llmc cannot use comes first: nothing could be written
+    first = [finding for finding in plan if finding.kind is Kind.PERMISSIONS and finding.subject in shut]
     records = [finding for finding in plan if finding.kind is Kind.RECORD]
-    done = _mend_records(project, facts, records) if records else []
-    return done + [_repair(project, finding) for finding in plan if finding.kind is not Kind.RECORD]
+    done = [_repair(project, finding) for finding in first]
+    done += _mend_records(project, facts, records) if records else []
+    return done + [_repair(project, finding) for finding in plan if finding not in first + records]
 
 
 def _repair(project: Project, finding: Finding) -> Repair:
@@ -206,10 +220,47 @@ def _write_launcher(project: Project, _: str) -> str:
 
 def _close_directory(_: Project, path: str) -> str:
     try:
-        os.chmod(path, 0o700)
+        os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
     except OSError as error:
         raise explain(error, f"cannot change {path}") from error
     return "private now"
+
+
+def _end_canary(project: Project, _: str) -> str:
+    canary.repair_leftovers(project.root)
+    return "ended"
+
+
+def _forget_overseer(project: Project, path: str) -> str:
+    if examine_unattended.dead_overseer(project.root) != path:
+        return "no longer so"
+    Path(path).unlink(missing_ok=True)
+    return "removed"
+
+
+def _drop_git_lock(project: Project, path: str) -> str:
+    """Only one that no git command has, and while llmc's own cannot begin."""
+    with project.repo_lock():
+        lock = Path(path)
+        if not lock.exists():
+            return "no longer so"
+        if examine_unattended.lock_in_use(lock, project.root.path):
+            raise Refused("a git command is at work there", hint="Look again: llmc doctor")
+        lock.unlink(missing_ok=True)
+    return "removed"
+
+
+def _free_task(project: Project, task: str) -> str:
+    """As auto mode does when it begins; a daemon that runs now does it itself."""
+    ledger = claims.open_ledger(project)
+    claim = next((claim for claim in ledger.books().claims.values() if claim.task == task), None)
+    if claim is None or project.daemon_runs():
+        return "no longer so"
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
+        return "no longer so"
+    claims.free(project, claim, "its worker is not at it")
+    return "free again"
 
 
 def _configure(project: Project, _: str) -> str:
@@ -286,14 +337,21 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.SESSION_WITHOUT_WORKER: _end_session,
     Kind.WORKTREE_PRUNED: _forget_worktree,
     Kind.BRANCH: _remove_branch,
+    Kind.CANARY_LEFT: _end_canary,
+    Kind.OVERSEER_CRASHED: _forget_overseer,
+    Kind.GIT_LOCK: _drop_git_lock,
+    Kind.CLAIM: _free_task,
 }
 
 #: records first, or nothing could be written; then what others need; branches last
 _ORDER = (
     Kind.RECORD,
     Kind.DAEMON_CRASHED,
+    Kind.OVERSEER_CRASHED,
+    Kind.CANARY_LEFT,
     Kind.LAUNCHER,
     Kind.PERMISSIONS,
+    Kind.GIT_LOCK,
     Kind.SETTING,
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
@@ -307,6 +365,7 @@ _ORDER = (
     Kind.WORKER_ERROR,
     Kind.SESSION_MISSING,
     Kind.SESSION_DEAD,
+    Kind.CLAIM,
     Kind.BRANCH,
 )
 

@@ -44,7 +44,7 @@ def reset_worker(project: Project, name: str) -> Reset:
         # First the intent: nobody may deliver the old prompt, or go on with the old accept, after this.
         cancel(project, record, "reset")
     with fault_step("reset.quiet"):
-        rests = _quieten(project, record, pane)
+        rests = quieten(project, record, pane)
         if not rests:
             sessions.end(project, name, "reset")
     with fault_step("reset.tree"):
@@ -93,7 +93,7 @@ def cancel(project: Project, record: WorkerRecord, why: str) -> None:
         tx.update(record.name, accept=None, delivery=None, self_review=SelfReview.NO)
 
 
-def _quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
+def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     """Interrupt a busy agent; whether it rests now and nothing of its old task is left in it."""
     if pane is None or pane.dead or not record.instance:
         return False

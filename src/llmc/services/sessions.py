@@ -27,6 +27,8 @@ from llmc.workers.transitions import Step, step
 #: git variables that would point an agent at somebody else's repository
 _MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
 
+_TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
+
 #: tools that wait for somebody who is not there in auto mode
 _NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 
@@ -46,7 +48,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     agent = agent_for(project)
     instance = os.urandom(6).hex()
     environment = _environment(project, record, agent, instance, index)
-    problem = agent.setup_problem(project.root.path, environment)
+    problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
         _record_failure(project, record, problem)
         raise LlmcError(f"{record.name}: {problem}")
@@ -74,6 +76,14 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
             [sys.executable, "-I", "-S", launch.__file__, str(spec)],
             ["env", f"LLMC_INSTANCE={instance}", *_hook_argv(project, record.name), "PaneDied"],
         )
+
+
+def _to_trust(project: Project, record: WorkerRecord) -> Path:
+    """The directory the client must trust: that of the repository, which for worktrees is the root."""
+    if project.trusted_as is not None:
+        return project.trusted_as
+    place = Path(record.worktree_path)
+    return project.root.path if place.is_relative_to(project.root.worktrees) else place
 
 
 def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
@@ -120,7 +130,9 @@ def end(project: Project, name: str, reason: str) -> None:
 
 
 def end_stray(project: Project, session: SessionName) -> None:
-    """End a session that is no worker's; not while somebody is attached to it."""
+    """End a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
+    if project.is_overseer(session):
+        raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
     pane = project.tmux.pane(session)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{session}: tmux gave no answer: {pane.reason}", hint="Try again.")
@@ -228,13 +240,15 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
+    if not record.has_branch:
+        base.pop(_TASK_LIST, None)  # what it notes down for itself must not become the fleet's work
     environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **_task_list(project),
+        **(_task_list(project) if record.has_branch else {}),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
@@ -242,7 +256,7 @@ def _environment(
 
 def _task_list(project: Project) -> dict[str, str]:
     list_id = project.config.auto.task_list_id
-    return {"CLAUDE_CODE_TASK_LIST_ID": list_id} if list_id else {}
+    return {_TASK_LIST: list_id} if list_id else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

@@ -15,11 +15,12 @@ from llmc.agents.client_files import row_text, rows_since, size_of
 from llmc.agents.composer import Box, Composer, composer, holds
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
-from llmc.names import header_id, header_line
+from llmc.names import PromptId, header_id, header_line
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
 from llmc.state import inbox
 from llmc.tools import processes
+from llmc.tools.clock import now_unix
 from llmc.tools.faults import FaultInjected
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import wait_until
@@ -64,6 +65,21 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
         return composer(project.tmux.capture(record.session_id, styled=True)).box is Box.EMPTY
 
     return wait_until(is_empty, REDRAW_S, interval_s=0.02)
+
+
+def begin_anew(project: Project, record: WorkerRecord) -> None:
+    """`/clear` with no prompt after it; a Refusal where no new conversation began."""
+    delivery = Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
+    typist = Typist(project, record, delivery)
+    was_busy = typist._refuse_if_a_dialog_or_person_is_there()
+    typist._refuse_if_there_is_a_draft()
+    typist._new_conversation(was_busy)
+
+
+def leave(project: Project, record: WorkerRecord) -> None:
+    """`/exit`: the agent ends by itself, where nothing but that is in its box."""
+    if has_empty_box(project, record):
+        project.tmux.send_keys(record.session_id, "/exit", "Enter")
 
 
 class Typist:

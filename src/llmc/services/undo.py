@@ -1,6 +1,5 @@
 """Undo: one revert commit of an accept, validated and landed like an accept."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,9 @@ from llmc.errors import NotFound, Refused
 from llmc.services import landing, provision, rebase
 from llmc.services.project import Project
 from llmc.services.validation import validate
+from llmc.state.events import read_lines
 from llmc.tools import git, locks
+from llmc.tools.files import json_row
 
 #: the name under which a revert is landed, validated and logged; no worker can have it
 NAME = "_undo"
@@ -32,8 +33,7 @@ class Undone:
 def last_accept(project: Project) -> tuple[str, str, str]:
     """Worker, commit and prompt of the newest accept that was not undone."""
     accepts: list[tuple[str, str, str]] = []
-    for line in _lines(project.root.events):
-        event = json.loads(line)
+    for event in filter(None, map(json_row, read_lines(project.root.events))):
         if event.get("action") == "accepted":
             accepts.append((event["worker"], event["commit"], event.get("prompt", "")))
         elif event.get("action") == "undone":
@@ -124,10 +124,3 @@ def _remove(project: Project, place: Path) -> None:
 
 def _subject(project: Project, commit: str) -> str:
     return git.out(project.root.path, "show", "-s", "--format=%s", commit)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(errors="surrogateescape").splitlines()
-    except FileNotFoundError:
-        return []

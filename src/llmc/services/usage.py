@@ -10,8 +10,10 @@ from llmc.agents.usage import Meter
 from llmc.auto import spending
 from llmc.auto.prices import cost_of
 from llmc.auto.spending import Row, Spent, Tally
+from llmc.log_reader import LogReader
 from llmc.names import TaskId, WorkerName
 from llmc.services.project import Project
+from llmc.state.events import read_lines
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import json_row
@@ -103,7 +105,7 @@ def _sessions(
     started: list[tuple[str, TaskId | None]] = []
     told: dict[str, dict[str, Usage]] = {}
     task_id: TaskId | None = None
-    for line in _lines(project.root.events, 0)[1]:
+    for line in read_lines(project.root.events):
         event = json_row(line) if any(mark in line for mark in _ABOUT_SESSIONS) else None
         if event is None or event.get("worker") != worker:
             continue
@@ -119,8 +121,7 @@ def _sessions(
 
 def rows(project: Project) -> Iterator[Row]:
     """Every event `usage_recorded` of the log."""
-    _, lines = _lines(project.root.events, 0)
-    return (row for row in map(_row, lines) if row is not None)
+    return (row for row in map(_row, read_lines(project.root.events)) if row is not None)
 
 
 class Totals:
@@ -128,17 +129,17 @@ class Totals:
 
     def __init__(self) -> None:
         self._day = 0.0
-        self._offset = 0
+        self._log: LogReader | None = None
         self._of_day = self._of_run = Tally()
 
     def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
         """The day (the calendar day here) and the run (since the newest `auto_started`), at today's prices."""
         day = day_start(now_unix() if now is None else now)
-        path = project.root.events
-        if day != self._day or _size(path) < self._offset:
-            self._day, self._offset = day, 0
+        lines = list(self._log.lines()) if self._log is not None and day == self._day else []
+        if self._log is None or day != self._day or self._log.truncated:
+            self._day, self._log = day, LogReader(str(project.root.events))
             self._of_day = self._of_run = Tally()
-        self._offset, lines = _lines(path, self._offset)
+            lines = list(self._log.lines())
         for line in lines:
             self._add(line)
         return self._of_day.priced(project.config.prices), self._of_run.priced(project.config.prices)
@@ -176,22 +177,3 @@ _ABOUT_SESSIONS = (
 def _row(line: bytes) -> Row | None:
     event = json_row(line) if _RECORDED in line else None
     return None if event is None else spending.parse(event)
-
-
-def _lines(path: Path, offset: int) -> tuple[int, list[bytes]]:
-    """The whole lines from `offset` on, and where they end."""
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read()
-    except FileNotFoundError:
-        return offset, []
-    whole = data[: data.rfind(b"\n") + 1]
-    return offset + len(whole), whole.splitlines()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from llmc.log_reader import archives, whole_lines
 from llmc.tools.files import append_line, ends_torn, private_dir
 
 #: every action there is, with what it means; docs/protocol.md is generated from this table
@@ -73,6 +75,9 @@ ACTIONS: dict[str, str] = {
     "task_approved": "a person approved a task that a worker proposed (`task_id`, `subject`)",
     "task_requeued": "a person wants a task done again; nothing counts against it any more (`task_id`, `subject`)",
     "task_sent_back": "a task's work did not pass its `verify` and went back to the worker (`task_id`, `round`, `code`)",
+    "budget_reached": "no more tasks are taken because the budget of the run is used up",
+    "notified": "a person was told of something (`kind`, `key`, `channels`: those that took it)",
+    "notify_failed": "a channel did not take a notification (`kind`, `key`, `channel`, `attempt`)",
     "fleet_parked": "nobody is given work for a while (`cause`, `until_unix`)",
     "fleet_resumed": "work goes on after a park (`cause`)",
     "source_dirty": "uncommitted changes in the source keep work from landing (`retry_in_s`, `attempt`)",
@@ -81,6 +86,13 @@ ACTIONS: dict[str, str] = {
         "tokens an agent used since the last such event (`task_id`, `model`, `input_tokens`, `output_tokens`, "
         "`cache_creation_input_tokens`, `cache_read_input_tokens`, `cost`: null without a price, `claude_session_id`)"
     ),
+    "overseer_started": "a supervisor began (`pid`, `adopted`: the pid of a daemon that it took over, or null)",
+    "overseer_daemon_started": "the supervisor's daemon registered (`pid`, `instance_id`)",
+    "overseer_failure": "the supervisor found that the daemon failed (`kind`, `cause`, `ran_s`, `reason`)",
+    "overseer_daemon_ended": "the supervisor ended the daemon, or found it ended (`pid`)",
+    "overseer_remediation": "a remediation began (`attempt`), or ended (`attempt`, `outcome`, `duration_s`, `log`)",
+    "overseer_restart": "the daemon is started again without a remediation (`after_s`, `workers`: those that were reset)",
+    "overseer_stopped": "the supervisor ended (`code`: its exit code, `reason`)",
     "clock_jump": "the clock or the daemon stood still: no age is judged for one full limit from now (`why`)",
 }
 
@@ -101,8 +113,21 @@ def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     return int(missing[-1]["seq"])
 
 
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Every complete line there ever was, oldest first: the log is rotated, but nothing of it is removed."""
+    return whole_lines(str(path))
+
+
 def last_seq(path: Path) -> int:
     """The number of the last complete line; 0 for a new log."""
+    found = _last_seq_in(path)
+    if found is None:  # right after a rotation there is no line in the new file yet
+        older = [Path(archive) for _, archive in reversed(archives(str(path)))]
+        found = next((seq for file in older if (seq := _last_seq_in(file)) is not None), 0)
+    return found
+
+
+def _last_seq_in(path: Path) -> int | None:
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -115,10 +140,10 @@ def last_seq(path: Path) -> int:
                     if (seq := _seq(line)) is not None:
                         return seq
                 if size <= window:
-                    return 0
+                    return None
                 window *= 8
     except FileNotFoundError:
-        return 0
+        return None
 
 
 def _seq(line: bytes) -> int | None:

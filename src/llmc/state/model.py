@@ -21,6 +21,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     #: which task each auto worker is at; the same as in the workers' records, and written with them
     active_task_ids: dict[WorkerName, TaskId] = {}
     auto: AutoState = AutoState()
+    #: a supervisor looks after the daemon, which does not know of it; one that was killed leaves this (see its lock)
+    overseer_active: bool = False
     #: number of the newest event, and the events of the newest write (see state/store.py)
     event_seq: int = 0
     recent_events: list[dict[str, Any]] = []

@@ -84,6 +84,10 @@ class Transaction:
         """The daemon looked at everybody just now."""
         self.state = replace(self.state, patrol_last_run_unix=self.now)
 
+    def remember_overseer(self, active: bool) -> None:
+        """Whether a supervisor looks after the daemon."""
+        self.state = replace(self.state, overseer_active=active)
+
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
@@ -131,6 +135,12 @@ class Store:
         except (OSError, LlmcError):
             return False
         return True
+
+    def backup_has_workers(self) -> bool:
+        try:
+            return bool(self._decode(self.root.state_backup.read_bytes())[0].workers)
+        except (OSError, LlmcError):
+            return False
 
     def worker(self, name: str) -> WorkerRecord:
         state = self.read()

@@ -66,6 +66,10 @@ STEPS = (
     "repair.remove",
     "session.launch",
     "usage.record",
+    "logs.rotate",
+    "notify.record",
+    "notify.send",
+    "notify.told",
     "state.write",
     "state.replace",
 )

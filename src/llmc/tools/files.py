@@ -2,12 +2,17 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 from llmc.errors import LlmcError
+
+#: how long a writer waits for a log that is being renamed, which takes no time
+ROTATION_S = 2.0
 
 
 class DiskFull(LlmcError):
@@ -80,7 +85,7 @@ def ends_torn(path: Path) -> bool:
 def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
     """One write() of one line: appenders in other processes cannot tear it. `durable`: on the disk when it returns."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = lock_to_append(path)
         try:
             data = line.rstrip(b"\n") + b"\n"
             if os.write(fd, data) < len(data):  # a nearly full disk takes a part and calls it success
@@ -91,6 +96,25 @@ def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
             os.close(fd)
     except OSError as error:
         raise explain(error, f"cannot append to {path}") from error
+
+
+def lock_to_append(path: Path) -> int:
+    """A log open for appending, which nobody renames until it is closed (tools/rotation.py)."""
+    deadline = time.monotonic() + ROTATION_S
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except (BlockingIOError, FileNotFoundError):
+            pass  # it is being renamed
+        except OSError:
+            return fd  # a file system without locks
+        if time.monotonic() > deadline:
+            return fd  # whoever renames it stands still; the line is in the old file then, and not lost
+        os.close(fd)
+        time.sleep(0.001)
 
 
 def explain(error: OSError, what: str) -> LlmcError:

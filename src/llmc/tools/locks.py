@@ -24,6 +24,8 @@ class Rank(IntEnum):
     MERGE = 3
     REPO = 4
     STATE = 5
+    #: of the incidents; held for a moment, and nothing is done meanwhile
+    NOTIFY = 6
 
 
 #: how long a lock may outlive the process that took it

@@ -13,6 +13,7 @@ from typing import Any
 
 from llmc.errors import LlmcError, ToolFailed
 from llmc.tools import progress
+from llmc.tools.rotation import open_log
 
 #: how often a long command's waiter looks whether it is to end
 STOP_POLL_S = 0.2
@@ -118,8 +119,12 @@ class _LateInterrupt:
         self._pressed = True
 
     def raise_if_pressed(self) -> None:
-        if self._pressed:
-            raise KeyboardInterrupt
+        if not self._pressed:
+            return
+        if callable(self._before) and self._before is not signal.default_int_handler:
+            self._before(signal.SIGINT, None)  # whoever has a plan of their own goes on with it
+            return
+        raise KeyboardInterrupt
 
 
 def run_logged(
@@ -140,7 +145,7 @@ def run_logged(
     if not cwd.is_dir():
         raise _not_started([command], cwd, FileNotFoundError())
     with contextlib.ExitStack() as opened:
-        sink = opened.enter_context(open(log, "ab", opener=_private))
+        sink = opened.enter_context(open_log(log))
         said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
         sink.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} $ {command}\n".encode())
         sink.flush()
@@ -162,8 +167,9 @@ def run_logged(
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
+            sink.flush()
             code = 124
-    return Done([command], code, tail(log, start), "")
+        return Done([command], code, tail(log, start), "")  # before anybody may rename the log
 
 
 def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callable[[], bool] | None) -> int:
@@ -196,11 +202,21 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
             input = None  # the program got the Ctrl-C too, and decides itself: a pager goes on
 
 
-def spawn_detached(argv: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
+#: a program that was started and may be waited for
+Child = subprocess.Popen[bytes]
+
+
+def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:
     """A program that outlives us, its output appended to a file."""
     with open(output, "ab", opener=_private) as sink:
         return subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd="/", start_new_session=True
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            cwd="/",
+            env=None if env is None else dict(env),
+            start_new_session=True,
         )
 
 

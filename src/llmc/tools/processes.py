@@ -76,6 +76,18 @@ def waits_for_a_turn(pid: int) -> bool:
         return False
 
 
+def began_unix(pid: int) -> float | None:
+    """When a process began; None for one that does not run, a zombie too."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        with open("/proc/stat", "rb") as file:
+            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
+    except (OSError, StopIteration):
+        return None
+    return None if fields[0] == b"Z" else booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
 def terminate(pid: int, *, grace_s: float) -> None:
     """SIGTERM, and SIGKILL for what is still there after the grace."""
     _signal(pid, signal.SIGTERM)

@@ -63,6 +63,10 @@ class GitFacts:
     marked: tuple[str, ...] = ()
 
 
+#: of one who works on no branch: its turn ends when it ends, whatever the directory holds
+NO_BRANCH = GitFacts(head="", ahead=0, dirty=False, rebasing=False)
+
+
 @dataclass(frozen=True)
 class Facts:
     """What was observed when an event is judged; None where it does not matter or could not be seen."""

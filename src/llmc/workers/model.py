@@ -233,3 +233,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     transcript_path: str = ""
     #: events applied whose inbox files were not seen to be gone yet
     applied_events: tuple[str, ...] = ()
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether its work is judged by the commits of its branch; the supervisor's own session has none."""
+        return bool(self.branch)

@@ -131,7 +131,8 @@ def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock:
 def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
     """It stopped with commits, and only shells that it left behind keep it from being done."""
     assert seen.git is not None
-    if seen.turn_runs or seen.dialog_open or not seen.git.ahead or seen.git.rebasing:
+    has_work = bool(seen.git.ahead) or not record.has_branch
+    if seen.turn_runs or seen.dialog_open or not has_work or seen.git.rebasing:
         return None
     grace_over = clock.age_s(record.background_since_unix) >= limits.background_grace_s
     return EndBackground() if grace_over else None

@@ -1,0 +1,103 @@
+"""llmc notify"""
+
+import time
+from typing import Any
+
+import click
+
+from llmc.auto.notices import KINDS
+from llmc.cli.output import json_option, print_json
+from llmc.cli.workers import project_of
+from llmc.config.durations import format_duration
+from llmc.errors import Exit, Refused
+from llmc.services import notify as service
+from llmc.state.incidents import Incident, Incidents
+from llmc.tools.notifiers import Outcome, Result
+
+
+@click.group("notify")
+def command() -> None:
+    """How llmc tells you what happens while you are away: once for each incident.
+
+    \b
+    Examples:
+      llmc config set notify.webhook https://hooks.example.com/...
+      llmc notify test
+      llmc notify list
+    """
+
+
+@command.command("test")
+@json_option
+@click.pass_context
+def test(ctx: click.Context, as_json: bool) -> int:
+    """Send a test message on every channel, and say what became of it.
+
+    \b
+    Example:
+      llmc notify test
+    Code 1 when a channel failed.
+    """
+    outcomes = service.try_channels(project_of(ctx))
+    if not outcomes:
+        raise Refused(
+            "no way to tell you is configured",
+            hint="Name one: llmc config set notify.command, notify.webhook, notify.desktop, notify.bell or notify.urls",
+        )
+    if as_json:
+        print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])
+    else:
+        for one in outcomes:
+            click.echo(_line(one))
+    return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
+
+
+@command.command("list")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    """List what you can be told of, on which channels, and what you were told, newest first.
+
+    \b
+    Example:
+      llmc notify list --json | jq '.incidents[0]'
+    """
+    project = project_of(ctx)
+    settings = service.settings_of(project)
+    found = sorted(Incidents(project.root).read().incidents, key=lambda one: -one.since_unix)
+    channels = list(service.channels_of(settings))
+    if as_json:
+        kinds = [{"kind": kind, "on": kind in settings.on, "about": KINDS[kind]} for kind in KINDS]
+        print_json({"kinds": kinds, "channels": channels, "incidents": [_view(one) for one in found]})
+        return
+    for kind, about in KINDS.items():
+        click.echo(f"{'on ' if kind in settings.on else 'off'}  {kind:<17} {about}")
+    click.echo(f"channels: {', '.join(channels) or 'none'}")
+    for one in found:
+        click.echo(_row(one, time.time()))
+
+
+def _line(outcome: Outcome) -> str:
+    return f"{outcome.channel}: {outcome.result}" + (f": {outcome.why}" if outcome.why else "")
+
+
+def _view(one: Incident) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "key": one.key,
+        "title": one.title,
+        "body": one.body,
+        "since_unix": one.since_unix,
+        "ended_unix": one.ended_unix,
+        "told": list(one.told),
+        "due": list(one.due),
+        "failed": one.failed,
+    }
+
+
+def _row(one: Incident, now: float) -> str:
+    age = format_duration(max(0.0, now - one.since_unix))
+    failed = [f"{name} failed: {why}" for name, why in one.failed.items()]
+    told = ", ".join([*one.told, *failed]) or ("not told yet" if one.due else "no channel took it")
+    state = "" if one.is_open else " (over)"
+    return f"{age} ago  {one.kind}: {one.title}{state}  [{told}]"

@@ -1,0 +1,48 @@
+"""llmc overseer"""
+
+import contextlib
+import sys
+
+import click
+
+from llmc.cli.output import paint
+from llmc.cli.status import showable
+from llmc.cli.workers import project_of
+from llmc.services import overseer_session, remediation
+from llmc.services.notify import notify
+from llmc.services.supervisor import Supervisor
+
+
+@click.group("overseer", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int | None:
+    """Keep `llmc up --auto` alive: start it, watch it, let an agent mend what ended it, start it again.
+
+    It runs in the foreground. Ctrl-C ends the daemon in order, then the supervisor; Ctrl-C again ends it at once.
+
+    \b
+    Example:
+      llmc config set overseer.remediation_prompt "Read the logs, mend the cause, test the fix."
+      llmc overseer
+    Exit codes: 10 when the daemon fails again too soon after a remediation, 11 when a remediation asks for a person,
+    12 when only a person can mend the cause. `llmc status` shows it while it runs.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    return Supervisor(project_of(ctx), _Agent(), notify, show).run()
+
+
+class _Agent:
+    """Who mends: the supervisor's own agent, in a session of its own."""
+
+    remediate = staticmethod(remediation.remediate)
+    open_session = staticmethod(overseer_session.open_session)
+    close_session = staticmethod(overseer_session.close_session)
+
+
+def show(text: str, style: str) -> None:
+    """A line for whoever watches; nobody may be there any more."""
+    with contextlib.suppress(OSError, ValueError):
+        line = showable(text)
+        click.echo(paint(line, style) if style else line)
+        sys.stdout.flush()

@@ -1,0 +1,45 @@
+"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon."""
+
+import logging
+
+from llmc.errors import LlmcError
+from llmc.services.log_rotation import follow_own_output, rotate_logs
+from llmc.services.project import Project
+from llmc.services.provision import refresh_base
+from llmc.services.trash import prune
+from llmc.tools.clock import now_unix
+from llmc.workers.model import Status
+
+
+def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
+    """The time is written down, and the base fetched if somebody waits for review."""
+    try:
+        with project.store.transaction() as tx:
+            tx.remember_patrol()
+            if jump:
+                tx.emit("clock_jump", why=jump)
+            waiting = any(r.status is Status.NEEDS_REVIEW for r in tx.state.workers.values())
+        if waiting:
+            refresh_base(project)
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": "patrol_problem"})
+
+
+def prune_trash(project: Project, log: logging.Logger) -> None:
+    """Old trash goes."""
+    try:
+        gone = prune(project.root, project.config.trash.keep_days, now_unix())
+        if gone:
+            with project.store.transaction() as tx:
+                tx.emit("trash_pruned", refs=gone)
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": "prune_failed"})
+
+
+def rotate(project: Project, log: logging.Logger) -> None:
+    """Logs that have grown are rotated; what we print goes on in the new file."""
+    try:
+        rotate_logs(project)
+        follow_own_output(project.root.logs / "daemon.out")
+    except OSError as error:
+        log.info(str(error), extra={"action": "rotation_failed"})

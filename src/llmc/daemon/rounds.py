@@ -1,0 +1,103 @@
+"""One round of a lane: everything that may have to be done for one worker."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from llmc.daemon.agents_watch import AgentsWatch
+from llmc.daemon.auto import AutoMode
+from llmc.daemon.log import say
+from llmc.daemon.patrol import Watch
+from llmc.errors import LlmcError, NotFound
+from llmc.services import sessions
+from llmc.services.patrol import patrol, rebase_if_queued
+from llmc.services.project import Project
+from llmc.services.recover import finish_interrupted
+from llmc.services.usage import Meters, record_usage
+from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.tmux import Pane
+from llmc.workers.model import Status, WorkerRecord
+
+
+@dataclass
+class Rounds:
+    """For all lanes of a daemon; each is in a thread of its own."""
+
+    #: the project with the configuration as it is now
+    _current: Callable[[], Project]
+    _log: logging.Logger
+    _watch: Watch
+    _agents: AgentsWatch
+    _auto: AutoMode | None
+    #: what was last said of each worker
+    _seen: dict[str, Status]
+    #: the lanes of workers whom an accept has queued have work
+    _poke_queued: Callable[[], None]
+    _meters: Meters = field(default_factory=Meters)
+
+    def look(self, name: str, patrol: bool) -> None:
+        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
+        try:
+            project = self._current()
+            with project.worker_lock(name, timeout_s=0.2):
+                accepting = project.store.worker(name).accept is not None
+                record, problem = self._finish(project, name)
+                if record.status is not Status.OFFLINE:
+                    sessions.reconcile(project, name)
+                if not self._is_auto(name):
+                    record_usage(project, name, self._meters)
+                if not (project.stopping and project.stopping()):
+                    self._look_after(project, name, patrol)
+                    if self._is_auto(name) and self._auto is not None:
+                        clock = self._watch.clock(name, now_unix(), monotonic())
+                        self._auto.look(project, name, clock, problem)
+            if accepting and record.accept is None:
+                self._poke_queued()
+            if name not in self._agents.pids and record.status is not Status.OFFLINE:
+                pane = project.tmux.pane(record.session_id)
+                if isinstance(pane, Pane) and not pane.dead:
+                    self._agents.found(name, pane.pid)
+            self._announce(project, name)
+        except NotFound:
+            if name in self._current().store.read().workers:
+                raise
+            # Removed: its lane goes with the wake-up that follows.
+
+    def _is_auto(self, name: str) -> bool:
+        return self._auto is not None and name in self._auto.workers
+
+    def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
+        """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
+        try:
+            return finish_interrupted(project, name), None
+        except LlmcError as error:
+            if not self._is_auto(name):
+                raise
+            self._log.info(error.message, extra={"action": "lane_problem", "worker": name})
+            return project.store.worker(name), error
+
+    def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
+        """The rules of patrol, and the rebase that somebody else's landing asked for."""
+        # An auto worker's work is rebased when it lands, which is at once.
+        problem = None if self._is_auto(name) else rebase_if_queued(project, name)
+        held = project.store.worker(name).held
+        if by_patrol:
+            failed_s = self._watch.since_rebase_failed_s(name, monotonic())
+            done = patrol(project, name, self._watch.clock(name, now_unix(), monotonic()), failed_s)
+            held, problem = done.taken, done.rebase_problem or problem
+        self._watch.see(name, held, monotonic())
+        if problem:
+            self._watch.rebase_failed(name, monotonic())
+            self._log.info(problem.message, extra={"action": "rebase_put_off", "worker": name})
+
+    def _announce(self, project: Project, name: str) -> None:
+        record = project.store.worker(name)
+        if self._seen.get(name) is not record.status:
+            self._seen[name] = record.status
+            reason = f" ({record.reason})" if record.reason else ""
+            wants_a_person = (
+                record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"
+            )
+            bell = wants_a_person and project.config.defaults.sound_on_review
+            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))

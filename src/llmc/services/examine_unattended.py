@@ -1,0 +1,198 @@
+"""Looks for what a fleet meets when nobody watches it, for `llmc doctor`, as facts. Changes nothing."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from llmc.config.paths import Root
+from llmc.doctor import facts as seen
+from llmc.errors import LlmcError
+from llmc.services.claims import open_ledger
+from llmc.services.project import Project
+from llmc.services.task_list import open_list, overview
+from llmc.state.model import State
+from llmc.tools import git, locks, processes
+from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import json_row, read_text
+
+#: git's own files of objects are many, and have no locks that outlive a command and matter
+_NO_LOCKS_IN = ("objects", "logs")
+_NOTES = "manual_intervention_needed_*.txt"
+#: a process that began this much later than its registration was written is another one
+_SAME_PROCESS_S = 5.0
+
+
+def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]:
+    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source."""
+    clone = project.root.path / ".git"
+    owned = set(state.workers) if state else set()
+    found = [
+        path
+        for path in _lock_files(clone)
+        if not (
+            path.name == "index.lock" and path.parent.parent.name == "worktrees" and path.parent.name in owned
+        )
+    ]
+    source = _git_dir(project.source)
+    of_source = list(_lock_files(source, deep=False)) if source is not None else []
+    return tuple(
+        [_lock(path, project.root.path, of_source=False) for path in found]
+        + [_lock(path, Path(project.source), of_source=True) for path in of_source]
+    )
+
+
+def _lock_files(git_dir: Path, *, deep: bool = True) -> Iterator[Path]:
+    for place, folders, names in os.walk(git_dir):
+        here = Path(place)
+        folders[:] = [n for n in folders if deep and not (here == git_dir and n in _NO_LOCKS_IN)]
+        yield from (here / name for name in names if name.endswith(".lock"))
+
+
+def _lock(path: Path, works_in: Path, *, of_source: bool) -> seen.GitLock:
+    try:
+        age = age_s(path.stat().st_mtime, now_unix())
+    except OSError:
+        return seen.GitLock(str(path), 0.0, in_use=True, of_source=of_source)
+    return seen.GitLock(str(path), age, in_use=lock_in_use(path, works_in), of_source=of_source)
+
+
+def lock_in_use(path: Path, works_in: Path) -> bool:
+    """Whether a process has it open, or a git command works in the repository."""
+    at_work = [pid for pid in processes.works_in(str(works_in)) if processes.name_of(pid).startswith("git")]
+    return bool(at_work or processes.works_in(os.path.realpath(path)))
+
+
+def _git_dir(source: str) -> Path | None:
+    if not os.path.isdir(source):
+        return None
+    try:
+        done = git.git(Path(source), "rev-parse", "--absolute-git-dir", check=False)
+    except LlmcError:
+        return None
+    return Path(done.stdout.strip()) if done.ok else None
+
+
+def unusable(root: Root) -> tuple[seen.Unusable, ...]:
+    """Directories and files of llmc's own that their owner may not use, or that are not ours."""
+    folders = (
+        root.path,
+        root.private,
+        root.logs,
+        root.worktrees,
+        root.inbox,
+        root.locks,
+        root.agents,
+        root.trash,
+        root.bin,
+    )
+    files = (root.config, root.state, root.events, root.daemon, root.tasks_ledger, root.logs / "daemon.jsonl")
+    wanted = [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
+    return tuple(found for path, bits in wanted if (found := _unusable(path, bits)) is not None)
+
+
+def _unusable(path: Path, bits: int) -> seen.Unusable | None:
+    try:
+        info = path.stat()
+    except OSError:
+        return None  # gone, or behind one that is named itself
+    mode, owned = stat.S_IMODE(info.st_mode), info.st_uid == os.getuid()
+    return None if owned and mode & bits == bits else seen.Unusable(str(path), mode, owned)
+
+
+def claims(project: Project) -> tuple[seen.LeftClaim, ...]:
+    """The claims that this root's ledger holds open."""
+    books = open_ledger(project).books()
+    return tuple(seen.LeftClaim(claim.id, claim.task, claim.worker) for claim in books.claims.values())
+
+
+def task_problems(project: Project) -> tuple[str, ...]:
+    if not project.config.auto.task_list_id:
+        return ()
+    try:
+        return tuple(overview(open_list(project), open_ledger(project).books()).problems)
+    except LlmcError as error:
+        return (error.message,)
+
+
+def manual_notes(root: Root) -> tuple[seen.ManualNote, ...]:
+    found = []
+    for path in sorted(root.private.glob(_NOTES)):
+        lines = [line for line in read_text(path).splitlines() if line.strip()]
+        found.append(
+            seen.ManualNote(str(path), lines[0].strip()[:200] if lines else "(empty)", str(root.logs))
+        )
+    return tuple(found)
+
+
+def dead_overseer(root: Root) -> str:
+    """`overseer.json` of a supervisor that is gone; "" when there is none, or it lives."""
+    path = root.private / "overseer.json"
+    try:
+        written = path.stat().st_mtime
+        registration: Any = json.loads(path.read_bytes())
+        pid = int(registration["pid"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(path)  # half a file is of nobody who lives
+    began = processes.began_unix(pid)
+    lives = began is not None and began <= written + _SAME_PROCESS_S
+    return "" if lives else str(path)
+
+
+def remembered(root: Root) -> tuple[str, ...]:
+    """The workers that were added and not removed, by the event log."""
+    found: dict[str, None] = {}
+    try:
+        lines = root.events.read_bytes().splitlines()
+    except OSError:
+        return ()
+    for event in (json_row(line) for line in lines if b'"worker_' in line):
+        if event is not None and event.get("action") == "worker_added":
+            found[str(event.get("worker"))] = None
+        elif event is not None and event.get("action") == "worker_removed":
+            found.pop(str(event.get("worker")), None)
+    return tuple(found)
+
+
+def socket_problem(root: Root) -> str:
+    """Why a wake-up does not reach the daemon; "" when it does. Nothing is sent."""
+    try:
+        path = root.wake_socket()
+    except LlmcError as error:
+        return error.message
+    if not os.path.lexists(path):
+        return f"{path} is gone"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            return f"nobody listens at {path} ({error.strerror})"
+    return ""
+
+
+def heartbeat_age_s(root: Root, registration: dict[str, Any]) -> float | None:
+    """Since the last sign of life of this very daemon, or since it registered; None without auto mode."""
+    if registration.get("auto") is not True or registration.get("ready") is not True:
+        return None
+    now = now_unix()
+    try:
+        ages = [age_s(root.daemon.stat().st_mtime, now)]
+        beat = json.loads(root.heartbeat.read_bytes())
+        if beat.get("instance_id") == registration.get("instance_id"):
+            ages.append(age_s(float(beat["timestamp_unix"]), now))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # not written yet, or just now
+    return min(ages)
+
+
+def other_pid(root: Root, registration: dict[str, Any]) -> int | None:
+    """The process that daemon.json names, where it is not the one that has the daemon's lock."""
+    words = locks.holder(root.lock("daemon")).split()
+    signed = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+    named = registration.get("pid")
+    return named if isinstance(named, int) and signed is not None and named != signed else None

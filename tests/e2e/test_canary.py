@@ -1,0 +1,173 @@
+"""The canary: a client that is new to a root is tried in a scratch session before auto mode trusts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.config.layout import tmux_server
+from tests.support.fleet import Fleet, Result
+from tests.support.odd_client import OddClient
+from tests.support.plans import auto_config
+from tests.support.waiting import wait_until
+
+HOOKS = [
+    "SessionStart (startup)",
+    "UserPromptSubmit",
+    "Stop",
+    "SessionEnd (clear)",
+    "SessionStart (clear)",
+    "SessionEnd (prompt_input_exit)",
+]
+
+
+def verdict(fleet: Fleet) -> dict[str, Any]:
+    return dict(json.loads((fleet.root / ".llmc/canary.json").read_text()))
+
+
+def kinds_of(hooks: list[str]) -> list[str]:
+    """The client's own hooks, each once: a busy one is sent a second message. That the pane died tmux says, in its own time."""
+    return [hook for hook in dict.fromkeys(hooks) if hook != "PaneDied"]
+
+
+def scratch(fleet: Fleet) -> list[Path]:
+    return sorted((fleet.root / ".llmc/canary").iterdir())
+
+
+def sessions_of(folder: Path) -> str:
+    argv = ["tmux", "-L", tmux_server(str(folder)), "list-sessions"]
+    return subprocess.run(argv, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}).stdout
+
+
+def running(fleet: Fleet) -> Path | None:
+    """The folder of a try that is at work."""
+    found = (fleet.root / ".llmc/canary").glob("*")
+    return next((path for path in found if "canary" in sessions_of(path)), None)
+
+
+def up(fleet: Fleet, *args: str, code: int = 0) -> Result:
+    return fleet.llmc("up", "--auto", "--detach", *args, code=code, timeout=200)
+
+
+def set_up(fleet: Fleet, **config: str) -> Fleet:
+    return fleet.set_up(config=auto_config(fleet, **{"defaults.ready_timeout_s": "60", **config}))
+
+
+def test_a_client_that_works_passes(fleet: Fleet) -> None:
+    """Both agents. Break: launch it where the root's trust does not count; send no /exit; leave the session behind."""
+    set_up(fleet)
+    done = up(fleet, "--canary")
+    said = [line for line in done.err.splitlines() if line.startswith("canary: ")]
+    assert "was not tried on this root yet" in said[0], "it says why, and goes on saying how far it is"
+    assert "canary: submit: passed" in said
+    found = verdict(fleet)
+    assert found["passed"], found
+    assert set(found["probes"].values()) <= {"passed", "not_tried"}
+    assert (found["cannot_see"], kinds_of(found["hooks"])) == ([], HOOKS)
+    assert scratch(fleet) == []
+    assert list(fleet.llmc("status", "--json").json["workers"][0]["name"]) == list("auto-1")
+    doctor = fleet.llmc("doctor").out
+    assert f"canary: {found['client']} with {found['tmux']}: passed" in doctor.splitlines()[0]
+
+
+def test_it_is_tried_when_its_version_is_new(scripted: Fleet) -> None:
+    """Break: forget what was tried; take a failed try for a good one; hold a manual `up` up; ignore --no-canary."""
+    fleet = scripted
+    client = OddClient(fleet, "slow:Stop")
+    set_up(fleet)
+    assert "needs --auto" in fleet.llmc("up", "--no-canary", code=2).err
+    first = up(fleet)
+    assert "canary: queue: passed" in first.err, "a busy agent was sent a message, and its transcript told"
+    assert set(verdict(fleet)["probes"].values()) == {"passed"}
+    fleet.llmc("down")
+    client.is_broken("exit")
+    assert "canary" not in up(fleet).err, "nothing has changed, so nothing is tried"
+    fleet.llmc("down")
+
+    client.has_version("3.0.1 (odd)")
+    refused = up(fleet, "--json", code=3)
+    assert "the client is another one: 3.0.0 (odd) before, 3.0.1 (odd) now" in refused.err
+    assert "auto mode does not start: it ended with exit code 3 on /exit" in refused.err
+    assert "--no-canary" in refused.json["hint"]
+    assert refused.json["canary"]["probes"]["exit"] == "failed"
+    assert kinds_of(refused.json["canary"]["hooks"]) == HOOKS
+    assert f"hooks that came: {HOOKS[0]}, {HOOKS[1]}" in refused.err
+    assert "  | ❯" in refused.err, "the end of the screen is there as evidence"
+    assert not (fleet.root / ".llmc/daemon.json").exists()
+    assert sessions_of(*scratch(fleet)) == "", "what is kept is its folder, not its session"
+
+    view = fleet.llmc("doctor", "--json", code=1).json
+    assert [row["kind"] for row in view["findings"]] == ["canary"]
+    assert "exit code 3" in view["findings"][0]["text"]
+    assert "failed the last time" in up(fleet, code=3).err, "a failure is tried again"
+    assert "canary" not in fleet.llmc("up", "--detach").err
+    fleet.llmc("down")
+    assert "canary" not in up(fleet, "--no-canary").err
+    fleet.llmc("down")
+    client.is_broken()
+    up(fleet)
+    assert [path for path in scratch(fleet) if path.exists()] == [], (
+        "the next try clears the failed ones away"
+    )
+
+
+@pytest.mark.parametrize(
+    ("broken", "probe", "words"),
+    [
+        ("hook:SessionStart", "ready", "no SessionStart hook came"),
+        ("enter", "submit", "nothing proves that it arrived: the agent did not take the prompt"),
+        ("hook:Stop", "stop", "no Stop hook said that its turn has ended"),
+        ("clear", "clear", "/clear began no new conversation"),
+    ],
+)
+def test_a_client_that_llmc_cannot_drive_is_refused(
+    scripted: Fleet, broken: str, probe: str, words: str
+) -> None:
+    """Break: pass the probe without a look, or go on with auto mode after a failure."""
+    OddClient(scripted, broken)
+    set_up(scripted, **({"defaults.ready_timeout_s": "3"} if probe == "ready" else {}))
+    assert words in up(scripted, code=3).err
+    results = verdict(scripted)["probes"]
+    assert [name for name, result in results.items() if result == "failed"] == [probe]
+    later = list(results)[list(results).index(probe) + 1 :]
+    assert {results[name] for name in later} <= {"not_tried"}, "nothing is claimed that was not seen"
+    assert not (scripted.root / ".llmc/daemon.json").exists()
+
+
+def test_what_llmc_cannot_see_is_said(scripted: Fleet) -> None:
+    """Break: refuse a client for what llmc can do without, or keep quiet about it."""
+    OddClient(scripted, "status", "hook:UserPromptSubmit")
+    set_up(scripted)
+    said = up(scripted).err
+    assert "canary: llmc cannot see its status file" in said
+    assert "canary: llmc cannot see the UserPromptSubmit hook" in said
+    found = verdict(scripted)
+    assert (found["passed"], len(found["cannot_see"])) == (True, 2)
+    assert "llmc cannot see its status file" in scripted.llmc("doctor").out
+
+
+def test_a_try_that_is_cut_short_leaves_no_session(scripted: Fleet) -> None:
+    """Break: let SIGTERM end the process at once; find no session that a killed try left."""
+    OddClient(scripted, "hook:SessionStart")
+    set_up(scripted)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        begun = subprocess.Popen(
+            [sys.executable, "-m", "llmc", "up", "--auto"],
+            cwd=scripted.source,
+            env=scripted.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        folder = wait_until(lambda: running(scripted), 60)
+        os.kill(begun.pid, number)
+        begun.wait(60)
+        assert ("canary" in sessions_of(folder)) is (number is signal.SIGKILL)
+    kinds = [row["kind"] for row in scripted.llmc("doctor", "--json", code=1).json["findings"]]
+    assert kinds == ["canary_left"]
+    scripted.llmc("doctor", "--repair", "--yes")
+    assert sessions_of(folder) == ""

@@ -1,0 +1,36 @@
+"""The supervisor with its own agent: something breaks, the agent mends it, and the fleet goes on."""
+
+import pytest
+
+from tests.support import auto
+from tests.support.auto import add, commit, set_up
+from tests.support.fleet import Fleet
+from tests.support.supervise import QUICK, Overseer
+
+
+@pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151")
+def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
+    """Break: start the daemon again without a remediation, or end after one."""
+    mended = fleet.dir / "mended"
+    prompt = f"Mend what the records say.\n@sh touch {mended}\n@say mended"
+    check = f"test -e {mended} || {{ echo the build is red; false; }}"
+    set_up(fleet, **{**QUICK, "overseer.remediation_prompt": prompt, "auto.post_accept_command": check})
+    if fleet.agent == "claude":
+        fleet.llmc("init", "--trust")  # the agent that mends works in the checkout
+    add(fleet, 1, commit(1))
+    add(fleet, 2, commit(2), after=(1,))
+    overseer = Overseer(fleet)
+    try:
+        auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 2], 150)
+        auto.wait_completed(fleet, 2)
+        assert overseer.stop() == 0, overseer.said
+    finally:
+        overseer.close()
+    (failure,) = fleet.events("overseer_failure")
+    assert failure["cause"] == "command"
+    (log,) = (fleet.root / "logs").glob("remediation_*.txt")
+    text = log.read_text()
+    assert text.index("Mend what the records say.") < text.index("the build is red")
+    assert f"touch {mended}" in text
+    for line in ("Entering remediation mode...", "Remediation completed in", "Restarting daemon..."):
+        assert overseer.said.count(line) == 1, overseer.said

@@ -1,0 +1,181 @@
+"""A supervisor in a process of its own, with a remediation that is a shell command instead of an agent's session.
+
+    python -m tests.support.supervise ROOT COMMAND [GRACE_S]
+
+The command gets the prompt on its standard input; its exit code says whether it mended anything.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmc.cli.overseer import show
+from llmc.errors import LlmcError
+from llmc.services.project import Project, open_project
+from llmc.services.supervisor import Supervisor
+from llmc.services.supervisor_roles import Timing
+from tests.support.fleet import Fleet
+
+#: as short as a busy machine allows; a heartbeat comes every 5 seconds
+QUICK = {
+    "overseer.remediation_prompt": "Mend it.",
+    "overseer.check_interval_secs": "0.1",
+    "overseer.restart_cooldown_secs": "600",
+}
+
+
+def shim(fleet: Fleet) -> Path:
+    """A directory for PATH with an `llmc` that notes how it is called, and reads its environment from a file."""
+    folder = fleet.dir / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / "llmc"
+    program.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {fleet.dir}/called
+test ! -e {fleet.dir}/broken || {{ echo "llmc: it is broken" >&2; exit 3; }}
+test ! -e {fleet.dir}/variables || . {fleet.dir}/variables
+exec {sys.executable} -m llmc "$@"
+"""
+    )
+    program.chmod(0o755)
+    return folder
+
+
+class Overseer:
+    """The supervisor of a fleet; what it says is in `said`."""
+
+    def __init__(self, fleet: Fleet, remedy: str = "", *, grace_s: float = 30, **env: str) -> None:
+        self.fleet = fleet
+        self.out = fleet.dir / "overseer.out"
+        self.prompts = fleet.dir / "prompts"
+        argv = ["-m", "llmc", "overseer"]
+        if remedy:
+            argv = ["-m", "tests.support.supervise", str(fleet.root), remedy, str(grace_s)]
+        path = f"{shim(fleet)}:{fleet.env['PATH']}"
+        here = str(Path(__file__).parents[2])
+        with self.out.open("ab") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, *argv],
+                cwd=here if remedy else fleet.source,
+                env={**fleet.env, "PATH": path, "LLMC_ROOT": str(fleet.root), **env},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.out.read_text()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its file; empty before there is one."""
+        path = self.fleet.root / ".llmc/overseer.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def daemon(self, other_than: int = 0) -> int:
+        """The pid of the daemon it watches, once there is one; 0 before."""
+        pid = int((self.row.get("daemon") or {}).get("pid", 0))
+        return pid if pid != other_than and self.is_ready(pid) else 0
+
+    def is_ready(self, pid: int) -> bool:
+        try:
+            found = json.loads((self.fleet.root / ".llmc/daemon.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(found["pid"] == pid and found["ready"])
+
+    def ends(self, timeout_s: float = 60) -> int:
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"the supervisor runs on\n{self.said}\n{self.fleet.story()}") from error
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        os.kill(self.process.pid, number)
+        return self.ends()
+
+    def close(self) -> None:
+        """Whatever a failed test left."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass(frozen=True)
+class Mended:
+    """How the command ended."""
+
+    outcome: str
+    duration_s: float
+    problem: str
+    log: Path
+    cause: str = ""
+
+
+class ByCommand:
+    """A remediation that runs a shell command."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def open_session(self, project: Project, say: Callable[[str], None]) -> str:
+        return ""
+
+    def close_session(self, project: Project) -> None:
+        pass
+
+    def remediate(
+        self,
+        project: Project,
+        prompt: str,
+        *,
+        limit_s: float,
+        stopping: Callable[[], bool],
+        say: Callable[[str], None],
+    ) -> Mended:
+        say("\x1b[31m⚠ Entering remediation mode...\x1b[0m")
+        began, log = time.monotonic(), project.root.logs / "remediation_test.txt"
+        argv = ["/bin/sh", "-c", self.command]
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(prompt.encode())
+            process.stdin.close()
+        while process.poll() is None:
+            lasted_s = time.monotonic() - began
+            if stopping() or lasted_s > limit_s:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                outcome = "interrupted" if stopping() else "timeout"
+                return Mended(outcome, lasted_s, "it took too long", log)
+            time.sleep(0.02)
+        lasted_s = time.monotonic() - began
+        if process.returncode:
+            return Mended("failed", lasted_s, f"exit code {process.returncode}", log)
+        return Mended("completed", lasted_s, "", log)
+
+
+def told(project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any) -> None:
+    """Notifications, where a test can read them."""
+    with (project.root.path / "told.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": kind, "title": title, "body": body}) + "\n")
+
+
+if __name__ == "__main__":
+    root, command, grace_s = sys.argv[1:4]
+    made = Supervisor(open_project(root), ByCommand(command), told, show, Timing(grace_s=float(grace_s)))
+    try:
+        sys.exit(made.run())
+    except LlmcError as error:
+        print(f"llmc: {error.message}. {error.hint}")
+        sys.exit(error.exit_code)

@@ -1,0 +1,97 @@
+"""The supervisor's own session: where it works, that it mends its own record, and that nobody else ends it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmc.config.model import Config, Repo
+from llmc.config.paths import Root
+from llmc.errors import Refused
+from llmc.names import OVERSEER
+from llmc.services import overseer_session
+from llmc.services.fleet import close_server, end_every_session
+from llmc.services.project import Project, for_overseer
+from llmc.services.sessions import end_stray
+from llmc.state.store import Store
+from llmc.tools import git
+from llmc.tools.tmux import Pane, Tmux
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    source = tmp_path / "src"
+    git.git(tmp_path, "init", "-q", "-b", "main", str(source))
+    (source / "a").write_text("a")
+    git.git(source, "add", "a")
+    git.git(source, "-c", "user.name=P", "-c", "user.email=p@example.com", "commit", "-q", "-m", "A")
+    root = Root(tmp_path / "root")
+    for folder in (root.logs, root.locks):
+        folder.mkdir(parents=True)
+    Store(root).create()
+    made = Project(
+        root,
+        Config(repo=Repo(source=str(source), default_branch="main")),
+        Store(root),
+        Tmux(root.tmux_server),
+    )
+    yield made
+    made.tmux.kill_server()
+
+
+def of_source(project: Project, source: str) -> Project:
+    return Project(
+        project.root, Config(repo=Repo(source=source, default_branch="main")), project.store, project.tmux
+    )
+
+
+@pytest.mark.req("0-103")
+def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path) -> None:
+    """Break that fails it: always the source itself; a bare one has no files, a URL no directory."""
+    source = Path(project.source)
+    assert overseer_session.main_directory(project) == (source, "")
+    (source / ".git/HEAD").write_text("broken")
+    assert overseer_session.main_directory(project) == (source, "")
+    (source / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    bare = tmp_path / "bare.git"
+    git.git(tmp_path, "clone", "-q", "--bare", str(source), str(bare))
+    place, why = overseer_session.main_directory(of_source(project, str(bare)))
+    assert (place, why) == (project.root.path, f"{bare} has no checkout")
+    git.git(bare, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
+    assert overseer_session.main_directory(of_source(project, str(bare))) == (tmp_path / "linked", "")
+    url = "https://example.com/repo.git"
+    place, why = overseer_session.main_directory(of_source(project, url))
+    assert (place, why) == (project.root.path, f"{url} is not a directory here")
+
+
+def test_a_record_that_cannot_be_read_is_kept_aside_and_made_again(project: Project) -> None:
+    """Break that fails it: let the error of its store through; no remediation could ever run again."""
+    own = project.root.path / ".llmc/overseer"
+    own.mkdir()
+    (own / "session.json").write_text("{ torn")
+    overseer_session.close_session(project)
+    assert [path.read_text() for path in own.glob("session.json.unreadable-*")] == ["{ torn"]
+    record = for_overseer(project).store.worker(OVERSEER)
+    assert (record.has_branch, record.worktree_path) == (False, project.source)
+
+
+def test_nobody_else_ends_its_session(project: Project) -> None:
+    """Break that fails it: kill_server in close_server, or no is_overseer in end_stray and end_every_session."""
+    for name in (OVERSEER, "adam"):
+        project.tmux.new_session(project.session(name), "/", ["sleep", "600"], ["true"])
+    mine = project.session(OVERSEER)
+    with pytest.raises(Refused, match="the supervisor's own session"):
+        end_stray(project, mine)
+    close_server(project)
+    wait_until(lambda: list(project.tmux.panes()) == [mine])  # type: ignore[arg-type]
+    end_every_session(project)
+    pane = project.tmux.pane(mine)
+    assert isinstance(pane, Pane)
+    assert not pane.dead
+    project.tmux.kill_session(mine)
+    project.tmux.new_session(project.session("adam"), "/", ["sleep", "600"], ["true"])
+    close_server(project)
+    assert project.tmux.panes() == {}
+    assert not os.path.exists(f"/tmp/tmux-{os.getuid()}/{project.tmux.server}")

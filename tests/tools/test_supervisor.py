@@ -1,0 +1,334 @@
+"""What the supervisor sees of a real log, a real process and a real task list."""
+
+import ast
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import llmc
+from llmc.auto.model import AutoState
+from llmc.config.model import Config, Repo
+from llmc.daemon.log import open_log
+from llmc.names import SessionName, TaskId, WorkerName
+from llmc.overseer import health
+from llmc.overseer.model import Failure, Identity
+from llmc.services import supervised_daemon, supervisor_record
+from llmc.services.project import open_project
+from llmc.services.supervised_daemon import Running
+from llmc.services.supervisor_watch import LogTail, Progress, Since, Watch
+from llmc.state.model import State
+from llmc.tools.processes import is_alive
+from llmc.workers.model import Assignment, WorkerRecord
+from tests.support.auto import add, set_up, task_dir
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+ERROR = b'{"level": "ERROR", "message": "%d", "cause": "git"}\n'
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.mark.req("0-113", "0-114")
+def test_a_log_that_is_rotated_and_truncated(tmp_path: Path) -> None:
+    """Break: open the log at its beginning, forget the end of the old file, or keep the offset in a shorter one."""
+    path = tmp_path / "daemon.jsonl"
+    append(path, ERROR % 0)
+    tail = LogTail(path)
+
+    def new() -> list[str]:
+        return [record.message for record in tail.read()]
+
+    assert new() == [], "what was there before does not count"
+    append(path, ERROR % 1 + b'{"level": "INFO"}\n' + (ERROR % 2)[:20])
+    assert new() == ["1"]
+    append(path, (ERROR % 2)[20:])
+    assert new() == ["2"]
+    append(path, ERROR % 3)
+    path.rename(tmp_path / "daemon.jsonl.1")
+    append(tmp_path / "daemon.jsonl.1", ERROR % 4)
+    append(path, ERROR % 5)
+    assert new() == ["3", "4", "5"], "the end of the old file, then the new one"
+    path.write_bytes(ERROR % 6)
+    os.truncate(path, 0)
+    assert new() == []
+    append(path, ERROR % 7)
+    assert new() == ["7"]
+    path.unlink()
+    assert new() == []
+    append(path, ERROR % 8)
+    assert new() == ["8"]
+    tail.close()
+
+
+def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Break: raise where the daemon has not made its log yet, or skip its first lines."""
+    tail = LogTail(tmp_path / "daemon.jsonl")
+    assert tail.read() == []
+    append(tmp_path / "daemon.jsonl", ERROR % 1)
+    assert [record.message for record in tail.read()] == ["1"]
+    tail.close()
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("llmc.daemon")
+    before = logger.handlers
+    yield logger
+    for handler in logger.handlers:
+        handler.close()
+    logger.handlers = before
+
+
+@pytest.mark.req("0-113")
+def test_every_failure_in_the_log_says_its_cause(tmp_path: Path, log: logging.Logger) -> None:
+    """Break: leave "cause" out of one call in daemon/, or of the formatter."""
+    open_log(tmp_path / "daemon.jsonl")
+    tail = LogTail(tmp_path / "daemon.jsonl")
+    log.warning("careless")
+    log.error("careful", extra={"action": "auto_failed", "cause": "git", "worker": "auto-1"})
+    log.info("well")
+    found = [(r.level, r.message, r.action, r.cause) for r in tail.read()]
+    tail.close()
+    assert found == [("WARNING", "careless", "failed", "bug"), ("ERROR", "careful", "auto_failed", "git")]
+    seen = 0
+    for path in Path(llmc.__file__).parent.rglob("*.py"):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in (
+                "warning",
+                "error",
+                "exception",
+                "critical",
+            ):
+                extra = next((word.value for word in call.keywords if word.arg == "extra"), None)
+                text = ast.unparse(extra) if extra is not None else ""
+                where = f"{path}:{call.lineno}"
+                assert text == "extra" or ("'action'" in text and "'cause'" in text), where
+                seen += 1
+    assert seen >= 5
+
+
+def running(process: "subprocess.Popen[bytes]") -> Running:
+    identity = Identity(process.pid, 1.0, "i-1")
+    ticks = supervised_daemon.process_start(process.pid)
+    return Running(identity, ticks, process, time.monotonic())
+
+
+@pytest.mark.req("0-121", "0-122")
+def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
+    """Break: ask kill(pid, 0) in is_alive, leave SIGKILL out, or do not wait for the child."""
+    project = open_project(str(scripted.set_up().root))
+    dead = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    zombie = running(dead)
+    assert zombie.is_alive()
+    assert dead.stdin is not None
+    dead.stdin.close()
+    wait_until(lambda: Path(f"/proc/{dead.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    os.kill(dead.pid, 0)  # the kernel still knows it
+    assert not is_alive(dead.pid)
+    adopted = Running(zombie.identity, zombie.ticks, None, 0.0)
+    assert not adopted.is_alive()
+    assert not zombie.is_alive()
+    assert zombie.exit_code() == 0, "and it is reaped"
+    stubborn = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import signal,time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert stubborn.stdout is not None
+    stubborn.stdout.readline()
+    found = running(stubborn)
+    assert found.is_alive()
+    supervised_daemon.end_all(project, found, 0.2)
+    assert not is_alive(stubborn.pid)
+    assert (stubborn.returncode, found.exit_code()) == (-signal.SIGKILL, -signal.SIGKILL)
+    stubborn.stdout.close()
+    # The same pid with another start is another process: it is left alone.
+    other = subprocess.Popen(["sleep", "99"])
+    reused = Running(Identity(other.pid, 1.0, "i-1"), "12345", None, 0.0)
+    assert not reused.is_alive()
+    supervised_daemon.end_all(project, reused, 0.2)
+    assert is_alive(other.pid)
+    other.kill()
+    other.wait()
+
+
+@pytest.mark.req("0-104", "0-105")
+def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: take any new registration, or that of a former run."""
+    project = open_project(str(scripted.set_up().root))
+    folder = scripted.dir / "bin"
+    folder.mkdir()
+    program, pids = folder / "llmc", scripted.dir / "pids"
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def start(script: str, limit_s: float) -> Running | Failure:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return supervised_daemon.start(project, lambda: False, limit_s)
+
+    row = {"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "old"}
+    project.root.daemon.write_text(json.dumps(row))
+    gone = start("echo it is broken; exit 7", 30)
+    assert isinstance(gone, Failure)
+    assert gone.text == "`llmc up --auto` ended with code 7: it is broken"
+    # A registration that is new, but of a process that we did not start.
+    foreign = json.dumps({**row, "instance_id": "new"})
+    other = start(f"echo $$ >> {pids}; echo '{foreign}' > {project.root.daemon}; exec sleep 99", 1.0)
+    assert isinstance(other, Failure)
+    assert "did not register in 1 s" in other.text
+    assert not is_alive(int(pids.read_text()))
+    row_of_its_own = '{"pid": %d, "start_time_unix": 2.0, "instance_id": "mine"}'
+    ours = start(f"printf '{row_of_its_own}' $$ > {project.root.daemon}; exec sleep 99", 30)
+    assert isinstance(ours, Running)
+    assert (ours.identity.instance_id, ours.is_alive()) == ("mine", True)
+    supervised_daemon.end_all(project, ours, 5)
+    assert not ours.is_alive()
+
+
+@pytest.mark.req("0-115", "0-243")
+def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
+    """Break: take an empty list for work, or a worker that a person has for free."""
+    fleet = set_up(scripted)
+    fleet.llmc("add", "adam")
+    project = open_project(str(fleet.root))
+    fleet.llmc("up", "--auto", "--detach")
+    fleet.llmc("down")
+    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), None, None, time.monotonic())
+    limits = health.Limits(heartbeat_s=1e9, stall_s=-1.0)
+    tail = LogTail(fleet.root / "logs/daemon.jsonl")
+
+    def has_work() -> bool:
+        return Watch(project, daemon, tail, 1.0).look(limits).has_work
+
+    assert not has_work(), "nothing to do"
+    add(fleet, 1)
+    assert has_work()
+    with project.store.transaction() as tx:
+        tx.update("auto-1", held=True)
+    assert not has_work(), "a person has the only worker"
+    with project.store.transaction() as tx:
+        tx.update("auto-1", held=False)
+    assert has_work()
+    (task_dir(fleet) / "1.json").unlink()
+    assert not has_work()
+    tail.close()
+
+
+def test_what_counts_as_progress(tmp_path: Path) -> None:
+    """Break: count rows of the user, forget the end of a park, or let quiet time go on while the fleet is parked."""
+    transcript = tmp_path / "t.jsonl"
+    transcript.touch()
+    record = WorkerRecord(
+        name=WorkerName("auto-1"),
+        worktree_path="/w",
+        branch="llmc/auto-1",
+        session_id=SessionName("s"),
+        created_at_unix=0.0,
+        auto=True,
+        assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=0.0),
+        transcript_path=str(transcript),
+    )
+
+    def state(**auto: float) -> State:
+        return State(workers={record.name: record}, auto=AutoState(**auto))  # type: ignore[arg-type]
+
+    progress = Progress(Since(0.0))
+    old = {"last_task_completion_unix": 5.0, "last_task_assignment_unix": 4.0}
+    assert progress.quiet_s(state(**old), 10.0) == 0.0, "what a former run did begins nothing"
+    assert progress.quiet_s(state(**old), 40.0) == 30.0
+    append(transcript, b'{"type": "user", "message": {"content": "[llmc task-1] assistant, go on"}}\n')
+    append(
+        transcript, b'{"type": "assistant", "message": {"model": "<synthetic>", "content": "API Error"}}\n'
+    )
+    assert progress.quiet_s(state(**old), 50.0) == 40.0, "our own prompt is no work"
+    append(transcript, b'{"type": "assistant", "message": {"model": "opus"}}\n')
+    assert progress.quiet_s(state(**old), 60.0) == 0.0
+    assert progress.quiet_s(state(**old), 70.0) == 10.0
+    later = time.time() + 1000
+    for now in (80.0, 200.0, 9000.0):
+        assert progress.quiet_s(state(**old, parked_until_unix=later), now) == 0.0, "parked"
+    assert progress.quiet_s(state(**old, resumed_unix=7.0), 9100.0) == 0.0
+    assert progress.quiet_s(state(**old, resumed_unix=7.0), 9200.0) == 100.0
+    dirty = {"source_repo_dirty_retry_after_unix": later}
+    assert progress.quiet_s(state(**old, resumed_unix=7.0, **dirty), 9999.0) == 0.0, "the source is in use"
+
+
+@pytest.mark.req("0-102", "0-244")
+def test_its_settings() -> None:
+    """Break: any other default."""
+    found = Config(repo=Repo(source="/s")).overseer
+    assert (found.heartbeat_timeout_secs, found.stall_timeout_secs, found.restart_cooldown_secs) == (
+        30,
+        3600,
+        60,
+    )
+    assert (found.remediation_timeout_secs, found.max_remediations_per_day) == (1800, 6)
+    assert 1 <= found.check_interval_secs <= 5
+    assert found.remediation_prompt == ""
+
+
+@pytest.mark.req("0-241")
+def test_an_old_state_still_loads() -> None:
+    """Break: a new field without a default."""
+    old = msgspec.json.decode(b'{"version": 1, "workers": {}, "auto": {"tasks_completed": 3}}', type=State)
+    assert (old.auto.tasks_completed, old.auto.last_task_completion_unix, old.overseer_active) == (
+        3,
+        0.0,
+        False,
+    )
+
+
+def test_what_a_killed_supervisor_left(scripted: Fleet) -> None:
+    """Break: forget its remediations, or take over the daemon of one that ended in order."""
+    root = open_project(str(scripted.set_up().root)).root
+    assert supervisor_record.former(root) == supervisor_record.Former()
+    body = {
+        "state": "remediating",
+        "daemon": {"pid": 3, "start_time_unix": 2.0, "instance_id": "i"},
+        "remediations": [1.5, "x"],
+    }
+    root.overseer_file.write_text(json.dumps(body))
+    assert supervisor_record.former(root) == supervisor_record.Former(Identity(3, 2.0, "i"), (1.5,))
+    root.overseer_file.write_text(json.dumps({**body, "state": "terminated"}))
+    assert supervisor_record.former(root) == supervisor_record.Former()
+    root.overseer_file.write_text("[1")
+    assert supervisor_record.former(root) == supervisor_record.Former()
+
+
+@pytest.mark.req("0-107")
+def test_the_daemon_does_not_know_its_supervisor() -> None:
+    """Break: ask in daemon/ whether a supervisor is active, or import anything of it."""
+    words = ("overseer_active", "OVERSEER_FILE", "overseer_file", "llmc.overseer", "supervis")
+    for path in (Path(llmc.__file__).parent / "daemon").glob("*.py"):
+        code = [
+            node
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.Attribute)
+        ]
+        assert not [word for word in words if any(word in ast.unparse(node) for node in code)], path
+
+
+@pytest.mark.req("0-246")
+def test_files_are_small_and_say_what_they_are_about() -> None:
+    """Break: add a file utils.py, or one of 400 lines."""
+    source = Path(llmc.__file__).parent
+    found = [*source.glob("overseer/*.py"), *source.glob("services/supervis*.py"), source / "cli/overseer.py"]
+    assert len(found) > 8
+    for path in found:
+        assert path.stem not in ("utils", "util", "helpers", "manager", "common", "misc")
+        assert len(path.read_text().splitlines()) <= 400, path

@@ -1,0 +1,115 @@
+"""The rules of the canary: what a scratch session showed, and what follows from it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llmc.doctor.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
+
+GOOD = Observed(
+    launched=True,
+    ready=True,
+    status_file=True,
+    arrived=True,
+    prompt_hook=True,
+    transcript_row=True,
+    queue_row=True,
+    turn_ended=True,
+    cleared=True,
+    exited=True,
+    exit_code=0,
+)
+
+
+def verdict(**about: Any) -> Verdict:
+    return judge(replace(GOOD, **about), "claude", "2.2.0 (Claude Code)", "tmux 3.3a", 1.0)
+
+
+@pytest.mark.parametrize("code", [0, 130])
+def test_a_client_that_does_everything_passes(code: int) -> None:
+    found = verdict(exit_code=code)
+    assert (found.passed, found.reason, found.fix, found.cannot_see) == (True, "", "", ())
+    assert set(found.probes.values()) == {Result.PASSED}
+    assert found.summary == "2.2.0 (Claude Code) with tmux 3.3a: passed"
+
+
+@pytest.mark.parametrize(
+    ("about", "probe", "words"),
+    [
+        ({"launched": False, "launch_problem": "tmux is gone"}, "launch", "tmux is gone"),
+        ({"ready": False}, "ready", "no SessionStart hook"),
+        ({"arrived": False, "why_not": "it did not take it"}, "submit", "it did not take it"),
+        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook said"),
+        ({"turn_ended": False}, "stop", "came in time"),
+        ({"api_error": "authentication_failed"}, "account", "authentication_failed"),
+        ({"api_error": "model_not_found"}, "account", "model_not_found"),
+        ({"cleared": False}, "clear", "/clear"),
+        ({"exited": False, "exit_code": None}, "exit", "did not end on /exit"),
+        ({"exit_code": 3}, "exit", "exit code 3"),
+        ({"exit_code": None}, "exit", "did not tell its exit code"),
+    ],
+)
+def test_auto_mode_needs_every_essential_probe(about: dict[str, Any], probe: str, words: str) -> None:
+    """Break: make a probe not essential, or take its missing answer for a good one."""
+    found = verdict(**about)
+    assert not found.passed
+    assert found.probes[probe] is Result.FAILED
+    assert words in found.reason
+    assert found.fix, "a refusal says what to do"
+    assert found.reason in found.summary
+
+
+@pytest.mark.parametrize("field", ["status_file", "prompt_hook", "transcript_row", "queue_row"])
+def test_what_llmc_can_do_without_is_only_said(field: str) -> None:
+    """Break: refuse for it, or forget to say it."""
+    found = verdict(**{field: False})
+    assert (found.passed, len(found.cannot_see)) == (True, 1)
+    assert found.cannot_see[0] in found.summary
+    assert verdict(queue_row=None).cannot_see == (), "no occasion is no blindness"
+
+
+@pytest.mark.parametrize("error", ["rate_limit", "overloaded", "server_error"])
+def test_a_limit_is_not_the_clients_fault(error: str) -> None:
+    """Break: refuse auto mode because of a limit, which it knows how to wait for."""
+    assert verdict(api_error=error).passed
+
+
+@pytest.mark.parametrize("field", ["launched", "ready", "arrived", "turn_ended", "cleared", "exited"])
+def test_nothing_passes_that_was_not_tried(field: str) -> None:
+    """Break: take a probe that was not reached for a good one."""
+    found = verdict(**{field: None})
+    assert not found.passed
+    assert found.reason
+
+
+def test_it_is_tried_when_something_is_new() -> None:
+    """Break: look at the client's version only; trust a version that failed."""
+    good = verdict()
+    same = (good.client, good.tmux)
+    assert why_probe(good, *same) == ""
+    assert "not tried" in why_probe(None, *same)
+    assert "2.2.0 (Claude Code) before, 2.3.0 now" in why_probe(good, "2.3.0", good.tmux)
+    assert "tmux 3.3a before, tmux 3.5 now" in why_probe(good, good.client, "tmux 3.5")
+    assert "exit code 3" in why_probe(verdict(exit_code=3), *same)
+
+
+def test_the_hooks_of_a_log() -> None:
+    rows = [
+        {"action": "session_launched"},
+        {"action": "session_started", "event": "1-1.json", "source": "startup"},
+        {"action": "hook_received", "event": "1-2.json", "hook": "UserPromptSubmit"},
+        {"action": "prompt_delivered"},
+        {"action": "agent_failed", "event": "1-3.json", "error": "rate_limit"},
+        {"action": "hook_received", "event": "1-4.json", "hook": "Stop"},
+    ]
+    assert hooks_in(rows) == (
+        "SessionStart (startup)",
+        "UserPromptSubmit",
+        "StopFailure (rate_limit)",
+        "Stop",
+    )
+
+
+def test_the_names_of_probes_are_distinct() -> None:
+    assert len({probe.name for probe in PROBES}) == len(PROBES)

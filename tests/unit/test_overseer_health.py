@@ -1,0 +1,150 @@
+"""Whether the daemon is well, from facts alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.overseer import health, log_tail
+from llmc.overseer.health import Limits, Seen, judge
+from llmc.overseer.log_tail import Place
+from llmc.overseer.model import Failure, FailureKind, Identity, Record
+
+DAEMON = Identity(100, 5.0, "i-1")
+LIMITS = Limits(heartbeat_s=30, stall_s=3600)
+WELL = Seen(registered=DAEMON, beat_of="i-1")
+LATE = LIMITS.heartbeat_s + 1
+
+
+def kind(seen: Seen) -> FailureKind | None:
+    found = judge(DAEMON, seen, LIMITS)
+    return found.kind if found else None
+
+
+@pytest.mark.req("0-110", "0-111", "0-112", "0-113", "0-115", "0-116", "0-117")
+@pytest.mark.parametrize(
+    ("seen", "wanted"),
+    [
+        (WELL, None),
+        (replace(WELL, registered=replace(DAEMON, pid=101)), FailureKind.IDENTITY),
+        (replace(WELL, registered=replace(DAEMON, start_time_unix=6.0)), FailureKind.IDENTITY),
+        (replace(WELL, registered=replace(DAEMON, instance_id="i-2")), FailureKind.IDENTITY),
+        (replace(WELL, beat_of="i-2"), FailureKind.IDENTITY),
+        (replace(WELL, beat_age_s=30), None),
+        (replace(WELL, beat_age_s=LATE), FailureKind.HEARTBEAT),
+        (replace(WELL, beat_of=None, beat_age_s=LATE), FailureKind.HEARTBEAT),
+        # Before every agent is up there is no heartbeat to be missed; but that takes no quarter of an hour.
+        (replace(WELL, beat_of=None, beat_age_s=LATE, ready=False), None),
+        (replace(WELL, beat_of=None, ready=False, since_start_s=901), FailureKind.HEARTBEAT),
+        (replace(WELL, records=(Record("WARNING", "odd"),)), FailureKind.LOG),
+        (replace(WELL, alive=False, exit_code=-9), FailureKind.PROCESS),
+        (replace(WELL, alive=False, exit_code=0), FailureKind.PROCESS),
+        (replace(WELL, alive=False, exit_code=0, drained="the time is over"), FailureKind.DRAINED),
+        # What it said of its end says more than that it is gone.
+        (replace(WELL, alive=False, records=(Record("ERROR", "x", cause="git"),)), FailureKind.LOG),
+        (replace(WELL, registered=None, unregistered_s=1), None),
+        (replace(WELL, registered=None, unregistered_s=4), FailureKind.IDENTITY),
+        (replace(WELL, quiet_s=3601, has_work=True), FailureKind.STALL),
+        (replace(WELL, quiet_s=3601, has_work=False), None),
+        (replace(WELL, quiet_s=3599, has_work=True), None),
+    ],
+)
+def test_what_is_found(seen: Seen, wanted: FailureKind | None) -> None:
+    """Break: compare the pid alone in `_other_daemon`, or leave any of the rules out of `judge`."""
+    assert kind(seen) == wanted
+
+
+identities = st.builds(
+    Identity,
+    pid=st.integers(1, 3),
+    start_time_unix=st.sampled_from([1.0, 5.0]),
+    instance_id=st.sampled_from("ab"),
+)
+
+
+@pytest.mark.req("0-110", "0-117")
+@given(expected=identities, found=identities)
+def test_only_the_very_daemon_is_well(expected: Identity, found: Identity) -> None:
+    """Break: leave `start_time_unix` out of the comparison (compare=False)."""
+    seen = Seen(registered=found, beat_of=expected.instance_id)
+    assert (judge(expected, seen, LIMITS) is None) == (expected == found)
+
+
+def test_what_only_a_person_can_mend_does_not_hide() -> None:
+    """Break: take the first record, whatever its cause."""
+    records = (Record("WARNING", "first", cause="bug"), Record("ERROR", "login", cause="auth"))
+    found = health.judge_records(records)
+    assert found is not None
+    assert (found.cause, found.record) == ("auth", records[1])
+    assert health.judge_records(()) is None
+
+
+def line(level: str, message: str = "m", **more: object) -> bytes:
+    return json.dumps({"level": level, "message": message, **more}).encode() + b"\n"
+
+
+@pytest.mark.req("0-113", "0-114")
+def test_which_lines_count() -> None:
+    """Break: compare with "ERROR" alone, or let a torn line raise."""
+    data = b"".join(
+        [
+            line("INFO"),
+            line("WARNING", "a", cause="git", worker="auto-1", task_id="7"),
+            b"{torn\n",
+            b"[" * 5000 + b"\n",
+            b'"text"\n',
+            line("ERROR", "b", traceback="Traceback"),
+            line("DEBUG"),
+            line("CRITICAL", "c"),
+        ]
+    )
+    place, records = log_tail.advance(Place(1, 0), data)
+    assert [(r.level, r.message) for r in records] == [("WARNING", "a"), ("ERROR", "b"), ("CRITICAL", "c")]
+    assert (records[0].cause, records[0].worker, records[0].task_id) == ("git", "auto-1", "7")
+    assert records[1].output == "Traceback"
+    assert place == Place(1, len(data))
+
+
+@pytest.mark.req("0-114")
+@given(st.lists(st.sampled_from(["INFO", "WARNING", "ERROR"]), max_size=8), st.data())
+def test_lines_in_any_pieces(levels: list[str], data: st.DataObject) -> None:
+    """Break: drop `rest`, the beginning of a line whose end is not written yet."""
+    whole = b"".join(line(level, str(index)) for index, level in enumerate(levels))
+    place, found = Place(1, 0), list[Record]()
+    while place.offset < len(whole):
+        size = data.draw(st.integers(1, len(whole) - place.offset))
+        place, records = log_tail.advance(place, whole[place.offset : place.offset + size])
+        found += records
+    assert [r.message for r in found] == [str(i) for i, level in enumerate(levels) if level != "INFO"]
+
+
+@pytest.mark.req("0-114")
+def test_another_file_and_a_shorter_one() -> None:
+    """Break: go on at the old offset in another file, or in one that was truncated."""
+    known = Place(1, 50, b"half")
+    assert log_tail.plan(known, 1, 80) == log_tail.Plan(None, known)
+    assert log_tail.plan(known, 1, 20) == log_tail.Plan(None, Place(1, 0))
+    assert log_tail.plan(known, 2, 80) == log_tail.Plan(known, Place(2, 0))
+
+
+@given(
+    st.recursive(st.none() | st.integers() | st.text(), lambda t: st.dictionaries(st.text(), t) | st.lists(t))
+)
+def test_any_registration_can_be_read(row: object) -> None:
+    """Break: read the pid without looking whether there is one."""
+    assert Identity.read(row) is None or isinstance(row, dict)
+    assert Identity.read({"pid": 1, "start_time_unix": 2, "instance_id": "x"}) == Identity(1, 2.0, "x")
+
+
+def test_failures_say_what_they_found() -> None:
+    """Break: leave the pid, the cause or the task out of the words."""
+    record = Record("ERROR", "post-accept failed", cause="command", worker="auto-1", task_id="3")
+    found = judge(DAEMON, replace(WELL, records=(record,)), LIMITS)
+    assert found == Failure(
+        FailureKind.LOG, "ERROR in its log: post-accept failed (command auto-1 task 3)", "command", record
+    )
+    gone = judge(DAEMON, replace(WELL, alive=False, exit_code=-9), LIMITS)
+    assert gone is not None
+    assert gone.text == "the daemon's process 100 is gone (killed by signal 9)"

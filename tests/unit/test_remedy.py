@@ -1,0 +1,149 @@
+"""How a remediation ended, from the record of its session; its conversation as text; what is kept apart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.agents.transcript_text import row_text
+from llmc.config.paths import OverseerRoot, Root
+from llmc.workers import decide, patrol, prompt_text
+from llmc.workers.causes import Cause
+from llmc.workers.decide import Facts, judge
+from llmc.workers.events import HookEvent
+from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.remedy import End, Outcome, ended, printable
+from llmc.workers.remedy import judge as judge_turn
+from llmc.workers.transitions import apply
+from tests.support.records import worker
+
+
+def overseer(status: Status, **fields: Any) -> WorkerRecord:
+    return worker(status, branch="", auto=True, current_prompt="Mend it.", **fields)
+
+
+def verdict(record: WorkerRecord, **given: Any) -> End | None:
+    facts: dict[str, Any] = {"attached": False, "stopping": False, "spent_s": 0.0, "limit_s": 10.0}
+    return judge_turn(record, **{**facts, **given})
+
+
+@pytest.mark.parametrize(
+    ("record", "outcome", "crashed"),
+    [
+        (overseer(Status.WORKING), None, False),
+        (overseer(Status.NEEDS_INPUT, reason="stopped_clean"), Outcome.COMPLETED, False),
+        (overseer(Status.NEEDS_INPUT, reason="question"), None, False),
+        (overseer(Status.NEEDS_INPUT, reason="permission"), None, False),
+        (overseer(Status.NEEDS_INPUT, reason="interrupted"), Outcome.FAILED, False),
+        (overseer(Status.NEEDS_INPUT, reason="limit", cause=Cause.LIMIT), Outcome.FAILED, False),
+        (overseer(Status.ERROR, cause=Cause.AUTH, error_reason="Please run /login"), Outcome.FAILED, False),
+        (overseer(Status.OFFLINE, reason="exited"), Outcome.COMPLETED, False),
+        (overseer(Status.OFFLINE, reason="crashed", cause=Cause.CRASH), Outcome.FAILED, True),
+        (overseer(Status.OFFLINE, reason="session gone", cause=Cause.TMUX), Outcome.FAILED, True),
+        (overseer(Status.NO_CHANGES, reason="nothing to do"), Outcome.COMPLETED, False),
+    ],
+)
+def test_the_record_says_how_the_turn_ended(
+    record: WorkerRecord, outcome: Outcome | None, crashed: bool
+) -> None:
+    """Break that fails it: take any rest for an end (a question would count as completed)."""
+    end = ended(record)
+    assert (end and end.outcome, end is not None and end.crashed) == (outcome, crashed)
+
+
+def test_the_cause_of_a_failure_is_in_the_problem() -> None:
+    """Break that fails it: leave the cause out of _why."""
+    end = ended(overseer(Status.ERROR, cause=Cause.AUTH, error_reason="Please run\n/login"))
+    assert end == End(Outcome.FAILED, "auth: Please run /login", Cause.AUTH)
+
+
+@pytest.mark.req("0-143", "0-228")
+def test_the_limit_and_a_stop_end_what_does_not_end_itself() -> None:
+    """Break that fails it: look at the limit before the end of the turn."""
+    busy, done = overseer(Status.WORKING), overseer(Status.NEEDS_INPUT, reason="stopped_clean")
+    assert verdict(busy) is None
+    assert verdict(busy, spent_s=10.0) == End(Outcome.TIMEOUT, "not done after 10 s")
+    assert verdict(busy, stopping=True) == End(Outcome.INTERRUPTED)
+    assert verdict(done, spent_s=11.0, stopping=True) == End(Outcome.COMPLETED)
+    asks = verdict(overseer(Status.NEEDS_INPUT, reason="permission"), spent_s=10.0)
+    assert asks == End(Outcome.TIMEOUT, "not done after 10 s; it waits for an answer (permission)")
+
+
+def test_nothing_is_concluded_from_what_a_person_does_in_the_session() -> None:
+    """Break that fails it: judge an interruption while somebody is attached."""
+    stopped_by_hand = overseer(Status.NEEDS_INPUT, reason="interrupted")
+    assert verdict(stopped_by_hand, attached=True) is None
+    assert verdict(stopped_by_hand) is not None
+    assert verdict(overseer(Status.OFFLINE, reason="crashed"), attached=True) is not None
+
+
+@given(st.text())
+def test_every_log_can_be_part_of_a_prompt(text: str) -> None:
+    """Break that fails it: send the prompt as it is; control characters are refused."""
+    prompt_text.normalise(f"The log:\n{printable(text)}")
+
+
+def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> None:
+    """Break that fails it: ask git, which knows no base in the source, so that a Stop would mean nothing."""
+    record = overseer(Status.WORKING)
+    stop = HookEvent(
+        id="1-1.json", worker="w1", instance="i1", payload={"hook_event_name": "Stop", "background_tasks": []}
+    )
+    change = judge(record, stop, Facts(git=decide.NO_BRANCH)).change
+    assert change is not None
+    assert ended(apply(record, change, 1.0)) == End(Outcome.COMPLETED)
+
+
+def test_without_a_branch_shells_left_running_end_too() -> None:
+    """Break that fails it: demand commits in background_left; such a remediation would end by its limit only."""
+    record = overseer(Status.WORKING, background_since_unix=100.0)
+    seen, limits = patrol.Seen(git=decide.NO_BRANCH), patrol.Limits(60.0, 30.0)
+    assert patrol.decide(record, seen, limits, patrol.Clock(159.0)) is None
+    assert patrol.decide(record, seen, limits, patrol.Clock(160.0)) == patrol.EndBackground()
+    assert (
+        patrol.decide(worker(Status.WORKING, background_since_unix=100.0), seen, limits, patrol.Clock(900.0))
+        is None
+    )
+
+
+@pytest.mark.req("0-149")
+def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
+    """Break that fails it: leave out is_error, or cut long outputs."""
+    long = "x" * 100_000
+    call = {"type": "tool_use", "name": "Edit", "input": {"path": "a.py", "lines": [1, 2], "old": "a\nb"}}
+    result = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": f"bad\n{long}"}]}
+    stamp = {"timestamp": "2026-01-02T03:04:05.678Z"}
+    said = [{"type": "text", "text": "I mend it."}, {"type": "thinking", "thinking": ""}, call]
+    assert row_text({"type": "assistant", "message": {"content": said}, **stamp}) == (
+        "[2026-01-02T03:04:05] agent\n    I mend it.\n"
+        "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
+    )
+    assert row_text({"type": "user", "message": {"content": [result]}, **stamp}) == (
+        f"[2026-01-02T03:04:05] tool output (an error)\n    bad\n    {long}\n"
+    )
+    assert "prompt\n    Mend it.\n" in row_text({"type": "user", "message": {"content": "Mend it."}})
+    assert row_text({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""
+
+
+@given(
+    st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+)
+def test_no_row_is_too_odd_to_be_written_down(content: Any) -> None:
+    """Break that fails it: expect a text where the client may put blocks."""
+    for kind in ("user", "assistant", "system"):
+        row_text({"type": kind, "content": content, "message": {"content": content}})
+        row_text({"type": kind, "message": content})
+
+
+@pytest.mark.req("0-141")
+def test_what_the_supervisors_session_writes_is_its_own() -> None:
+    """Break that fails it: leave out one of the paths of OverseerRoot."""
+    fleet, own = Root(Path("/r")), OverseerRoot(Path("/r"))
+    for name in ("state", "state_backup", "events", "inbox", "locks"):
+        assert getattr(own, name).is_relative_to("/r/.llmc/overseer")
+        assert not getattr(fleet, name).is_relative_to("/r/.llmc/overseer")
+    assert own.wake_socket() != fleet.wake_socket()
+    assert own.lock("state") != fleet.lock("state")
+    assert own.tmux_server == fleet.tmux_server
