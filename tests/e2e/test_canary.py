@@ -120,9 +120,12 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet) -> None:
     ("broken", "probe", "words"),
     [
         ("hook:SessionStart", "ready", "no SessionStart hook came"),
-        ("enter", "submit", "nothing proves that it arrived: the agent did not take the prompt"),
+        pytest.param(
+            *("enter", "submit", "nothing proves that it arrived: the agent did not take the prompt"),
+            marks=pytest.mark.soak,
+        ),
         ("hook:Stop", "stop", "no Stop hook said that its turn has ended"),
-        ("clear", "clear", "/clear began no new conversation"),
+        pytest.param("clear", "clear", "/clear began no new conversation", marks=pytest.mark.soak),
     ],
 )
 def test_a_client_that_llmc_cannot_drive_is_refused(
