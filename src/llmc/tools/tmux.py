@@ -19,6 +19,8 @@ _NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No suc
 #: a server whose last session has just been killed still answers, and then ends
 _SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
 _TRIES = 5
+#: how long a server that was told to end may take
+LEAVING_S = 2.0
 _PANE_FORMAT = "|".join(
     f"#{{{name}}}"
     for name in (
@@ -154,7 +156,7 @@ class Tmux:
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
         self._panes.clear()
-        if self.panes() == {}:
+        if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):  # until then it may answer, or break off
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
     def send_keys(self, session: SessionName, *keys: str) -> None:
