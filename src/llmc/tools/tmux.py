@@ -156,7 +156,8 @@ class Tmux:
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
         self._panes.clear()
-        if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):  # until then it may answer, or break off
+        # While it leaves it may answer, or break off.
+        if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
     def send_keys(self, session: SessionName, *keys: str) -> None:
