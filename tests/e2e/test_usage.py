@@ -1,5 +1,6 @@
 """What agents used, from their own transcripts to `llmc usage`."""
 
+import json
 import re
 import time
 
@@ -41,6 +42,20 @@ def messages(fleet: Fleet) -> dict[str, dict[str, int]]:
     return found
 
 
+def output_of(fleet: Fleet, prompt: str) -> int:
+    """The output tokens of the conversation that a prompt began."""
+    rows = fleet.transcript_rows()
+    (session,) = {
+        row["sessionId"]
+        for row in rows
+        if row.get("type") == "user" and prompt in json.dumps(row["message"]["content"])
+    }
+    mine = {
+        row["message"]["id"] for row in rows if row["sessionId"] == session and row["type"] == "assistant"
+    }
+    return sum(spent["output_tokens"] for name, spent in messages(fleet).items() if name in mine)
+
+
 @pytest.mark.req("5-001", "5-005", "5-011")
 def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> None:
     """Break: count rows instead of messages, forget the first conversation, or give both to one task."""
@@ -61,9 +76,10 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
 
     by_task = fleet.llmc("usage", "--by", "task", "--json").json
     assert {kind: by_task["total"][kind] for kind in KINDS} == expected
-    lines = {line["task"]: line["output_tokens"] for line in by_task["lines"]}
-    assert list(lines) == ["7", "8"] or list(lines) == ["8", "7"]
-    assert all(lines.values())
+    outputs = {"7": output_of(fleet, "@say First."), "8": output_of(fleet, "@say Two.")}
+    assert all(outputs.values())
+    assert expected["output_tokens"] == sum(outputs.values())
+    assert {line["task"]: line["output_tokens"] for line in by_task["lines"]} == outputs
     (by_model,) = fleet.llmc("usage", "--by", "model", "--json").json["lines"]
     assert by_model["cost"] is None
     assert by_model["unpriced"] == [by_model["model"]]

@@ -11,6 +11,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import click
+
+from llmc.overseer import words
 from llmc.services.project import open_project
 from llmc.services.remediation import remediate
 from tests.support.fleet import Fleet
@@ -25,7 +28,7 @@ def main(root: str, limit_s: str, prompt: str, result: str) -> None:
         Path(prompt).read_text(),
         limit_s=float(limit_s),
         stopping=stopping.is_set,
-        say=said.append,
+        say=lambda text: said.append(click.style(text, fg=words.style_of(text) or None)),
     )
     fields = {"outcome": done.outcome, "problem": done.problem, "cause": done.cause, "log": str(done.log)}
     Path(result).write_text(json.dumps({**fields, "duration_s": done.duration_s, "said": said}))

@@ -19,6 +19,7 @@ from typing import Any
 
 from llmc.cli.overseer import show
 from llmc.errors import LlmcError
+from llmc.overseer import words
 from llmc.services.project import Project, open_project
 from llmc.services.supervisor import Supervisor
 from llmc.services.supervisor_roles import Timing
@@ -143,7 +144,12 @@ class ByCommand:
         stopping: Callable[[], bool],
         say: Callable[[str], None],
     ) -> Mended:
-        say("\x1b[31m⚠ Entering remediation mode...\x1b[0m")
+        say(words.ENTERING)
+        done = self._mended(project, prompt, limit_s, stopping)
+        say(words.outcome(done.outcome, done.duration_s, done.problem))
+        return done
+
+    def _mended(self, project: Project, prompt: str, limit_s: float, stopping: Callable[[], bool]) -> Mended:
         began, log = time.monotonic(), project.root.logs / "remediation_test.txt"
         argv = ["/bin/sh", "-c", self.command]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)

@@ -1,6 +1,5 @@
 """Notifications on real channels: a web server on 127.0.0.1, real commands; told once, and never lost."""
 
-import importlib.util
 import json
 import os
 import pty
@@ -357,7 +356,6 @@ def test_the_bell_rings_at_the_terminal_llmc_runs_in() -> None:
 
 @pytest.mark.req("7-004")
 @pytest.mark.filterwarnings("default")  # those of the library are not ours
-@pytest.mark.skipif(importlib.util.find_spec("apprise") is None, reason="apprise is not installed")
 def test_apprise_takes_any_of_its_urls(project: Project, hook: Webhook) -> None:
     """Break: forget `notify` in the channel."""
     tell(using(project, urls=(f"json://{hook.address}", "nonsense")))

@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import llmc
 from llmc.auto.model import AutoState
@@ -27,6 +30,7 @@ from llmc.services.supervised_daemon import Running
 from llmc.services.supervisor_watch import LogTail, Progress, Since, Watch
 from llmc.state.model import State
 from llmc.tools.processes import is_alive
+from llmc.tools.rotation import Limit, rotate
 from llmc.workers.model import Assignment, WorkerRecord
 from tests.support.auto import add, set_up, task_dir
 from tests.support.fleet import Fleet
@@ -70,6 +74,40 @@ def test_a_log_that_is_rotated_and_truncated(tmp_path: Path) -> None:
     append(path, ERROR % 8)
     assert new() == ["8"]
     tail.close()
+
+
+@pytest.mark.req("0-114")
+def test_a_log_that_is_rotated_twice_between_two_looks(tmp_path: Path) -> None:
+    """Break: go from the file that was read to the newest one; what was rotated away in between is never seen."""
+    path = tmp_path / "daemon.jsonl"
+    append(path, ERROR % 0)
+    rotate(path, Limit(1, keep=5))
+    append(path, ERROR % 1)
+    tail = LogTail(path)
+    for number in (2, 4):
+        append(path, ERROR % number)
+        rotate(path, Limit(1, keep=5))
+        append(path, ERROR % (number + 1))
+    assert [record.message for record in tail.read()] == ["2", "3", "4", "5"]
+    tail.close()
+
+
+@pytest.mark.req("0-114")
+@given(st.lists(st.sampled_from(["INFO", "WARNING", "ERROR"]), max_size=8), st.data())
+def test_lines_in_any_pieces(levels: list[str], data: st.DataObject) -> None:
+    """Break: drop the beginning of a line whose end is not written yet."""
+    rows = [{"level": level, "message": str(index)} for index, level in enumerate(levels)]
+    whole = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    with tempfile.TemporaryDirectory() as folder:
+        path, found = Path(folder, "daemon.jsonl"), list[str]()
+        tail = LogTail(path)
+        while whole:
+            size = data.draw(st.integers(1, len(whole)))
+            append(path, whole[:size])
+            whole = whole[size:]
+            found += [record.message for record in tail.read()]
+        tail.close()
+    assert found == [row["message"] for row in rows if row["level"] != "INFO"]
 
 
 def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:

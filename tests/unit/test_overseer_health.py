@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.overseer import health, log_tail
+from llmc.overseer import health
 from llmc.overseer.health import Limits, Seen, judge
-from llmc.overseer.log_tail import Place
-from llmc.overseer.model import Failure, FailureKind, Identity, Record
+from llmc.overseer.model import Failure, FailureKind, Identity, Record, failures
 
 DAEMON = Identity(100, 5.0, "i-1")
 LIMITS = Limits(heartbeat_s=30, stall_s=3600)
@@ -100,33 +99,10 @@ def test_which_lines_count() -> None:
             line("CRITICAL", "c"),
         ]
     )
-    place, records = log_tail.advance(Place(1, 0), data)
+    records = failures(data.split(b"\n"))
     assert [(r.level, r.message) for r in records] == [("WARNING", "a"), ("ERROR", "b"), ("CRITICAL", "c")]
     assert (records[0].cause, records[0].worker, records[0].task_id) == ("git", "auto-1", "7")
     assert records[1].output == "Traceback"
-    assert place == Place(1, len(data))
-
-
-@pytest.mark.req("0-114")
-@given(st.lists(st.sampled_from(["INFO", "WARNING", "ERROR"]), max_size=8), st.data())
-def test_lines_in_any_pieces(levels: list[str], data: st.DataObject) -> None:
-    """Break: drop `rest`, the beginning of a line whose end is not written yet."""
-    whole = b"".join(line(level, str(index)) for index, level in enumerate(levels))
-    place, found = Place(1, 0), list[Record]()
-    while place.offset < len(whole):
-        size = data.draw(st.integers(1, len(whole) - place.offset))
-        place, records = log_tail.advance(place, whole[place.offset : place.offset + size])
-        found += records
-    assert [r.message for r in found] == [str(i) for i, level in enumerate(levels) if level != "INFO"]
-
-
-@pytest.mark.req("0-114")
-def test_another_file_and_a_shorter_one() -> None:
-    """Break: go on at the old offset in another file, or in one that was truncated."""
-    known = Place(1, 50, b"half")
-    assert log_tail.plan(known, 1, 80) == log_tail.Plan(None, known)
-    assert log_tail.plan(known, 1, 20) == log_tail.Plan(None, Place(1, 0))
-    assert log_tail.plan(known, 2, 80) == log_tail.Plan(known, Place(2, 0))
 
 
 @given(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmc.auto.digest import Digest
-from llmc.config.model import is_auto_name
+from llmc.config.options import is_auto_name
 from llmc.workers.causes import Cause
 
 Row = Mapping[str, Any]

@@ -15,7 +15,8 @@ from llmc.config.check import Found, bare, check, extra, fields, is_table, neare
 from llmc.config.keys import Data, changed, join_key, lookup, split_key, without
 from llmc.config.keys import Path as KeyPath
 from llmc.config.load import EDIT_HINT, check_text, read_text, unusable
-from llmc.config.model import Config, Worker, check_worker_name
+from llmc.config.model import Config, Worker
+from llmc.config.options import check_worker_name
 from llmc.config.place import append_table, insert_key, remove_table
 from llmc.config.schema import to_toml
 from llmc.config.starter import initial_text as initial_text

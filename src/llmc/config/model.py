@@ -5,95 +5,26 @@ To add a table: one Struct, one field in `Config`. Every option carries its desc
 `inherits` (the option that holds where this one is unset).
 """
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from llmc.config.durations import parse_duration
-
-#: longer waits than this overflow the timers of the operating system, and nobody means them
-_LONGEST_S = 365 * 86400.0
-
-
-def check_worker_name(name: str) -> str | None:
-    """What is wrong with this name, or None."""
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
-        return "a worker name is 1 to 31 lower-case letters, digits and dashes, and starts with a letter"
-    if name == "overseer" or is_auto_name(name):
-        return f'the name "{name}" is reserved for llmc itself'
-    return None
-
-
-def is_auto_name(name: str) -> bool:
-    """Whether workers of auto mode are called so."""
-    return re.fullmatch(r"auto-[0-9]+", name) is not None
-
-
-def check_branch_name(name: str) -> str | None:
-    """Only what would be dangerous on a git command line; git itself knows the rest."""
-    if name.startswith("-") or re.search(r"[\x00-\x20\x7f~^:?*\[\\]", name):
-        return "not a branch name"
-    return None
-
-
-def check_env_name(name: str) -> str | None:
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        return None
-    return "the name of an environment variable is letters, digits and underscores"
-
-
-def check_no_nul(value: str) -> str | None:
-    return "must not hold a NUL character" if "\0" in value else None
-
-
-def check_can_be_typed(value: str) -> str | None:
-    """A prompt with such characters would be refused when it is due, and nobody would be there to read why."""
-    bad = re.search(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]", value)
-    return f"must not hold control characters (U+{ord(bad[0]):04X})" if bad else None
-
-
-def check_webhook(value: str) -> str | None:
-    """Says nothing of the value itself: it is as good as a password."""
-    if not value or re.fullmatch(r"https?://[!-~]+", value):
-        return None
-    return "a webhook is a URL that begins with http:// or https://"
-
-
-def as_array(value: object) -> object:
-    """One string stands for an array of one."""
-    return [value] if isinstance(value, str) else value
-
-
-def check_model_name(name: str) -> str | None:
-    if re.fullmatch(r"[!-~]{1,200}", name):
-        return None
-    return "the name of a model, or its beginning, has no blanks and is not empty"
-
-
-def duration(description: str, *, gt: float | None = None, ge: float | None = None) -> Meta:
-    """Seconds; config.toml may also say "15m"."""
-    bounds: dict[str, Any] = {"gt": gt, "ge": ge, "le": _LONGEST_S}
-    return Meta(
-        **bounds,
-        description=description,
-        extra={"parse": parse_duration},
-        extra_json_schema={"x-duration": True},
-    )
-
-
-WorkerName = Annotated[str, Meta(extra={"check": check_worker_name})]
-EnvName = Annotated[str, Meta(extra={"check": check_env_name})]
-EnvValue = Annotated[str, Meta(extra={"check": check_no_nul})]
-NonEmpty = Annotated[str, Meta(min_length=1)]
-ModelName = Annotated[str, Meta(extra={"check": check_model_name, "placeholder": "<model>"})]
-Dollars = Annotated[float, Meta(ge=0, le=1e9)]
-Tokens = Annotated[int, Meta(ge=0, le=10**15)]
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of config.toml."""
+from llmc.config.options import (
+    Dollars,
+    EnvName,
+    EnvValue,
+    ModelName,
+    NonEmpty,
+    Table,
+    Tokens,
+    WorkerName,
+    as_array,
+    check_branch_name,
+    check_can_be_typed,
+    check_no_nul,
+    check_webhook,
+    duration,
+)
 
 
 class Repo(Table, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from llmc.daemon.lanes import Lane, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.notices import Notices
 from llmc.daemon.patrol import Watch
+from llmc.daemon.registration import write_registration
 from llmc.daemon.rounds import Rounds
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
@@ -31,7 +31,7 @@ from llmc.services.project import Project, agent_for, open_project
 from llmc.state.model import State
 from llmc.tools import locks, progress
 from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.files import DiskFull, private_dir, write_atomic
+from llmc.tools.files import DiskFull, private_dir
 from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
 from llmc.workers.causes import Cause
@@ -387,19 +387,11 @@ class Daemon:
         return problem or f"{name}: stopped"
 
     def _register(self, agent: Agent, *, ready: bool) -> None:
-        body = {
-            "pid": os.getpid(),
-            "start_time_unix": self.started_unix,
-            "instance_id": self.instance_id,
-            "log_file": str(self.project.root.logs / "daemon.jsonl"),
-            "socket": str(self.project.root.wake_socket()),
-            "auto": self.auto is not None,
-            "agent": agent.name,
-            "program": agent.program(),
-            "version": self.agent_version,
-            "ready": ready,
-        }
-        write_atomic(self.project.root.daemon, json.dumps(body, indent=1).encode())
+        about = {"agent": agent.name, "program": agent.program(), "version": self.agent_version}
+        auto = self.auto is not None
+        write_registration(
+            self.project.root, self.instance_id, self.started_unix, auto=auto, ready=ready, **about
+        )
         if not ready:
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_started", pid=os.getpid(), instance_id=self.instance_id)

@@ -1,6 +1,7 @@
 """What the supervisor knows of a daemon, and of a failure. Pure data."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -90,3 +91,17 @@ class Failure:
     record: Record | None = None
     #: the end of what the daemon printed, where nothing else tells what happened
     output: str = ""
+
+
+def failures(lines: Iterable[bytes]) -> list[Record]:
+    """The records of lines at WARN and above; a line that is no JSON object was torn, and says nothing."""
+    found = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        record = Record.read(row) if isinstance(row, dict) else None
+        if record is not None:
+            found.append(record)
+    return found

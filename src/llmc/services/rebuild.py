@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
 from llmc.agents.protocol import ClientStatus
-from llmc.config.model import check_worker_name, is_auto_name
+from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, NotFound, Refused, StateError

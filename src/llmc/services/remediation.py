@@ -12,6 +12,7 @@ from pathlib import Path
 
 from llmc.errors import LlmcError
 from llmc.names import OVERSEER
+from llmc.overseer import words
 from llmc.services import intake, reset, sessions, submit
 from llmc.services.overseer_session import look, own_session, ready
 from llmc.services.patrol import patrol
@@ -36,8 +37,6 @@ QUIET_S = 0.3
 #: how long a prompt without a receipt may still turn out to have arrived
 LATE_S = 15.0
 
-RED, GREEN, YELLOW = 31, 32, 33
-
 
 @dataclass(frozen=True)
 class Remediation:
@@ -51,16 +50,6 @@ class Remediation:
     cause: str = ""
 
 
-def coloured(text: str, color: int) -> str:
-    return f"\x1b[{color}m{text}\x1b[0m"
-
-
-ENTERING = coloured("⚠ Entering remediation mode...", RED)
-#: for the supervisor, before it starts the daemon again
-RESTARTING = coloured("✓ Remediation complete. Restarting daemon...", GREEN)
-STOPPED = coloured("⚠ Remediation interrupted", YELLOW)
-
-
 def remediate(
     project: Project,
     prompt: str,
@@ -71,7 +60,7 @@ def remediate(
 ) -> Remediation:
     """Tell the supervisor's agent of a failure and wait until it is done. What goes wrong is in the answer."""
     began = monotonic()
-    say(ENTERING)
+    say(words.ENTERING)
     log = None
     try:
         log = RemediationLog.create(project.root)
@@ -86,7 +75,7 @@ def remediate(
     if log is not None:
         with contextlib.suppress(LlmcError):  # a full disk must not hide how it ended
             log.section("outcome", _outcome_text(end, duration_s))
-    say(_last_words(end, duration_s))
+    say(words.outcome(end.outcome, duration_s, end.problem))
     path = log.path if log is not None else project.root.logs
     return Remediation(end.outcome, duration_s, end.problem, path, end.cause)
 
@@ -238,12 +227,3 @@ class _Turn:
 def _outcome_text(end: End, duration_s: float) -> str:
     problem = f"\nproblem: {end.problem}" if end.problem else ""
     return f"{end.outcome}{problem}\nduration: {duration_s:.1f} s"
-
-
-def _last_words(end: End, duration_s: float) -> str:
-    match end.outcome:
-        case Outcome.COMPLETED:
-            return coloured(f"✓ Remediation completed in {duration_s:.1f}s", GREEN)
-        case Outcome.INTERRUPTED:
-            return STOPPED
-    return coloured(f"⚠ Remediation issue: {end.problem}", YELLOW)

@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llmc.config.load import load_config
-from llmc.config.model import Worker, check_worker_name
+from llmc.config.model import Worker
+from llmc.config.options import check_worker_name
 from llmc.config.paths import Root, default_root
 from llmc.config.starter import initial_text
 from llmc.errors import LlmcError, NotFound, Refused, UsageError

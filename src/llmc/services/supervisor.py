@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -235,20 +235,7 @@ class Supervisor:
         self._journal.remediating(attempt, self._history.remediations)
         self._journal.note("overseer_remediation", f"remediation {attempt} began", attempt=attempt)
         self._notify("overseer_failure", "llmc: the daemon failed, a remediation begins", failure.text)
-        said: set[str] = set()
-
-        def say(text: str) -> None:
-            """Each line once, whether the remediation says it or we do."""
-            line = cleaned(text)  # its own colours are ours to choose
-            if line not in said:
-                said.add(line)
-                self._repeat(line)
-
-        say(words.ENTERING)
-        done = self._tried(
-            remediation_prompt(supervisor_facts.situation(self._project, failure, identity)), say
-        )
-        say(words.outcome(done.outcome, done.duration_s, done.problem))
+        done = self._tried(remediation_prompt(supervisor_facts.situation(self._project, failure, identity)))
         self._journal.note(
             "overseer_remediation",
             f"remediation {attempt}: {done.outcome}",
@@ -262,25 +249,27 @@ class Supervisor:
         if self._stop.is_set():
             return None
         if done.outcome == "completed":
-            say(words.RESTARTING)
+            self._repeat(words.RESTARTING)
             return None
         verdict, self._history = decide.after_remediation(done.cause, done.problem, self._history)
         if isinstance(verdict, decide.Restart):
             self._restart(done.problem, verdict, [])
         return verdict if isinstance(verdict, decide.End) else None
 
-    def _tried(self, prompt: str, say: Callable[[str], None]) -> Ended:
-        """A remediation that breaks is one that failed."""
+    def _tried(self, prompt: str) -> Ended:
+        """A remediation says itself how it goes; one that breaks is one that failed."""
         began, limit_s = monotonic(), self._project.config.overseer.remediation_timeout_secs
         try:
             return self._remedy.remediate(
-                self._project, prompt, limit_s=limit_s, stopping=self._stop.is_set, say=say
+                self._project, prompt, limit_s=limit_s, stopping=self._stop.is_set, say=self._repeat
             )
         except LlmcError as error:
             problem = f"{error.message} {error.hint}".strip()
         except Exception as error:
             problem = f"a bug in the remediation: {type(error).__name__}: {error}"
-        return Broke(problem, monotonic() - began)
+        broke = Broke(problem, monotonic() - began)
+        self._repeat(words.outcome(broke.outcome, broke.duration_s, broke.problem))
+        return broke
 
     def _restart(self, reason: str, verdict: decide.Restart, workers: list[str]) -> None:
         """Without a remediation; the workers that got nowhere start over."""

@@ -1,14 +1,14 @@
 """The watch over one daemon: registration, heartbeat, log and progress, look after look."""
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from llmc.agents.client_files import rows_since, size_of
 from llmc.errors import LlmcError
-from llmc.overseer import health, log_tail
-from llmc.overseer.model import Record
+from llmc.log_reader import LogReader, archives
+from llmc.overseer import health
+from llmc.overseer.model import Record, failures
 from llmc.services import supervised_daemon
 from llmc.services.project import Project
 from llmc.services.supervised_daemon import Running
@@ -40,49 +40,18 @@ class Since:
 
 
 class LogTail:
-    """New failure records of the daemon's log, from its end on; through rotation and truncation."""
+    """New failure records of the daemon's log, from its end on."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: Any = None
-        self._place = log_tail.Place(0, 0)
-        self._open(from_end=True)
+        known = archives(str(path))
+        self._reader = LogReader(str(path), after=known[-1][0] if known else 0)
+        self._reader.read()  # what was before does not count
 
     def read(self) -> list[Record]:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return self._rest()
-        todo = log_tail.plan(self._place, found.st_ino, found.st_size)
-        records = []
-        if todo.old is not None:
-            records += self._rest()
-            self._open(from_end=False)
-        else:
-            self._place = todo.now
-        return records + self._rest()
+        return failures(self._reader.lines())
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _open(self, *, from_end: bool) -> None:
-        self.close()
-        try:
-            self._file = open(self._path, "rb")
-        except OSError:
-            self._place = log_tail.Place(0, 0)
-            return
-        found = os.fstat(self._file.fileno())
-        self._place = log_tail.Place(found.st_ino, found.st_size if from_end else 0)
-
-    def _rest(self) -> list[Record]:
-        if self._file is None:
-            return []
-        self._file.seek(self._place.offset)
-        self._place, records = log_tail.advance(self._place, self._file.read())
-        return records
+        self._reader.close()
 
 
 @dataclass
