@@ -51,7 +51,9 @@ def output_of(fleet: Fleet, prompt: str) -> int:
         if row.get("type") == "user" and prompt in json.dumps(row["message"]["content"])
     }
     mine = {
-        row["message"]["id"] for row in rows if row["sessionId"] == session and row["type"] == "assistant"
+        row["message"]["id"]
+        for row in rows
+        if row.get("sessionId") == session and row.get("type") == "assistant"
     }
     return sum(spent["output_tokens"] for name, spent in messages(fleet).items() if name in mine)
 
