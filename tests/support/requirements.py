@@ -15,7 +15,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "requirements"
 
-_ID = re.compile(r"[0-9]-[0-9]{1,3}")
+_ID = re.compile(r"[0-9]-X?[0-9]{1,3}")
 _CELLS = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"^\s*(```|~~~)")
 
