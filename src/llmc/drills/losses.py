@@ -39,7 +39,8 @@ def _is_a_head(scratch: Scratch, sha: str) -> bool:
 
 def _words(scratch: Scratch) -> list[str]:
     """What nobody had committed is in a worktree, in the trash, or landed."""
-    return [f"nobody has {words!r} any more" for words in scratch.precious if not _is_there(scratch, words)]
+    written = [words for words, file in scratch.precious.items() if file.exists()]
+    return [f"nobody has {words!r} any more" for words in written if not _is_there(scratch, words)]
 
 
 def _is_there(scratch: Scratch, words: str) -> bool:

@@ -34,10 +34,15 @@ class Drill:
     recovery: str
     kind: Kind
     run: "Callable[[Scratch], None]"
-    #: why it is another kind than its row says, where it is
-    instead_of: str = ""
+    #: the kind that its row says, where it is another, and why
+    instead_of: Kind | None = None
+    because: str = ""
     #: what its processes need: "small disk" or "no privileges"
     needs: str = ""
+
+    @property
+    def kind_of_row(self) -> Kind:
+        return self.instead_of or self.kind
 
 
 @dataclass(frozen=True)

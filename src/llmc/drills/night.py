@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from llmc.drills.model import DrillFailed
 from llmc.drills.scratch import Scratch
 from llmc.errors import LlmcError
 from llmc.tools import git
@@ -79,7 +80,7 @@ class Night:
         name, strike = self.dice.choice([*harmless, *serious] if is_calm else harmless)
         try:
             strike()
-        except (OSError, LlmcError, KeyError, IndexError):
+        except (OSError, LlmcError, DrillFailed):
             return  # what it would have broken is not there at the moment
         self.faults[name] += 1
 

@@ -51,8 +51,8 @@ class Scratch:
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
-        #: words that must be found somewhere when all is over: work that nobody committed yet
-        self.precious: list[str] = []
+        #: work that nobody commits, with the file that says that it was written: then it must be found in the end
+        self.precious: dict[str, Path] = {}
         self._supervisor: proc.Child | None = None
         #: the tasks that have to land
         self.expected: set[int] = set()
@@ -132,9 +132,10 @@ class Scratch:
     def half(self, number: int, then: str) -> str:
         """For an agent, once: work that is not committed yet, and must not be lost whatever comes `then`."""
         words = f"half of task {number}, in {self.directory.name}"
-        self.precious.append(words)
         tried = self.directory / f"tried-{number}"
-        return f"@sh test -e {tried} || {{ touch {tried}; echo {words} > half-{number}; {then}; }}"
+        self.precious[words] = written = self.directory / f"wrote-{number}"
+        write = f"touch {tried}; echo {words} > half-{number}; touch {written}"
+        return f"@sh test -e {tried} || {{ {write}; {then}; }}"
 
     def gate(self, name: str) -> str:
         """For an agent: wait until the drill opens it."""
@@ -167,11 +168,12 @@ class Scratch:
             raise DrillFailed(f"`llmc {' '.join(args)}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
-    def supervise(self) -> None:
-        """`llmc overseer`, until its first daemon is ready."""
+    def supervise(self, *, ready: bool = True) -> None:
+        """`llmc overseer`; with `ready`, until its first daemon is."""
         argv = [sys.executable, "-P", "-m", "llmc", "overseer"]
         self._supervisor = proc.spawn_detached(argv, self.directory / "overseer.out", self.env)
-        self.daemon()
+        if ready:
+            self.daemon()
 
     @property
     def supervisor_pid(self) -> int:

@@ -72,6 +72,18 @@ def loop_hangs(scratch: Scratch) -> None:
     scratch.all_landed(90)
 
 
+def start_hangs(scratch: Scratch) -> None:
+    """A daemon that registers, and never gets its agents up."""
+    scratch.create()
+    scratch.variables.write_text("export LLMC_STUCK_S=3 LLMC_FAULT=session.launch:before:hang\n")
+    scratch.remedy(f"rm {scratch.variables}")
+    scratch.task(1)
+    with scratch.fault():
+        scratch.supervise(ready=False)
+    scratch.noticed("log failure:", "the lane of auto-1")
+    scratch.all_landed(90)
+
+
 def overseer_session_dies(scratch: Scratch) -> None:
     """The agent that mends is killed in the middle of it."""
     mended, tried = scratch.directory / "mended", scratch.directory / "tried"
