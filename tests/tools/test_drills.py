@@ -96,8 +96,7 @@ def judged(tmp_path: Path, drill: Drill, *, noticed_s: float | None, remediated:
 
     def pretend(scratch: Scratch) -> None:
         (scratch.root / "logs").mkdir(parents=True)
-        with scratch.fault():
-            pass
+        scratch.breaks_now()
         if noticed_s is not None:
             scratch.detected_unix = scratch.fault_unix + noticed_s
         rows = [row for outcome in remediated for row in ({}, {"outcome": outcome})]

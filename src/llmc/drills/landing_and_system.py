@@ -15,8 +15,8 @@ def conflict(scratch: Scratch) -> None:
     scratch.task(
         1, scratch.commit(1, before=scratch.person("shared"), file="shared"), f"@on-conflict {resolve}"
     )
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.detected("rebase_conflicted")
     scratch.all_landed()
 
@@ -30,8 +30,8 @@ def conflicts_again(scratch: Scratch) -> None:
     for number in (1, 2):
         lines = [scratch.commit(number, before=fights, file="shared"), "@on-conflict true"]
         scratch.task(number, *lines)
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.noticed("failure:", limit_s=120)
     scratch.all_landed(120)
 
@@ -44,11 +44,11 @@ def git_lock(scratch: Scratch) -> None:
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
     scratch.supervise()
     scratch.reached("go")
-    with scratch.fault():
-        lock.touch()
-        hour_ago = now_unix() - 3600
-        os.utime(lock, (hour_ago, hour_ago))
-        scratch.open("go")
+    scratch.breaks_now()
+    lock.touch()
+    hour_ago = now_unix() - 3600
+    os.utime(lock, (hour_ago, hour_ago))
+    scratch.open("go")
     scratch.noticed("log failure:", "(git")
     scratch.all_landed()
 
@@ -62,9 +62,9 @@ def source_dirty(scratch: Scratch) -> None:
     scratch.supervise()
     scratch.reached("go")
     words = "a person writes here"
-    with scratch.fault():
-        (scratch.source / "README.md").write_text(f"{words}\n")
-        scratch.open("go")
+    scratch.breaks_now()
+    (scratch.source / "README.md").write_text(f"{words}\n")
+    scratch.open("go")
     scratch.detected("source_dirty")
     scratch.until(lambda: scratch.events("overseer_failure"), "ten retries are over", 90)
     scratch.all_landed()
@@ -77,8 +77,8 @@ def disk_full(scratch: Scratch) -> None:
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
     scratch.supervise()
     scratch.reached("go")
-    with scratch.fault():
-        _fill(scratch)
+    scratch.breaks_now()
+    _fill(scratch)
     scratch.open("go")
     scratch.seen(lambda: "(disk)" in scratch.said(), "the supervisor says that the disk is full")
     scratch.require(scratch.ended() == 12, "the supervisor ends with 12")
@@ -101,8 +101,8 @@ def out_of_memory(scratch: Scratch) -> None:
     scratch.supervise()
     scratch.reached("go")
     first = scratch.daemon()
-    with scratch.fault():
-        os.kill(first, signal.SIGKILL)
+    scratch.breaks_now()
+    os.kill(first, signal.SIGKILL)
     scratch.noticed("process failure:")
     os.kill(scratch.daemon(other_than=first), signal.SIGKILL)
     scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
@@ -112,8 +112,8 @@ def usage_limit(scratch: Scratch) -> None:
     scratch.create(**{"auto.concurrency": "2"})
     scratch.task(1, "@limit 1", f"@on-resume {scratch.commit(1)[4:]}")
     scratch.task(2)
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.detected("fleet_parked", cause="limit")
     scratch.all_landed()
 
@@ -122,7 +122,7 @@ def network_lost(scratch: Scratch) -> None:
     """The API cannot be reached, three times in a row; then it is back."""
     scratch.create()
     scratch.task(1, "@error 529", f"@on-resume {scratch.commit(1)[4:]}")
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.detected("fleet_parked", cause="api")
     scratch.all_landed()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from llmc.drills.model import DrillFailed
-from llmc.drills.scratch import Scratch
+from llmc.drills.scratch import Scratch, overwrite
 from llmc.errors import LlmcError
 from llmc.tools import git
 from llmc.tools.clock import monotonic, now_unix
@@ -40,8 +40,8 @@ class Night:
     def run(self) -> None:
         self._prepare()
         self.scratch.supervise()
-        with self.scratch.fault():
-            over = monotonic() + self.lasts_s
+        self.scratch.breaks_now()
+        over = monotonic() + self.lasts_s
         while monotonic() < over and not self._is_done():
             self._break_something()
             time.sleep(self.dice.uniform(*PAUSE_S))
@@ -164,17 +164,10 @@ def _serious(night: Night) -> list[Strike]:
         ("tmux killed", lambda: scratch.project().tmux.kill_server()),
         ("socket removed", lambda: scratch.project().root.wake_socket().unlink()),
         ("state corrupt", corrupt),
-        ("state overwritten", lambda: _whole(state, '{"workers": {}}')),
-        ("config broken", lambda: _whole(config, config.read_text() + "no toml [\n")),
+        ("state overwritten", lambda: overwrite(state, '{"workers": {}}')),
+        ("config broken", lambda: overwrite(config, config.read_text() + "no toml [\n")),
         ("git lock", leave_lock),
     ]
-
-
-def _whole(path: os.PathLike[str], text: str) -> None:
-    part = f"{os.fspath(path)}.drill"
-    with open(part, "w") as file:
-        file.write(text)
-    os.replace(part, path)
 
 
 #: what an agent that knows llmc would do, one after another; each step does nothing where nothing is wrong

@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -251,12 +250,10 @@ class Scratch:
 
         return self.until(worker, f"somebody is at task {task}")
 
-    @contextmanager
-    def fault(self) -> Iterator[None]:
+    def breaks_now(self) -> None:
         """The clock of the drill starts here."""
         self.fault_unix = now_unix()
         self._said_before = len(self.said())
-        yield
 
     def detected(self, action: str, limit_s: float = PATIENCE_S, **fields: str) -> dict[str, Any]:
         """The event by which the fault was noticed."""
@@ -306,6 +303,13 @@ class Scratch:
         """The tasks on the default branch, as often as they are there."""
         done = git.git(self.source, "log", "--format=%s", "main", "--", check=False)
         return [int(s.removeprefix("Task ")) for s in done.stdout.splitlines() if s.startswith("Task ")]
+
+
+def overwrite(path: Path, text: str) -> None:
+    """As an editor does: the file is whole at every moment."""
+    part = path.with_name(f".{path.name}.drill")
+    part.write_text(text)
+    part.rename(path)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,19 +1,17 @@
 """Drills: llmc's own files, and the supervisor itself (rows 20 to 27)."""
 
-import json
 import os
 import signal
-from pathlib import Path
 
-from llmc.drills.scratch import Scratch
+from llmc.drills.scratch import Scratch, overwrite
 from llmc.tools import processes
 
 
 def state_corrupt(scratch: Scratch) -> None:
     _at_work(scratch, "llmc doctor --rebuild --yes")
-    with scratch.fault():
-        for name in ("state.json", "state.json.bak"):
-            (scratch.root / name).write_text("{ no state")
+    scratch.breaks_now()
+    for name in ("state.json", "state.json.bak"):
+        (scratch.root / name).write_text("{ no state")
     scratch.noticed("failure:")
     scratch.open("go")
     scratch.all_landed()
@@ -22,8 +20,8 @@ def state_corrupt(scratch: Scratch) -> None:
 def state_overwritten(scratch: Scratch) -> None:
     """By somebody who wrote an empty fleet, such as a test that ran in the wrong root."""
     _at_work(scratch, "llmc doctor --rebuild --yes")
-    with scratch.fault():
-        _replace(scratch.root / "state.json", '{"workers": {}}')
+    scratch.breaks_now()
+    overwrite(scratch.root / "state.json", '{"workers": {}}')
     scratch.noticed("failure:")
     scratch.open("go")
     scratch.all_landed()
@@ -32,17 +30,17 @@ def state_overwritten(scratch: Scratch) -> None:
 def config_broken(scratch: Scratch) -> None:
     config = scratch.root / "config.toml"
     _at_work(scratch, f"sed -i '/^no toml/d' {config}")
-    with scratch.fault():
-        config.write_text(config.read_text() + "no toml [\n")
-        scratch.open("go")
+    scratch.breaks_now()
+    config.write_text(config.read_text() + "no toml [\n")
+    scratch.open("go")
     scratch.noticed("failure:")
     scratch.all_landed()
 
 
 def socket_gone(scratch: Scratch) -> None:
     _at_work(scratch, "true")
-    with scratch.fault():
-        scratch.project().root.wake_socket().unlink()
+    scratch.breaks_now()
+    scratch.project().root.wake_socket().unlink()
     scratch.noticed("failure:")
     scratch.open("go")
     scratch.all_landed()
@@ -52,8 +50,8 @@ def permissions_gone(scratch: Scratch) -> None:
     """Nobody may change anything in .llmc any more."""
     own = scratch.root / ".llmc"
     _at_work(scratch, f"chmod 700 {own}")
-    with scratch.fault():
-        own.chmod(0o500)
+    scratch.breaks_now()
+    own.chmod(0o500)
     try:
         scratch.noticed("failure:")
         scratch.open("go")
@@ -65,8 +63,8 @@ def permissions_gone(scratch: Scratch) -> None:
 def loop_hangs(scratch: Scratch) -> None:
     """The daemon lives, and does nothing."""
     first = _at_work(scratch, "true")
-    with scratch.fault():
-        os.kill(first, signal.SIGSTOP)
+    scratch.breaks_now()
+    os.kill(first, signal.SIGSTOP)
     scratch.noticed("heartbeat failure:")
     scratch.open("go")
     scratch.all_landed(90)
@@ -78,8 +76,8 @@ def start_hangs(scratch: Scratch) -> None:
     scratch.variables.write_text("export LLMC_STUCK_S=3 LLMC_FAULT=session.launch:before:hang\n")
     scratch.remedy(f"rm {scratch.variables}")
     scratch.task(1)
-    with scratch.fault():
-        scratch.supervise(ready=False)
+    scratch.breaks_now()
+    scratch.supervise(ready=False)
     scratch.noticed("log failure:", "the lane of auto-1")
     scratch.all_landed(90)
 
@@ -96,8 +94,8 @@ def overseer_session_dies(scratch: Scratch) -> None:
     scratch.task(2, after=(1,))
     scratch.supervise()
     scratch.until(tried.exists, "a remediation runs")
-    with scratch.fault():
-        os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
+    scratch.breaks_now()
+    os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
     scratch.seen(lambda: "started again" in scratch.said(), "the supervisor starts the agent again")
     scratch.all_landed()
 
@@ -108,8 +106,8 @@ def bad_fix(scratch: Scratch) -> None:
     scratch.remedy("true")
     scratch.task(1)
     scratch.task(2, after=(1,), expected=False)
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.noticed("failure:")
     scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
 
@@ -122,8 +120,8 @@ def remediation_hangs(scratch: Scratch) -> None:
     scratch.task(2, after=(1,), expected=False)
     scratch.supervise()
     began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation began")
-    with scratch.fault():
-        scratch.fault_unix = float(began[0]["ts"])
+    scratch.breaks_now()
+    scratch.fault_unix = float(began[0]["ts"])
     scratch.detected("overseer_remediation", outcome="timeout")
     scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
 
@@ -134,8 +132,8 @@ def remediation_fails(scratch: Scratch) -> None:
     scratch.remedy("echo get a new key > $LLMC_ROOT/.llmc/manual_intervention_needed_1.txt")
     scratch.task(1)
     scratch.task(2, after=(1,), expected=False)
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.noticed("failure:")
     scratch.require(scratch.ended() == 11, "the supervisor ends with 11")
     scratch.require("get a new key" in scratch.said(), "it says what the agent asks for")
@@ -145,11 +143,11 @@ def other_daemon(scratch: Scratch) -> None:
     """Somebody ends the daemon and starts another one while the supervisor does not look."""
     first = _at_work(scratch, "true")
     os.kill(scratch.supervisor_pid, signal.SIGSTOP)
-    with scratch.fault():
-        os.kill(first, signal.SIGKILL)
-        scratch.llmc("up", "--auto", "--detach")
-        other = scratch.daemon(other_than=first)
-        os.kill(scratch.supervisor_pid, signal.SIGCONT)
+    scratch.breaks_now()
+    os.kill(first, signal.SIGKILL)
+    scratch.llmc("up", "--auto", "--detach")
+    other = scratch.daemon(other_than=first)
+    os.kill(scratch.supervisor_pid, signal.SIGCONT)
     scratch.noticed("identity failure:")
     scratch.open("go")
     scratch.all_landed()
@@ -164,9 +162,3 @@ def _at_work(scratch: Scratch, *remedy: str) -> int:
     scratch.supervise()
     scratch.reached("go")
     return scratch.daemon()
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(".drill.new")
-    part.write_text(json.dumps(json.loads(text)))
-    part.rename(path)

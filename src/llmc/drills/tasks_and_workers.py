@@ -14,8 +14,8 @@ def pool_fails(scratch: Scratch) -> None:
     scratch.task(1)
     scratch.supervise()
     scratch.until(lambda: 1 in scratch.landed(), "task 1 landed")
-    with scratch.fault():
-        broken.touch()
+    scratch.breaks_now()
+    broken.touch()
     scratch.noticed("log failure:", "(command")
     scratch.task(2)
     scratch.all_landed()
@@ -29,8 +29,7 @@ def pool_hangs(scratch: Scratch) -> None:
     scratch.supervise()
     broken.touch()
     scratch.reached("pool-hangs")
-    with scratch.fault():
-        pass  # it hangs since now
+    scratch.breaks_now()  # it hangs since now
     scratch.noticed("log failure:", "(command")
     scratch.task(1)
     scratch.all_landed()
@@ -40,8 +39,7 @@ def pool_is_empty(scratch: Scratch) -> None:
     asked = scratch.directory / "asked"
     scratch.create(**{"auto.task_pool_command": f"echo asked >> {asked}"})
     scratch.supervise()
-    with scratch.fault():
-        pass  # it never has anything
+    scratch.breaks_now()  # it never has anything
     scratch.until(lambda: asked.exists() and len(asked.read_text().split()) >= 3, "it was asked three times")
     scratch.task(1)
     scratch.all_landed()
@@ -56,8 +54,8 @@ def pool_repeats(scratch: Scratch) -> None:
     asked = scratch.directory / "asked"
     command = f"test -e {done} || {{ echo asked >> {asked}; cat {answer}; }}"
     scratch.create(**{"auto.task_pool_command": command, "auto.concurrency": "2"})
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.reached("go")
     scratch.until(lambda: len(asked.read_text().split()) >= 3, "it was asked three times")
     done.touch()
@@ -72,8 +70,8 @@ def agent_killed(scratch: Scratch) -> None:
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
     scratch.supervise()
     scratch.reached("go")
-    with scratch.fault():
-        os.kill(scratch.agent_pid("auto-1"), signal.SIGKILL)
+    scratch.breaks_now()
+    os.kill(scratch.agent_pid("auto-1"), signal.SIGKILL)
     scratch.detected("agent_exited")
     scratch.open("go")
     scratch.all_landed()
@@ -87,8 +85,8 @@ def agent_crashes(scratch: Scratch) -> None:
     crash = f"@sh test -e {mended} || kill -9 $PPID"
     for number in (1, 2):
         scratch.task(number, crash, scratch.commit(number))
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.noticed("log failure:", "(crash")
     scratch.all_landed()
 
@@ -98,8 +96,8 @@ def agent_hangs(scratch: Scratch) -> None:
     scratch.task(1, scratch.half(1, scratch.gate("never")), scratch.commit(1))
     scratch.supervise()
     scratch.reached("never")
-    with scratch.fault():
-        scratch.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
+    scratch.breaks_now()
+    scratch.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
     scratch.noticed("stall failure:")
     scratch.all_landed()
 
@@ -110,8 +108,8 @@ def worker_in_error(scratch: Scratch) -> None:
     person = scratch.directory / "person-was-here"
     conflict = f"test -e {person} || {{ touch {person}; {scratch.person('shared')}; }}"
     scratch.task(1, scratch.commit(1, before=conflict, file="shared"), "@on-conflict true")
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.detected("status_changed", to="error")
     scratch.all_landed()
 
@@ -122,8 +120,8 @@ def session_killed(scratch: Scratch) -> None:
     scratch.supervise()
     scratch.reached("go")
     project = scratch.project()
-    with scratch.fault():
-        project.tmux.kill_session(project.session("auto-1"))
+    scratch.breaks_now()
+    project.tmux.kill_session(project.session("auto-1"))
     scratch.detected("status_changed", to="offline")
     scratch.open("go")
     scratch.all_landed()
@@ -137,8 +135,8 @@ def tmux_killed(scratch: Scratch) -> None:
     scratch.supervise()
     for number in (1, 2):
         scratch.reached(f"go-{number}")
-    with scratch.fault():
-        scratch.project().tmux.kill_server()
+    scratch.breaks_now()
+    scratch.project().tmux.kill_server()
     scratch.detected("status_changed", to="offline")
     for number in (1, 2):
         scratch.open(f"go-{number}")
@@ -152,8 +150,8 @@ def session_killed_again(scratch: Scratch) -> None:
     scratch.remedy(f"touch {mended}")
     scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
     scratch.supervise()
-    with scratch.fault():
-        scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation mends it", 90)
+    scratch.breaks_now()
+    scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation mends it", 90)
     scratch.noticed("log failure:", "(tmux")
     scratch.open("go")
     scratch.all_landed()
@@ -176,8 +174,8 @@ def worktree_broken(scratch: Scratch) -> None:
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
     scratch.supervise()
     scratch.reached("go")
-    with scratch.fault():
-        (scratch.root / ".worktrees" / "auto-1" / ".git").write_text("gitdir: /nowhere\n")
+    scratch.breaks_now()
+    (scratch.root / ".worktrees" / "auto-1" / ".git").write_text("gitdir: /nowhere\n")
     scratch.open("go")
     scratch.noticed("failure:")
     scratch.all_landed()
@@ -191,7 +189,7 @@ def post_accept_fails(scratch: Scratch) -> None:
     scratch.remedy(f"touch {mended}")
     scratch.task(1)
     scratch.task(2, after=(1,))
-    with scratch.fault():
-        scratch.supervise()
+    scratch.breaks_now()
+    scratch.supervise()
     scratch.noticed("log failure:", "(command")
     scratch.all_landed()
