@@ -1,4 +1,4 @@
-.PHONY: help setup demo test compiled-tests soak check checklist lint unit bench docs lock clean
+.PHONY: help setup demo test compiled-tests soak drills check checklist lint unit bench docs lock clean
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 # Bytecode is kept, whatever the caller's environment says: or each of the suite's processes compiles every test again.
@@ -25,6 +25,9 @@ compiled-tests:
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
 	@$(BIN)/pytest -n 4 --dist worksteal -m soak
+
+drills: setup     ## every failure an unattended fleet can meet, made to happen for real
+	@$(BIN)/llmc drill --all
 
 check: setup lint unit  ## the fast gates, before every commit
 

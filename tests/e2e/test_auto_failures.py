@@ -243,6 +243,37 @@ def test_a_state_without_its_workers(scripted: Fleet) -> None:
     assert fleet.tmux("list-sessions") == ""
 
 
+@pytest.mark.req("0-056", "0-215", "0-223", "0-224")
+def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
+    """Break: go on without the hooks' socket, with a broken configuration, or for ever at a lock of a git that is gone."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    (fleet.root / ".llmc/wake.sock").unlink()
+    assert daemon.ends() == 1
+    assert "the hooks' socket is gone" in daemon.said
+    config = fleet.root / "config.toml"
+    good = config.read_text()
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    config.write_text(f"{good}\nno toml [\n")
+    assert daemon.ends() == 1
+    assert fleet.events("auto_failed")[-1]["cause"] == "config"
+    config.write_text(good)
+    add(fleet, 1)
+    lock = fleet.source / ".git/refs/heads/main.lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    daemon = Daemon(fleet)
+    assert daemon.ends() == 1
+    assert f"a git command that is gone left {lock}" in daemon.said
+    assert auto.landed(fleet) == []
+    lock.unlink()
+    daemon = Daemon(fleet, "--max-tasks", "1")
+    assert daemon.ends() == 0
+    assert auto.landed(fleet) == [1]
+
+
 @pytest.mark.req("0-060", "0-063", "0-064", "0-065")
 def test_a_source_in_use(scripted: Fleet) -> None:
     """Break: forget the wait at a restart, or count no retries."""

@@ -1,5 +1,7 @@
 """The supervisor with its own agent: something breaks, the agent mends it, and the fleet goes on."""
 
+import signal
+
 import pytest
 
 from tests.support import auto
@@ -8,7 +10,7 @@ from tests.support.fleet import Fleet
 from tests.support.supervise import QUICK, Overseer
 
 
-@pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151")
+@pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151", "5-011")
 def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
     """Break: start the daemon again without a remediation, or end after one."""
     mended = fleet.dir / "mended"
@@ -23,9 +25,11 @@ def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) 
     try:
         auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 2], 150)
         auto.wait_completed(fleet, 2)
-        assert overseer.stop() == 0, overseer.said
+        assert overseer.stop(signal.SIGHUP) == 0, overseer.said  # a terminal that was closed
     finally:
         overseer.close()
+    rows = fleet.llmc("usage", "--by", "worker", "--json").json["lines"]
+    assert {row["worker"]: row["tokens"] > 0 for row in rows} == {"auto-1": True, "overseer": True}
     (failure,) = fleet.events("overseer_failure")
     assert failure["cause"] == "command"
     (log,) = (fleet.root / "logs").glob("remediation_*.txt")

@@ -68,6 +68,24 @@ def test_it_is_whole_whenever_it_is_read(root: Root, beats: Heartbeat) -> None:
     assert not [path.name for path in root.heartbeat.parent.iterdir() if path.name.endswith(".tmp")][1:]
 
 
+@pytest.mark.req("0-090", "0-111")
+@pytest.mark.parametrize(("timeout_s", "beats"), [(30.0, 1), (0.4, 4)])
+def test_it_comes_often_enough_for_its_supervisor(
+    root: Root, monkeypatch: pytest.MonkeyPatch, timeout_s: float, beats: int
+) -> None:
+    """Break: beat every five seconds, however soon a supervisor takes that for a hang."""
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 5.0)
+    made = Heartbeat(root, "i-1", lambda _: None, timeout_s)
+    made.start()
+    seen = {last(root)}
+    began = time.monotonic()
+    while time.monotonic() - began < 0.6:
+        made.mark()
+        seen.add(last(root))
+    made.stop()
+    assert len(seen) >= beats if beats > 1 else len(seen) == 1
+
+
 @pytest.mark.req("0-092", "0-093")
 def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
     """Break: beat whatever the lanes do; or let a log that cannot be written end the thread."""

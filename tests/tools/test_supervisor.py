@@ -24,7 +24,7 @@ from llmc.daemon.log import open_log
 from llmc.names import SessionName, TaskId, WorkerName
 from llmc.overseer import health
 from llmc.overseer.model import Failure, Identity
-from llmc.services import supervised_daemon, supervisor_record
+from llmc.services import supervised_daemon, supervisor_record, supervisor_watch
 from llmc.services.project import open_project
 from llmc.services.supervised_daemon import Running
 from llmc.services.supervisor_watch import LogTail, Progress, Since, Watch
@@ -264,6 +264,34 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     assert has_work()
     (task_dir(fleet) / "1.json").unlink()
     assert not has_work()
+    tail.close()
+
+
+@pytest.mark.req("0-111", "0-115")
+def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop slept. Break: judge the ages of before, or take each late look of a busy machine for a jump."""
+    project = open_project(str(set_up(scripted).root))
+    clocks = {"monotonic": 1000.0, "now_unix": 5000.0}
+    for name in clocks:
+        monkeypatch.setattr(supervisor_watch, name, lambda name=name: clocks[name])
+    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), None, None, 0.0)
+    limits = health.Limits(heartbeat_s=30.0, stall_s=1e9)
+    tail = LogTail(scripted.root / "logs/daemon.jsonl")
+    watch = Watch(project, daemon, tail, 2.0)
+
+    def pass_by(mono: float, wall: float) -> str:
+        clocks["monotonic"] += mono
+        clocks["now_unix"] += wall
+        return watch.clock_jump()
+
+    assert pass_by(5.0, 5.0) == "", "a busy machine"
+    assert watch.look(limits).beat_age_s == 5.0
+    assert "clock" in pass_by(2.0, 3600.0)
+    assert watch.look(limits).beat_age_s == 0.0, "one full limit from now on"
+    assert pass_by(2.0, 2.0) == ""
+    assert watch.look(limits).beat_age_s == 2.0
+    assert pass_by(600.0, 600.0) != "", "the look itself came too late"
+    assert watch.look(limits).beat_age_s == 0.0
     tail.close()
 
 

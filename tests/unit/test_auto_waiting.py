@@ -22,7 +22,7 @@ def test_a_source_in_use_is_tried_ten_times() -> None:
     """Break: double once more or once less, or forget the cap."""
     state = AutoState()
     waits = []
-    while not (next_ := waiting.dirty(state)).over:
+    while not (next_ := waiting.dirty(state, 60.0)).over:
         waits.append(next_.wait_s)
         assert next_.attempt == len(waits)
         state = replace(state, source_repo_dirty_retry_count=next_.attempt)

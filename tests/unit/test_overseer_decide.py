@@ -1,5 +1,7 @@
 """What follows a failure: the first is always remediated, a spiral ends it, a stall never counts."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +78,7 @@ def test_what_only_a_person_can_mend(cause: str, kind: FailureKind) -> None:
     assert isinstance(verdict, End)
     assert verdict.code == Exit.HUMAN == 12
     assert (cause in verdict.why, bool(verdict.advice), history.attempt) == (True, True, 0)
-    assert isinstance(after_remediation(cause, "login", History())[0], End)
+    assert isinstance(after_remediation(cause, "login", History(), LIMITS)[0], End)
 
 
 @pytest.mark.req("0-152")
@@ -84,13 +86,15 @@ def test_what_only_a_person_can_mend(cause: str, kind: FailureKind) -> None:
 def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
     """Break: count a wait as a remediation, or wait equally long each time."""
     history, waits = History(remediated=True, remediations=(1.0,)), []
+    limits = replace(LIMITS, **{f"{cause}_wait_s": 60.0})
     for _ in range(8):
-        verdict, history = after_failure(Failure(FailureKind.LOG, "x", cause), history, 1.0, 5.0, LIMITS)
+        verdict, history = after_failure(Failure(FailureKind.LOG, "x", cause), history, 1.0, 5.0, limits)
         assert isinstance(verdict, Restart)
         waits.append(verdict.after_s)
     assert waits == [60, 120, 240, 480, 960, 1800, 1800, 1800]
     assert history.attempt == 1
-    verdict, after = after_remediation(cause, "limit reached", History(remediated=True, remediations=(1.0,)))
+    history = History(remediated=True, remediations=(1.0,))
+    verdict, after = after_remediation(cause, "limit reached", history, limits)
     assert isinstance(verdict, Restart)
     assert not after.remediated, "an agent that could not begin has not tried"
 
@@ -98,7 +102,7 @@ def test_what_passes_by_itself_is_waited_for(cause: str) -> None:
 def test_a_remediation_that_failed_otherwise_goes_on() -> None:
     """Break: end the supervisor after a time limit."""
     history = History(remediated=True, remediations=(1.0,))
-    assert after_remediation("", "it took too long", history) == (None, history)
+    assert after_remediation("", "it took too long", history, LIMITS) == (None, history)
 
 
 @given(st.lists(st.tuples(st.floats(61, 40000), failures), min_size=7, max_size=30))

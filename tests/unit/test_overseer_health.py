@@ -34,9 +34,6 @@ def kind(seen: Seen) -> FailureKind | None:
         (replace(WELL, beat_age_s=30), None),
         (replace(WELL, beat_age_s=LATE), FailureKind.HEARTBEAT),
         (replace(WELL, beat_of=None, beat_age_s=LATE), FailureKind.HEARTBEAT),
-        # Before every agent is up there is no heartbeat to be missed; but that takes no quarter of an hour.
-        (replace(WELL, beat_of=None, beat_age_s=LATE, ready=False), None),
-        (replace(WELL, beat_of=None, ready=False, since_start_s=901), FailureKind.HEARTBEAT),
         (replace(WELL, records=(Record("WARNING", "odd"),)), FailureKind.LOG),
         (replace(WELL, alive=False, exit_code=-9), FailureKind.PROCESS),
         (replace(WELL, alive=False, exit_code=0), FailureKind.PROCESS),

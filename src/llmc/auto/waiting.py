@@ -15,7 +15,6 @@ API_CAP_S = 1800.0
 #: a worker that was sent ahead has shown that the API is back when it has worked for so long
 PROBE_S = 60.0
 
-DIRTY_FIRST_S = 60.0
 DIRTY_CAP_S = 3600.0
 DIRTY_RETRIES = 10
 
@@ -122,8 +121,8 @@ class Dirty:
     over: bool
 
 
-def dirty(state: AutoState) -> Dirty:
-    """60, 120, 240 ... seconds, at most an hour, ten times."""
+def dirty(state: AutoState, first_s: float) -> Dirty:
+    """Each wait is twice as long as the one before, at most an hour, ten times."""
     attempt = state.source_repo_dirty_retry_count + 1
-    wait_s = min(DIRTY_CAP_S, DIRTY_FIRST_S * 2.0 ** (attempt - 1))
+    wait_s = min(DIRTY_CAP_S, first_s * 2.0 ** (attempt - 1))
     return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)

@@ -316,6 +316,7 @@ class Auto(Table, frozen=True, kw_only=True):
             extra={"check": check_no_nul},
         ),
     ] = ""
+    task_pool_timeout_secs: Annotated[float, duration("Longest time that command may take", gt=0)] = 60.0
     worker_tasks: Annotated[
         Literal["propose", "accept", "off"],
         Meta(description="Tasks that agents make: wait for `tasks approve`, are taken like any, or are off"),
@@ -326,6 +327,9 @@ class Auto(Table, frozen=True, kw_only=True):
     ] = 300.0
     api_backoff_secs: Annotated[
         float, duration("First wait when the API is overloaded or away; doubles up to half an hour", gt=0)
+    ] = 60.0
+    dirty_backoff_secs: Annotated[
+        float, duration("First wait while the source has uncommitted changes; doubles up to an hour", gt=0)
     ] = 60.0
     budget: Budget = Budget()
 

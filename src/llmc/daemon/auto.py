@@ -11,11 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from llmc.auto import notices, waiting
+from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
-from llmc.errors import LlmcError, UsageError
+from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import auto, auto_giving_back, claims, notify, setup, task_queue
 from llmc.services.auto_run import Run
@@ -27,6 +28,7 @@ from llmc.services.spending import Spending
 from llmc.state.model import State
 from llmc.tools.clock import now_unix
 from llmc.tools.files import append_line, private_dir
+from llmc.tools.wake import inode
 from llmc.tools.watch import Watch
 from llmc.workers.causes import Cause
 from llmc.workers.model import Status, WorkerRecord
@@ -34,6 +36,9 @@ from llmc.workers.patrol import Clock
 
 #: between two workers that go on after a park
 STAGGER_S = 2.0
+PULSE_S = 1.0
+#: a config file that is being edited has so long to become whole
+CONFIG_SETTLE_S = 2.0
 #: why a claim goes back that a crash left behind
 UNKNOWN_CLAIM = "its worker was not at it after a restart"
 #: changes of the task list are answered together
@@ -100,6 +105,8 @@ class AutoMode:
         self._looking = False
         self._ended = False
         self._missing_said = False
+        self._socket = 0
+        self._config_seen = project.root.config.stat().st_mtime
 
     def prepare(self) -> None:
         """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
@@ -124,6 +131,20 @@ class AutoMode:
                     tx.emit("task_released", **said, cause="", ref=None)
         claims.settle_files(queue.files, queue.ledger.books())
 
+    def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
+        """There are heartbeats from the registration on, also while worktrees and agents are made ready."""
+        timeout_s = self._project.config.overseer.heartbeat_timeout_secs
+        self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck, timeout_s)
+        self._heartbeat.start()
+        self._socket = inode(self._project.root.wake_socket())
+        self._pulse(loop)
+
+    def _pulse(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The event loop gets on; once tasks are given out, `tick` says so."""
+        if self._heartbeat is not None and self._loop is None:
+            self._heartbeat.mark()
+            loop.call_later(PULSE_S, self._pulse, loop)
+
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """From now on tasks are given out."""
         with self._project.store.transaction() as tx:
@@ -131,8 +152,6 @@ class AutoMode:
         self._watch = Watch(self._run.queue.files.directory)
         loop.add_reader(self._watch.fileno(), self._list_changed)
         self._run.queue.note_changed(None)  # what was written before the watch began
-        self._heartbeat = Heartbeat(self._project.root, instance_id, self._stuck)
-        self._heartbeat.start()
         self._loop = loop  # last: the lanes look from now on, and what this run spends counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
 
@@ -216,6 +235,8 @@ class AutoMode:
 
     def _tick(self, state: State) -> None:
         self._compare(state)
+        self._watch_socket()
+        self._watch_config()
         now = now_unix()
         if self._options.until_unix is not None and now >= self._options.until_unix:
             self._run.drain("the time is over")
@@ -272,6 +293,24 @@ class AutoMode:
                 text, extra={"action": "workers_missing", "cause": Cause.BUG, "workers": missing}
             )
             self._say(text)
+
+    def _watch_socket(self) -> None:
+        """Hooks wake us through it: unattended, nobody would see that each of them waits for a patrol."""
+        path = self._project.root.wake_socket()
+        if inode(path) != self._socket:
+            self.fail(HardFailure(Cause.BUG, f"the hooks' socket is gone, or another one is there: {path}"))
+
+    def _watch_config(self) -> None:
+        """Nothing lands by half-known rules, so one that cannot be read ends it, before everybody stands still."""
+        path = self._project.root.config
+        changed = path.stat().st_mtime
+        if changed == self._config_seen or now_unix() - changed < CONFIG_SETTLE_S:
+            return
+        self._config_seen = changed
+        try:
+            load_config(path)
+        except ConfigError as error:
+            self.fail(HardFailure(Cause.CONFIG, error.message))
 
     def state_unreadable(self, error: Exception) -> None:
         self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))

@@ -13,6 +13,8 @@ from llmc.tools.clock import now_unix
 from llmc.tools.files import write_atomic
 
 INTERVAL_S = 5.0
+#: beats in the time after which a supervisor takes a missing one for a hang
+BEATS = 4
 #: how long the loop, or a lane that waits for nothing, may take for one step; drills need not wait that long
 STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
 
@@ -20,10 +22,13 @@ STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
 class Heartbeat:
     """A thread of its own: nothing that hangs elsewhere can keep it from noticing."""
 
-    def __init__(self, root: Root, instance_id: str, on_stuck: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Root, instance_id: str, on_stuck: Callable[[str], None], timeout_s: float = 30.0
+    ) -> None:
         self._root = root
         self._instance_id = instance_id
         self._on_stuck = on_stuck
+        self._interval_s = min(INTERVAL_S, timeout_s / BEATS)
         self._mark = time.monotonic()
         self._stop = threading.Event()
         self._said = ""
@@ -39,10 +44,10 @@ class Heartbeat:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(timeout=2 * INTERVAL_S)
+        self._thread.join(timeout=2 * self._interval_s)
 
     def _run(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
+        while not self._stop.wait(self._interval_s):
             self._beat()
 
     def _beat(self) -> None:

@@ -164,6 +164,8 @@ class Daemon:
         )
         self._open_notices()
         self._register(agent, ready=False)
+        if self.auto is not None:
+            self.auto.show_life(loop, self.instance_id)
         loop.add_reader(sock, self._drain, sock)
         say(f"llmc daemon {os.getpid()} for {self.project.root.path}")
         try:
@@ -278,7 +280,8 @@ class Daemon:
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""
-        problem = bring_up(self.project, name)
+        with progress.watched(lane_name(name)):
+            problem = bring_up(self.project, name)
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
             return f"{name}: not started: {problem}"

@@ -81,10 +81,17 @@ def _tasks(facts: Facts) -> list[Finding]:
     return found
 
 
-def _lock(lock: GitLock) -> list[Finding]:
+def stale_lock(lock: GitLock) -> str:
+    """What is wrong with a lock file of git's; "" for one that somebody may still need."""
     if lock.in_use or lock.age_s < STALE_LOCK_S:
+        return ""
+    return f"a git command that is gone left {lock.path}, {lock.age_s / 60:.0f} minutes ago"
+
+
+def _lock(lock: GitLock) -> list[Finding]:
+    text = stale_lock(lock)
+    if not text:
         return []
-    text = f"a git command that is gone left {lock.path}, {lock.age_s / 60:.0f} minutes ago"
     if lock.of_source:
         fix = f"it is your repository: if no git command runs there, rm {lock.path}"
         return [Finding(Kind.GIT_LOCK, text, fix, "", lock.path)]

@@ -7,8 +7,7 @@ from llmc.errors import Exit
 from llmc.overseer.model import Failure, FailureKind
 
 DAY_S = 86400.0
-#: waits for a limit, or an API that is away, double from the first up to the second
-WAIT_S = 60.0
+#: waits for a limit, or an API that is away, double up to this
 MOST_WAIT_S = 1800.0
 
 
@@ -18,6 +17,9 @@ class Limits:
 
     cooldown_s: float
     remediations_a_day: int
+    #: the first wait for a usage limit, and for an API that is away
+    limit_wait_s: float = 300.0
+    api_wait_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def after_failure(
         history = replace(history, remediated=False, waits=0)
     if failure.kind is FailureKind.DRAINED:
         return End(Exit.DONE, failure.text, "`llmc digest` says what became of it."), history
-    by_cause = _by_cause(failure.cause, failure.text, history)
+    by_cause = _by_cause(failure.cause, failure.text, history, limits)
     if by_cause is not None:
         return by_cause
     if failure.kind is FailureKind.STALL:
@@ -98,17 +100,20 @@ def after_failure(
     return Remediate(after.attempt), after
 
 
-def after_remediation(cause: str, problem: str, history: History) -> tuple[Verdict | None, History]:
+def after_remediation(
+    cause: str, problem: str, history: History, limits: Limits
+) -> tuple[Verdict | None, History]:
     """A remediation that could not even be tried is none; None: the daemon starts again."""
-    return _by_cause(cause, f"the remediation failed: {problem}", history) or (None, history)
+    return _by_cause(cause, f"the remediation failed: {problem}", history, limits) or (None, history)
 
 
-def _by_cause(cause: str, text: str, history: History) -> tuple[Verdict, History] | None:
+def _by_cause(cause: str, text: str, history: History, limits: Limits) -> tuple[Verdict, History] | None:
     """Causes that no model can mend: a person is needed, or it passes by itself."""
     if cause in _ADVICE:
         return End(Exit.HUMAN, f"only a person can mend this ({cause}): {text}", _ADVICE[cause]), history
     if cause in ("limit", "api"):
-        wait_s = min(MOST_WAIT_S, WAIT_S * 2.0 ** min(history.waits, 10))
+        first_s = limits.limit_wait_s if cause == "limit" else limits.api_wait_s
+        wait_s = min(MOST_WAIT_S, first_s * 2.0 ** min(history.waits, 10))
         after = replace(history, remediated=False, waits=history.waits + 1)
         return Restart(f"this passes by itself ({cause})", after_s=wait_s), after
     return None

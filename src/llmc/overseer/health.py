@@ -7,8 +7,6 @@ from llmc.overseer.model import Failure, FailureKind, Identity, Record
 
 #: a daemon that ends removes its registration a moment before its process is gone
 UNREGISTERED_S = 3.0
-#: from its registration until every agent is up; the setup of a new worktree may take long
-STARTING_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,6 @@ class Seen:
     #: what daemon.json says, and for how long it has said nothing
     registered: Identity | None = None
     unregistered_s: float = 0.0
-    #: every agent is up; before that there is no heartbeat
-    ready: bool = True
-    since_start_s: float = 0.0
     #: whose the heartbeat is; None: there is none
     beat_of: str | None = None
     #: since it last changed, or since there should have been one
@@ -108,11 +103,6 @@ def _unregistered(expected: Identity, seen: Seen) -> Failure | None:
 
 
 def _hung(expected: Identity, seen: Seen, limits: Limits) -> Failure | None:
-    if not seen.ready:
-        if seen.since_start_s <= STARTING_S:
-            return None
-        text = f"the daemon {expected.pid} is not ready after {seen.since_start_s:.0f} s"
-        return Failure(FailureKind.HEARTBEAT, text)
     if seen.beat_age_s <= limits.heartbeat_s:
         return None
     what = "has no heartbeat" if seen.beat_of is None else "gave no sign of life"

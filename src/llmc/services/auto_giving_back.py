@@ -13,6 +13,8 @@ from llmc.workers.model import AcceptJournal, WorkerRecord
 
 #: failed launches of one worker in a row, after which nobody tries again
 LAUNCHES = 2
+#: sessions of one worker that go away without a task completed in between; the next one ends auto mode
+LOST_SESSIONS = 2
 
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
@@ -50,6 +52,8 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
     stop = hopeless(books, run.workers) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
+    if why.cause is Cause.TMUX:
+        run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
     run.on_change()
     return _after_reset(run, project, record, failed, done)
 

@@ -6,11 +6,13 @@ from msgspec.structs import replace
 
 from llmc.auto import waiting
 from llmc.auto.steps import GiveUp
+from llmc.doctor.unattended import stale_lock
 from llmc.errors import LlmcError, LockTimeout, Refused
 from llmc.services import accept, claims, landing, prompts, rebase, submit
 from llmc.services.auto_giving_back import give_up
 from llmc.services.auto_run import BUSY_S, Run, assignment_of
 from llmc.services.commands import CommandFailed
+from llmc.services.examine_unattended import locks_of_source
 from llmc.services.hard_failure import HardFailure
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
@@ -31,6 +33,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except rebase.Conflict:
         return False  # it is told, and resolves them
     except landing.SourceBusy as error:
+        _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
     except CommandFailed as error:
         return _send_back(run, project, record, error)
@@ -44,6 +47,7 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     except LlmcError as error:
         raise run.hard(Cause.GIT, record, error) from error
     task = assignment_of(record)
+    run.went_well(record, "session")
     what = f"{done.commit[:12]} {done.subject[:60]}" if done.commit else "nothing had to land"
     run.say(f"{record.name}: task {task.task_id} completed: {what}")
     run.on_change()
@@ -61,9 +65,15 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
     return _return_to_worker(run, project, record, text, error.message, code=None)
 
 
+def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None:
+    """A person's changes may go away by themselves; what a killed git left does not."""
+    for text in filter(None, map(stale_lock, locks_of_source(project))):
+        raise run.hard(Cause.GIT, record, LlmcError(text))
+
+
 def _wait_for_source(run: Run, project: Project, error: LlmcError) -> bool:
     with project.store.transaction() as tx:
-        wait = waiting.dirty(tx.state.auto)
+        wait = waiting.dirty(tx.state.auto, project.config.auto.dirty_backoff_secs)
         if not wait.over:
             tx.update_auto(
                 source_repo_dirty_retry_after_unix=tx.now + wait.wait_s,
@@ -120,6 +130,7 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
     with project.store.transaction() as tx:
         accept.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "nothing had to change"))
+    run.went_well(record, "session")
     run.say(f"{record.name}: task {task.task_id} completed: nothing had to change")
     run.on_change()
     return True

@@ -49,12 +49,19 @@ class Run:
 
     def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
         """Look again after a while that doubles, so many times; then it is a hard failure. Always False."""
+        count = self.count_trouble(record, what, times, cause, error)
+        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
+        return False
+
+    def count_trouble(
+        self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError
+    ) -> int:
+        """How often this went wrong without going well in between; once too often is a hard failure."""
         key = f"{what} {record.name}"
         count = self._trouble[key] = self._trouble.get(key, 0) + 1
         if count > times or isinstance(error, DiskFull):
             raise self.hard(cause, record, error)
-        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
-        return False
+        return count
 
     def went_well(self, record: WorkerRecord, what: str) -> None:
         self._trouble.pop(f"{what} {record.name}", None)

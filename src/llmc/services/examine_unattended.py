@@ -37,12 +37,18 @@ def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]
             path.name == "index.lock" and path.parent.parent.name == "worktrees" and path.parent.name in owned
         )
     ]
+    own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
+    return (*own, *locks_of_source(project))
+
+
+def locks_of_source(project: Project) -> tuple[seen.GitLock, ...]:
+    """Lock files that would keep work from landing."""
     source = _git_dir(project.source)
-    of_source = list(_lock_files(source, deep=False)) if source is not None else []
-    return tuple(
-        [_lock(path, project.root.path, of_source=False) for path in found]
-        + [_lock(path, Path(project.source), of_source=True) for path in of_source]
-    )
+    if source is None:
+        return ()
+    of_branch = source / "refs" / "heads" / f"{project.config.repo.default_branch}.lock"
+    found = [*_lock_files(source, deep=False), *([of_branch] if of_branch.exists() else [])]
+    return tuple(_lock(path, Path(project.source), of_source=True) for path in found)
 
 
 def _lock_files(git_dir: Path, *, deep: bool = True) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from llmc.services.overseer_session import look, own_session, ready
 from llmc.services.patrol import patrol
 from llmc.services.project import Project
 from llmc.services.remediation_log import RemediationLog
+from llmc.services.usage import record_usage
 from llmc.tools import processes
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.wake import listen, receive
@@ -67,6 +68,8 @@ def remediate(
         log.section("prompt", prompt)
         with own_session(project) as own:
             end = _Turn(own, log, limit_s, stopping, say).run(remedy.printable(prompt))
+            with contextlib.suppress(LlmcError):  # what it cost must not hide how it ended
+                record_usage(own, OVERSEER)
     except LlmcError as error:
         end = End(Outcome.FAILED, f"{error.message}. {error.hint}".rstrip(". "))
     except OSError as error:

@@ -209,9 +209,9 @@ class Supervisor:
             self._journal.note("overseer_failure", text, reason=failure.text, **fields)
         if self._stop.is_set():
             return None
-        settings = self._project.config.overseer
-        limits = decide.Limits(settings.restart_cooldown_secs, settings.max_remediations_per_day)
-        verdict, self._history = decide.after_failure(failure, self._history, ran_s, now_unix(), limits)
+        verdict, self._history = decide.after_failure(
+            failure, self._history, ran_s, now_unix(), self._limits()
+        )
         match verdict:
             case decide.End():
                 return verdict
@@ -220,6 +220,15 @@ class Supervisor:
             case decide.Restart():
                 self._restart(failure.text, verdict, stalled if verdict.resets else [])
         return None
+
+    def _limits(self) -> decide.Limits:
+        overseer, auto = self._project.config.overseer, self._project.config.auto
+        return decide.Limits(
+            overseer.restart_cooldown_secs,
+            overseer.max_remediations_per_day,
+            auto.limit_backoff_secs,
+            auto.api_backoff_secs,
+        )
 
     def _end_daemon(self) -> None:
         """SIGTERM at once, SIGKILL after the grace; raises where a daemon lives on all the same."""
@@ -251,7 +260,9 @@ class Supervisor:
         if done.outcome == "completed":
             self._repeat(words.RESTARTING)
             return None
-        verdict, self._history = decide.after_remediation(done.cause, done.problem, self._history)
+        verdict, self._history = decide.after_remediation(
+            done.cause, done.problem, self._history, self._limits()
+        )
         if isinstance(verdict, decide.Restart):
             self._restart(done.problem, verdict, [])
         return verdict if isinstance(verdict, decide.End) else None

@@ -127,9 +127,8 @@ class Watch:
         found = supervised_daemon.registration(self._project)
         alive = self._daemon.is_alive()
         beat = self._beat_now()
-        if found.ready and not self._was_ready:  # from now on there has to be one
+        if found.ready and not self._was_ready:  # before that nothing could get on
             self._was_ready = True
-            self._beat.at = now
             self._progress.forget(now)
         quiet_s = self._quiet_s(now)
         return health.Seen(
@@ -138,8 +137,6 @@ class Watch:
             drained="" if alive else self._drained(),
             registered=found.identity,
             unregistered_s=self._registered.see(found.identity is None, now),
-            ready=self._was_ready,
-            since_start_s=now - self._daemon.since,
             beat_of=beat[0] if beat else None,
             beat_age_s=self._beat.see(beat, now),
             records=tuple(self._tail.read()),

@@ -18,7 +18,6 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.files import append_line, private_dir
 from llmc.workers.causes import Cause
 
-TIMEOUT_S = 60.0
 LOG = "task_pool"
 
 
@@ -79,7 +78,12 @@ def _ask(project: Project) -> Path | None:
     command = project.config.auto.task_pool_command
     with fault_step("task_pool.ask"):
         done = commands.run_in_log(
-            project, LOG, command, cwd=_home(project), timeout_s=TIMEOUT_S, answer=part
+            project,
+            LOG,
+            command,
+            cwd=_home(project),
+            timeout_s=project.config.auto.task_pool_timeout_secs,
+            answer=part,
         )
     text = part.read_text(encoding="utf-8", errors="replace")
     if text.strip():

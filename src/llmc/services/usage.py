@@ -10,6 +10,7 @@ from llmc.agents.usage import Meter
 from llmc.auto import spending
 from llmc.auto.prices import cost_of
 from llmc.auto.spending import Row, Spent, Tally
+from llmc.config.paths import OverseerRoot
 from llmc.log_reader import LogReader
 from llmc.names import TaskId, WorkerName
 from llmc.services.project import Project
@@ -120,8 +121,10 @@ def _sessions(
 
 
 def rows(project: Project) -> Iterator[Row]:
-    """Every event `usage_recorded` of the log."""
-    return (row for row in map(_row, read_lines(project.root.events)) if row is not None)
+    """Every event `usage_recorded`: of the fleet's log, and of the one of the supervisor's own agent."""
+    logs = (project.root.events, OverseerRoot(project.root.path).events)
+    lines = (line for log in logs for line in read_lines(log))
+    return (row for row in map(_row, lines) if row is not None)
 
 
 class Totals:

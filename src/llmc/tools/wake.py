@@ -36,6 +36,14 @@ def listen(path: Path) -> socket.socket:
     return sock
 
 
+def inode(path: Path) -> int:
+    """Which socket wake-ups to this path reach: another one once somebody removed or replaced the file; 0: none."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
+
+
 def receive(sock: socket.socket) -> str | None:
     """The worker a wake-up names ("" for all); None when nothing waits. Other people's are dropped."""
     while True:

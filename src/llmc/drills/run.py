@@ -1,0 +1,164 @@
+"""Runs drills: each in a process and a directory of its own, several at a time."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from llmc.drills.losses import losses
+from llmc.drills.model import Chance, Drill, DrillFailed, Kind, Report
+from llmc.drills.scratch import Scratch
+from llmc.errors import LlmcError
+from llmc.tools import proc
+
+#: short: it becomes part of socket and session names
+PREFIX = "llmc-drill-"
+#: the longest drill takes two minutes on a slow machine
+LIMIT_S = 600.0
+SMALL_DISK = "48m"
+_HUMAN_EXITS = {10: "a spiral", 11: "an agent asks for a person", 12: "only a person can mend it"}
+
+
+def run_all(
+    drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
+) -> Iterator[Report]:
+    """The reports, as they come."""
+
+    def one(drill: Drill) -> Report:
+        began(drill)
+        return run_apart(drill, chance)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(one, drill) for drill in drills]
+        try:
+            for done in as_completed(waiting):
+                yield done.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def run_apart(drill: Drill, chance: Chance) -> Report:
+    """One drill in a process of its own; its directory is kept where something went wrong."""
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    wrapper, problem = _wrapper(drill.needs, directory)
+    if problem:
+        shutil.rmtree(directory, ignore_errors=True)
+        return replace(_blank(drill), skipped=problem)
+    argv = [*wrapper, sys.executable, "-P", "-m", "llmc.drills", drill.name, str(directory)]
+    argv += [str(chance.seed), str(chance.lasts_s)]
+    done = proc.run(argv, timeout_s=LIMIT_S + chance.lasts_s, check=False, env=dict(os.environ))
+    report = _read(drill, done.stdout, done.stderr)
+    if report.outcome == "passed":
+        shutil.rmtree(directory, ignore_errors=True)
+        return report
+    return replace(report, directory=str(directory))
+
+
+def _read(drill: Drill, text: str, errors: str) -> Report:
+    try:
+        row: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return replace(_blank(drill), problems=[f"the drill itself broke: {errors.strip()[-2000:]}"])
+    row.pop("outcome")
+    return Report(**row)
+
+
+def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
+    """What to run a drill with; or why it cannot be run here."""
+    match needs:
+        case "small disk":
+            namespace = (
+                ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+            )
+            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec "$@"'
+            argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
+            return _tried(argv, "a small disk cannot be mounted here")
+        case "no privileges" if os.geteuid() == 0:
+            dropped = "-dac_override,-dac_read_search"
+            argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", "--no-new-privs"]
+            return _tried([*argv, "--"], "permissions do not bind root here")
+    return [], ""
+
+
+def _tried(argv: list[str], problem: str) -> tuple[list[str], str]:
+    try:
+        done = proc.run([*argv, "true"], timeout_s=20, check=False)
+    except LlmcError as error:
+        return [], f"{problem}: {error.message}"
+    return (argv, "") if done.ok else ([], f"{problem}: {done.stderr.strip()[:200]}")
+
+
+def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
+    """One drill in this process."""
+    scratch = Scratch(directory, chance)
+    problems: list[str] = []
+    try:
+        drill.run(scratch)
+    except DrillFailed as error:
+        problems.append(str(error))
+    except Exception as error:
+        problems.append(f"{type(error).__name__}: {error}")
+    if not problems:
+        problems += _kind_problems(drill, scratch)
+    scratch.end()
+    report = replace(
+        _blank(drill),
+        detected_s=_since(scratch, scratch.detected_unix),
+        recovered_s=_since(scratch, scratch.recovered_unix),
+        lost=losses(scratch) if (scratch.root / "config.toml").exists() else [],
+        problems=problems,
+        notes=scratch.notes,
+    )
+    return replace(report, problems=[*problems, *_late(report)])
+
+
+def _blank(drill: Drill) -> Report:
+    known = {key: value for key, value in asdict(drill).items() if key in ("name", "row", "fault")}
+    return Report(
+        **known,
+        kind=drill.kind.value,
+        detection=drill.detection,
+        recovery=drill.recovery,
+        bound_s=drill.bound_s,
+    )
+
+
+def _since(scratch: Scratch, then: float) -> float | None:
+    return round(then - scratch.fault_unix, 2) if then and scratch.fault_unix else None
+
+
+def _late(report: Report) -> list[str]:
+    if report.problems or report.bound_s is None:
+        return []
+    if report.detected_s is None:
+        return ["it was not noticed"]
+    late = report.detected_s > report.bound_s
+    return (
+        [f"it was noticed after {report.detected_s:g} s; the bound is {report.bound_s:g} s"] if late else []
+    )
+
+
+def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
+    """Whether those made it good who should have."""
+    remediations = scratch.events("overseer_remediation", scratch.fault_unix)
+    remediated = [row["outcome"] for row in remediations if row.get("outcome")]
+    if drill.kind is Kind.HUMAN:
+        code = scratch.ended(5)
+        return [] if code in _HUMAN_EXITS else [f"the supervisor ended with {code}"]
+    problems = []
+    if not scratch.is_supervised():
+        problems.append(f"the supervisor has ended:\n{scratch.said()[-2000:]}")
+    if drill.kind is Kind.ANY:
+        return problems
+    if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
+        problems.append("no remediation was needed, and there was one")
+    if drill.kind is not Kind.AUTO and remediated != ["completed"]:
+        problems.append(f"one remediation should have mended it; there was {remediated or 'none'}")
+    return problems

@@ -1,0 +1,64 @@
+"""Every drill, as a person runs it: the failure is real, it is noticed in time, and nothing is lost."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from llmc.drills.table import DRILLS, ROWS
+from tests.support.fleet import Fleet
+
+#: the lines of docs/requirements/drills.md are in the order of the rows
+_IDS = {row: f"0-{201 + index}" for index, row in enumerate(dict.fromkeys(drill.row for drill in ROWS))}
+#: what takes seconds; the rest is `make soak` and `make drills`
+_QUICK = ("agent-killed", "session-killed-again", "state-corrupt", "overseer-session-dies")
+
+
+def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.req(_IDS[row]), *([] if name in _QUICK else [pytest.mark.soak])]
+
+
+def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
+    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, TMPDIR=str(fleet.dir))
+    (report,) = json.loads(done.out)
+    if report["skipped"]:
+        pytest.skip(report["skipped"])
+    return dict(report)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(drill.name, marks=_marks(drill.name, drill.row)) for drill in ROWS]
+)
+def test_a_drill(scripted: Fleet, name: str) -> None:
+    """Break: whatever the drill is about; each was seen to fail when its part of llmc was taken out."""
+    report = drill(scripted, name)
+    assert report["outcome"] == "passed", report
+    assert report["lost"] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_night_in_minutes(scripted: Fleet, seed: int) -> None:
+    """Break: anything that loses a task, lands one twice, or ends the supervisor for a fault that it can mend."""
+    report = drill(scripted, "night", "--seed", str(seed), "--minutes", "4")
+    assert report["outcome"] == "passed", report
+
+
+@pytest.mark.req("0-230")
+def test_there_is_one_for_each_row() -> None:
+    """Break: leave a row out, or call one by another kind without saying so."""
+    rows = {drill.row: drill.kind_of_row for drill in ROWS}
+    assert len(rows) == 29
+    assert Counter(rows.values()) == {"AUTO": 5, "AUTO->AI": 1, "AI": 17, "HUMAN": 6}
+    assert all(bool(drill.because) == (drill.instead_of is not None) for drill in ROWS)
+    assert DRILLS["night"] not in ROWS
+
+
+def test_the_command(scripted: Fleet) -> None:
+    """Break: run everything where nothing was asked for, or call an unknown name a success."""
+    listed = scripted.llmc("drill").out
+    assert all(name in listed for name in DRILLS)
+    assert "There are: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
+    assert "either names or --all" in scripted.llmc("drill", "conflict", "--all", code=2).err
+    assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
