@@ -136,6 +136,17 @@ class TaskFiles:
                 return self._parse(task_id, raw)
             return self._store(task_id, edited)
 
+    def remove(self, task_id: str, may: Callable[[Task], bool]) -> bool:
+        """Take a task out of the list, under its locks, if it still may be; whether it is gone."""
+        try:
+            with self._ours(), self._clients(f"{task_id}{_SUFFIX}.lock", f"task {task_id}"):
+                if not may(self._parse(task_id, self._load(task_id))):
+                    return False
+                (self.directory / f"{task_id}{_SUFFIX}").unlink()
+        except NotFound:
+            pass  # somebody else did
+        return True
+
     def create(self, fields: Raw, above: int = 0) -> Task:
         """A new task with the next free number, greater than `above`: the highest that the caller knows of."""
         private_dir(self.directory)

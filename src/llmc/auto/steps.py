@@ -6,6 +6,8 @@ from llmc.workers import decide
 from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
 from llmc.workers.model import Assignment, Outcome, Status, WorkerRecord
 
+#: why a task of a goal is kept back: a person is asked
+BLOCKED = "blocked"
 #: reasons of a worker that rests without having asked anything
 #: a task is being worked on, and costs
 _UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
@@ -213,6 +215,9 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
         return _resume_or_park(record, cause, situation)
     if cause is not None:
         return GiveUp(cause, record.error_reason)
+    if task.dispatch and _asks_a_person(record):
+        # The goal it belongs to asks for it, and has it done again with the answer; meanwhile others need the worker.
+        return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
     if record.reason == "blocked":
         return GiveUp(Cause.TASK, f"it says it is blocked: {record.error_reason}")
     if record.reason not in _JUST_STOPPED:
@@ -220,6 +225,14 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
     if not task.asked_to_commit:
         return AskToCommit()
     return GiveUp(Cause.AGENT, "it stopped without a commit, also after it was asked for one")
+
+
+def _asks_a_person(record: WorkerRecord) -> bool:
+    return record.reason == "blocked" or record.reason not in _JUST_STOPPED
+
+
+def _question(record: WorkerRecord) -> str:
+    return record.error_reason or f"it asks for a person ({record.reason})"
 
 
 def _resume_or_park(record: WorkerRecord, cause: Cause, situation: Situation) -> Step:

@@ -167,6 +167,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             label=task.label,
             verify=task.verify,
             budget=task.budget,
+            dispatch=task.dispatch,
         )
         with fault_step("claim.record"), project.store.transaction() as tx:
             tx.update(record.name, assignment=assignment)

@@ -21,11 +21,14 @@ def open_ledger(project: Project) -> Ledger:
     return Ledger(project.root.tasks_ledger, project.root.log("task_pool"))
 
 
-def take(files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId, subject: str = "") -> Claim | None:
+def take(
+    files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId, subject: str = "", dispatch: str = ""
+) -> Claim | None:
     """Claim a task for a worker; None when somebody else was faster."""
     claim = Claim(os.urandom(6).hex(), task_id, worker)
+    of_goal = {"dispatch": dispatch} if dispatch else {}
     with fault_step("claim.ledger"):
-        ledger.write(entry("claimed", claim, now_unix(), subject=subject))
+        ledger.write(entry("claimed", claim, now_unix(), subject=subject, **of_goal))
     with fault_step("claim.file"):
         try:
             won = files.change(task_id, partial(claims.taken, claim=claim)).claim == claim.id

@@ -61,7 +61,7 @@ class TaskQueue:
             ]
             while task := choose(ready, labels_in_use):
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=task.id)
-                claim = claims.take(self.files, self.ledger, worker, task.id, task.subject)
+                claim = claims.take(self.files, self.ledger, worker, task.id, task.subject, task.dispatch)
                 if claim is not None:
                     return task, claim
                 ready.remove(task)

@@ -38,6 +38,12 @@ class Kept:
     at_unix: float
 
 
+@dataclass(frozen=True)
+class Landed:
+    commit: str
+    at_unix: float
+
+
 @dataclass
 class Books:
     completed: set[TaskId] = field(default_factory=set)
@@ -53,6 +59,10 @@ class Books:
     kept: dict[TaskId, Kept] = field(default_factory=dict)
     #: what the tasks are called, for those whose file is gone
     subjects: dict[TaskId, str] = field(default_factory=dict)
+    #: which task was taken for a dispatch of a goal: none is ever made a second time for it
+    dispatches: dict[str, TaskId] = field(default_factory=dict)
+    #: as what a task landed ("": nothing had to change), and when
+    landed: dict[TaskId, Landed] = field(default_factory=dict)
 
     def copy(self) -> "Books":
         """One of its own: the original can be read while this one is changed."""
@@ -64,6 +74,8 @@ class Books:
             {worker: list(streak) for worker, streak in self.streaks.items()},
             dict(self.kept),
             dict(self.subjects),
+            dict(self.dispatches),
+            dict(self.landed),
         )
 
     def has_ended(self, claim_id: str, task: str) -> bool:
@@ -132,8 +144,11 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
                 books.kept.pop(task, None)
                 if row.get("subject"):
                     books.subjects[task] = str(row["subject"])
+                if row.get("dispatch"):
+                    books.dispatches[str(row["dispatch"])] = task
             case "completed":
                 books.completed.add(task)
+                books.landed[task] = Landed(str(row.get("commit") or ""), float(row.get("ts", 0)))
                 books.failures.pop(task, None)
                 books.kept.pop(task, None)
                 books.streaks.pop(worker, None)

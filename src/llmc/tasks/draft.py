@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmc.names import TaskId
@@ -32,6 +32,8 @@ class Draft:
     by: str = "person"
     #: what a task pool command calls it
     key: str = ""
+    #: the part of a goal's plan that it is: goalId, workNodeId, assignmentId, dispatchId
+    goal: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(draft: Draft) -> Draft:
@@ -87,7 +89,8 @@ def fields(draft: Draft, resolve: Callable[[str], TaskId]) -> dict[str, Any]:
         metadata["priority"] = draft.priority
     if draft.label:
         metadata["label"] = draft.label
-    ours = {"verify": draft.verify, "model": draft.model, "by": draft.by, "key": draft.key}
+    ours: dict[str, Any] = {"verify": draft.verify, "model": draft.model, "by": draft.by, "key": draft.key}
+    ours["goal"] = dict(draft.goal)
     metadata["llmc"] = {key: value for key, value in ours.items() if value}
     return {
         "subject": draft.subject,

@@ -76,6 +76,13 @@ class Task:
         return value if isinstance(value, str) else ""
 
     @property
+    def dispatch(self) -> str:
+        """The dispatch of a goal that made it, under which it is done at most once; "" for any other task."""
+        goal = self.ours.get("goal")
+        value = goal.get("dispatchId") if isinstance(goal, Mapping) else None
+        return value if isinstance(value, str) else ""
+
+    @property
     def made_by(self) -> Mapping[str, str]:
         """The worker whose session made it, and the task that one was at; empty for any other task."""
         value = self.ours.get("by")

@@ -136,6 +136,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     sent_back: int = 0
     #: tasks that its session made while it was at this one
     made: int = 0
+    #: the dispatch of a goal that made it; "" for any other task
+    dispatch: str = ""
     #: the task's own limits, and whether its worker was told that they, or others, are near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
