@@ -54,7 +54,7 @@ class SecretRefused(Refused):
 
 def clean(change: Change, *, typed: bool) -> Change:
     """The change as it may be written; `typed`: a person wrote it just now, and nothing of it is altered."""
-    keep = _checked if typed else _mended
+    keep = check_typed if typed else _mended
 
     def each(rows: tuple[R, ...]) -> tuple[R, ...]:
         return tuple(mapped(row, keep) for row in rows)
@@ -100,7 +100,8 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
             return value
 
 
-def _checked(name: str, text: str) -> str:
+def check_typed(name: str, text: str) -> str:
+    """What a person typed, as it is; refused where it holds a secret or is too long."""
     if found := scan(text):
         raise SecretRefused(
             f"{_in_words(name)} holds a {found[0].kind}, at character {found[0].start + 1}: nothing was written",
@@ -117,9 +118,9 @@ def _checked(name: str, text: str) -> str:
 
 def _mended(name: str, text: str) -> str:
     if name in KEYS or name == "key":
-        return _checked(name, text)
+        return check_typed(name, text)
     text = redact(text)
-    return _checked(name, text) if name in WHOLE else cut(text, CAPS.get(name, CAP))
+    return check_typed(name, text) if name in WHOLE else cut(text, CAPS.get(name, CAP))
 
 
 def cut(text: str, most: int) -> str:

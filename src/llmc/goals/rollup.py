@@ -75,19 +75,27 @@ def rolled_up(view: GoalView, now: float) -> Change:
     for kind in _DEEPEST_FIRST:
         for node in [one for one in nodes.values() if one.kind is kind]:
             below = [nodes[child.node_id] for child in children.get(node.node_id, ())]
+            if not follows(node, below):
+                continue
             wanted = status_of(node, below)
-            if wanted is not node.status:
+            reason = _waits_for(wanted, below)
+            if (wanted, reason) != (node.status, node.blocked_reason):
                 ids = tuple(child.node_id for child in below)
-                moved, event = transitions.follow_children(node, wanted, now, ids, _waits_for(wanted, below))
+                moved, event = transitions.follow_children(node, wanted, now, ids, reason)
                 nodes[node.node_id] = changed[node.node_id] = moved
                 events.append(event)
     goal = _rolled_goal(view.goal, [nodes[phase.node_id] for phase in children.get("", ())], now, events)
     return Change(goal=goal, nodes=tuple(changed.values()), events=tuple(events))
 
 
+def follows(node: Node, children: list[Node]) -> bool:
+    """A leaf, one that somebody overrode, and a cancelled one stay as they are."""
+    return bool(children) and not node.overridden and node.status is not S.CANCELLED
+
+
 def status_of(node: Node, children: list[Node]) -> NodeStatus:
-    """What a node's children make of it; a leaf, one that somebody overrode, and a cancelled one stay as they are."""
-    if not children or node.overridden or node.status is S.CANCELLED:
+    """What a node's children make of it."""
+    if not follows(node, children):
         return node.status
     found = {child.status for child in children}
     if found == {S.CANCELLED}:

@@ -112,6 +112,13 @@ class Reader:
         rows = self.db.execute(f"{query} ORDER BY seq DESC LIMIT ?", (*values, -1 if last is None else last))
         return [(seq, decoded(Event, payload)) for seq, payload in reversed(rows.fetchall())]
 
+    def last_event(self, kind: str, assignment_id: str) -> Event | None:
+        query = (
+            "SELECT payload FROM events WHERE type = ? AND json_extract(payload, '$.assignmentId') = ? "
+            "ORDER BY seq DESC LIMIT 1"
+        )
+        return self._one(Event, query, (kind, assignment_id))
+
     def safe_mode(self) -> SafeMode | None:
         row = self.db.execute("SELECT value FROM meta WHERE key = 'safe_mode'").fetchone()
         return msgspec.json.decode(row[0], type=SafeMode) if row else None
