@@ -15,6 +15,7 @@ from llmc.goals.model import (
     Event,
     Evidence,
     Goal,
+    GoalStatus,
     GoalView,
     Mode,
     Node,
@@ -92,7 +93,7 @@ WHERE = DeliveryContext(channel="inbox", to="ada", thread="t1", account="main")
 def full_change() -> Change:
     """A goal with every field of every record set to something that is not its default."""
     whole = goal(
-        status="paused",
+        status=GoalStatus.PAUSED,
         priority=Priority.URGENT,
         tags=("import",),
         problem_statement="people type their data in by hand",

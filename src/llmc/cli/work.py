@@ -35,7 +35,10 @@ def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reason_option(*, required: bool) -> Callable[..., Any]:
-    return click.option("--reason", required=required, default=None if required else "", help="Why.")
+    about = "Why; it is kept in the goal's log."
+    if required:
+        return click.option("--reason", required=True, help=about)
+    return click.option("--reason", default="", help=about)
 
 
 @command.command("done")
