@@ -104,17 +104,19 @@ def tree(view: GoalView) -> list[str]:
     """The plan: each part below its parent, with what is done of it, who is at it, and what keeps it."""
     children, done = children_of(view), progress(view)
     at = {a.work_node_id: a for a in view.assignments.values() if a.status in OPEN_ASSIGNMENT}
+    width = max((len(node.node_id) for node in view.nodes.values()), default=0) + 4
     lines: list[str] = []
 
     def draw(node: Node, depth: int) -> None:
         below = children.get(node.node_id, [])
-        percent = f" {done[node.node_id].percent}%" if below else ""
+        label = f"{'  ' * depth + node.node_id:<{width}}"
+        percent = f"{done[node.node_id].percent}%" if below else ""
         mark = " (overridden)" if node.overridden else ""
         who = f"  <- {_who(at[node.node_id])}" if node.node_id in at else ""
         word = painted(f"{node.status:<11}", node.status)
-        lines.append(f"{'  ' * depth}{node.node_id:<8} {word}{percent}{mark}  {node.name}{who}")
+        lines.append(f"{label}  {word} {percent:>4}  {node.name}{mark}{who}")
         if node.blocked_reason and not below:
-            lines.append(f"{'  ' * depth}{'':<8} waits: {node.blocked_reason.text}")
+            lines.append(f"{'':<{width}}  {'':<11}       waits: {node.blocked_reason.text}")
         for child in below:
             draw(child, depth + 1)
 
@@ -187,10 +189,8 @@ def question_row(one: Question) -> dict[str, Any]:
 
 def question_lines(one: Question, now: float) -> list[str]:
     asked = one.reason.question or one.reason.text
-    lines = [
-        f"{one.id}  {one.work_node_id} {one.node_name} ({one.goal_title}), {_ago(one.since, now)}",
-        f"    {asked}",
-    ]
+    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}"
+    lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
     lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
     return [*lines, f'    llmc overseer answer {one.id} "..."']
 
