@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.config.goals import Backoff, GoalPlanner, GoalPolicy, Goals, GoalStorage
 from llmc.config.model import (
     Auto,
     Budget,
@@ -38,6 +39,11 @@ def test_every_field_of_every_table_is_in_the_reference() -> None:
         "auto": Auto,
         "auto.budget": Budget,
         "overseer": Overseer,
+        "overseer.goals": Goals,
+        "overseer.goals.backoff": Backoff,
+        "overseer.goals.planner": GoalPlanner,
+        "overseer.goals.policy": GoalPolicy,
+        "overseer.goals.storage": GoalStorage,
         "prices.<model>": Price,
     }
     assert set(Config.__struct_fields__) == {name.partition(".")[0] for name in tables}

@@ -37,6 +37,8 @@ COMMANDS: dict[str, str] = {
     "nuke": "Remove a worker; all it had goes into the trash.",
     "trash": "Look at what was put away, and get it back.",
     "tasks": "The list of tasks that people and agents share.",
+    "goal": "Goals: plans that are driven to their end.",
+    "work": "Say how a part of a goal's plan stands.",
     "doctor": "Find what is wrong, and mend it.",
     "wait": "Wait until a worker has a status.",
     "digest": "The morning report: what waits for you, what landed, what it cost.",

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from llmc.cli import overseer_goals
 from llmc.cli.output import paint
 from llmc.cli.status import showable
 from llmc.cli.workers import project_of
@@ -26,10 +27,15 @@ def command(ctx: click.Context) -> int | None:
       llmc overseer
     Exit codes: 10 when the daemon fails again too soon after a remediation, 11 when a remediation asks for a person,
     12 when only a person can mend the cause. `llmc status` shows it while it runs.
+
+    The commands below are about goals (`llmc goal`, `llmc work`), and start nothing.
     """
     if ctx.invoked_subcommand is not None:
         return None
     return Supervisor(project_of(ctx), _Agent(), notify, show).run()
+
+
+overseer_goals.add_to(command)
 
 
 class _Agent:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from llmc.config.goals import Goals
 from llmc.config.options import (
     Dollars,
     EnvName,
@@ -364,6 +365,7 @@ class Overseer(Table, frozen=True, kw_only=True):
         int, Meta(ge=1, le=1000, description="Remediations in 24 hours; the next failure waits for a person")
     ] = 6
     check_interval_secs: Annotated[float, duration("Time between two looks at the daemon", gt=0)] = 2.0
+    goals: Goals = Goals()
 
 
 class Config(Table, frozen=True, kw_only=True):

@@ -70,6 +70,8 @@ STEPS = (
     "notify.record",
     "notify.send",
     "notify.told",
+    "goals.write",
+    "goals.set_aside",
     "state.write",
     "state.replace",
 )

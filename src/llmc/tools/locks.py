@@ -26,6 +26,8 @@ class Rank(IntEnum):
     STATE = 5
     #: of the incidents; held for a moment, and nothing is done meanwhile
     NOTIFY = 6
+    #: of the goals' store, only while a damaged one is set aside
+    GOALS = 7
 
 
 #: how long a lock may outlive the process that took it

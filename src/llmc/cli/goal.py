@@ -1,0 +1,230 @@
+"""llmc goal"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmc.cli.goal_views import complete_goal, goal_line, painted, summary, tree, warn
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.workers import complete_worker, project_of
+from llmc.errors import Exit, UsageError
+from llmc.goals.export import goal_tree
+from llmc.goals.model import Goal, Priority
+from llmc.services import goals as service
+from llmc.services.project import Project
+
+PRIORITIES = click.Choice([priority.value for priority in Priority])
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
+reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
+
+
+@click.group("goal")
+def command() -> None:
+    """Goals: what is to be reached, planned in phases, tasks and subtasks, and driven to its end.
+
+    \b
+    Examples:
+      llmc goal create --title "Import CSV files" --criterion "make test passes" --criterion "docs say how"
+      llmc goal list
+      llmc goal show goal_1f0c9a7e42
+      llmc goal pause goal_1f0c9a7e42
+    """
+
+
+def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What can be said of a goal besides its title."""
+    several = {
+        "--criterion": ("criteria", "What must be true in the end; can be given several times."),
+        "--non-goal": ("non_goals", "What is not wanted."),
+        "--constraint": ("constraints", "What must be kept to."),
+        "--assumption": ("assumptions", "What is taken for granted."),
+        "--risk": ("risks", 'What might go wrong: "risk | impact | mitigation".'),
+        "--stakeholder": ("stakeholders", "Whom it concerns."),
+        "--tag": ("tags", "A word to find it by."),
+    }
+    single = [
+        click.option("--problem", default=None, help="What is to be solved."),
+        click.option("--priority", type=PRIORITIES, default=None, help="How urgent it is (normal)."),
+        click.option("--owner", default=None, help="Who answers questions: a name, not an address."),
+        click.option(
+            "--budget", type=click.FloatRange(0), default=None, help="Dollars it may cost; 0: no limit."
+        ),
+    ]
+    lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
+    for option in reversed([*single, *lists]):
+        function = option(function)
+    return function
+
+
+@command.command("create")
+@click.option("--title", required=True, help="What is to be reached, in a line.")
+@definition_options
+@click.option(
+    "--from-session", default="", shell_complete=complete_worker, help="The worker where it came up."
+)
+@click.option("--plan/--no-plan", "planned", default=True, show_default=True, help="Plan it at once.")
+@click.option("--from", "file", type=_FILE, help="Take the plan from this file instead of planning.")
+@json_option
+@click.pass_context
+def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:
+    """Make a goal, and plan it. It is kept whatever becomes of the planning, which exit code 1 tells of.
+
+    \b
+    Examples:
+      llmc goal create --title "Import CSV files" --problem "People type their data in by hand"
+      llmc goal create --title "Release 2.0" --from plan.md
+      llmc goal create --title "Think about search" --no-plan
+    """
+    if file and not planned:
+        raise UsageError("--from and --no-plan were given", hint="Give one of them.")
+    project = project_of(ctx)
+    words = {key: value for key, value in given.items() if value is not None}
+    words["budget_usd"] = words.pop("budget", 0.0)
+    planner = service.planner_for(project) if planned else None
+    made = service.create(project, service.NewGoal(**words), planner, file)
+    goal = made.view.goal
+    if as_json:
+        print_json(
+            {**summary(made.view), "planned": made.planned, "problem": made.problem, "hint": made.hint}
+        )
+    else:
+        click.echo(f"created {goal.goal_id}: {goal.title}")
+        for line in tree(made.view):
+            click.echo(f"  {line}")
+    if made.problem and not as_json:
+        note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
+    return Exit.FAILED if made.problem else Exit.DONE
+
+
+@command.command("plan")
+@goal_argument
+@click.option("--from", "file", type=_FILE, help="Take the plan from this file.")
+@json_option
+@click.pass_context
+def plan(ctx: click.Context, goal_id: str, file: Path | None, as_json: bool) -> None:
+    """Plan a goal that has no plan yet.
+
+    \b
+    Example:
+      llmc goal plan goal_1f0c9a7e42 --from plan.md
+    """
+    project = project_of(ctx)
+    view = service.plan(project, goal_id, service.planner_for(project), file)
+    if as_json:
+        print_json(goal_tree(view))
+        return
+    for line in tree(view):
+        click.echo(line)
+
+
+@command.command("list")
+@click.option("--all", "every", is_flag=True, help="Those that were put away too.")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
+    """List the goals: status, how much of each is done, title."""
+    store = service.open_store(project_of(ctx))
+    with store.reading() as found:
+        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+    warn(store)
+    shown = [view for view in views if every or view.goal.status != "archived"]
+    if as_json:
+        print_json({"goals": [summary(view) for view in shown]})
+        return
+    for view in shown:
+        click.echo(goal_line(view))
+    if not shown:
+        click.echo("no goals" if not views else "no goals but archived ones (--all)")
+
+
+@command.command("show")
+@goal_argument
+@json_option
+@click.pass_context
+def show(ctx: click.Context, goal_id: str, as_json: bool) -> None:
+    """Draw a goal's plan: what is done, who is at what, and what keeps it."""
+    store = service.open_store(project_of(ctx))
+    view = store.view(goal_id)
+    warn(store)
+    if as_json:
+        print_json(goal_tree(view))
+        return
+    goal = view.goal
+    click.echo(
+        f"{goal.goal_id} {painted(goal.status, goal.status)} {summary(view)['percent']}%  {goal.title}"
+    )
+    facts = {
+        "problem": goal.problem_statement,
+        "done when": "; ".join(goal.success_criteria),
+        "not": "; ".join(goal.non_goals),
+        "constraints": "; ".join(goal.constraints),
+        "owner": goal.owner,
+        "priority": "" if goal.priority is Priority.NORMAL else goal.priority.value,
+        "budget": f"${goal.budget_usd:g}" if goal.budget_usd else "",
+    }
+    for name, value in facts.items():
+        if value:
+            click.echo(f"  {name}: {value}")
+    for line in tree(view) or ["(no plan)"]:
+        click.echo(line)
+
+
+@command.command("update")
+@goal_argument
+@click.option("--title", default=None, help="What is to be reached, in a line.")
+@definition_options
+@json_option
+@click.pass_context
+def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> None:
+    """Say something of a goal anew; what is given several times replaces the whole list.
+
+    \b
+    Example:
+      llmc goal update goal_1f0c9a7e42 --priority urgent --criterion "make test passes"
+    """
+    fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
+    if not fields:
+        raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
+    if "risks" in fields:
+        fields["risks"] = tuple(map(service.risk_of, fields["risks"]))
+    if "priority" in fields:
+        fields["priority"] = Priority(fields["priority"])
+    _say(service.change(project_of(ctx), goal_id, fields), as_json)
+
+
+_FIELDS = {
+    **{
+        name: name
+        for name in ("title", "priority", "owner", "tags", "stakeholders", "constraints", "assumptions")
+    },
+    "problem": "problem_statement",
+    "criteria": "success_criteria",
+    "non_goals": "non_goals",
+    "risks": "risks",
+    "budget": "budget_usd",
+}
+
+
+def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str) -> None:
+    """pause, resume, cancel and archive differ in a word."""
+
+    def run(ctx: click.Context, goal_id: str, reason: str, as_json: bool) -> None:
+        _say(act(project_of(ctx), goal_id, reason), as_json)
+
+    run.__doc__ = about
+    command.command(name)(goal_argument(reason_option(json_option(click.pass_context(run)))))
+
+
+_mover("pause", service.pause, "Send nothing for a goal until `llmc goal resume`. What is out may come back.")
+_mover("resume", service.resume, "Let a paused goal go on.")
+_mover("cancel", service.cancel, "Give a goal up: what is not done of it is cancelled. What landed stays.")
+_mover("archive", service.archive, "Put a completed or cancelled goal away; `llmc goal list --all` shows it.")
+
+
+def _say(goal: Goal, as_json: bool) -> None:
+    row = {"goalId": goal.goal_id, "status": goal.status, "title": goal.title}
+    print_json(row) if as_json else click.echo(f"{goal.goal_id}: {goal.status}")

@@ -1,0 +1,199 @@
+"""Goals for the eye and for scripts: a line, a plan as a tree, an assignment with what is known of it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from llmc.cli.output import note, paint
+from llmc.config.durations import format_duration
+from llmc.errors import LlmcError
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView, Node
+from llmc.goals.rollup import children_of, progress
+from llmc.goals.transitions import OPEN_ASSIGNMENT
+from llmc.services.goal_work import Question
+from llmc.services.goals import open_store
+from llmc.services.project import open_project
+from llmc.state.goal_store import GoalStore
+
+_COLORS = {
+    "done": "green",
+    "completed": "green",
+    "in_progress": "cyan",
+    "active": "cyan",
+    "queued": "yellow",
+    "blocked": "red",
+    "stalled": "red",
+    "paused": "yellow",
+}
+
+
+def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        CompletionItem(view.goal.goal_id, help=view.goal.title)
+        for view in _known(ctx)
+        if view.goal.goal_id.startswith(incomplete)
+    ]
+
+
+def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    nodes = [node for view in _known(ctx) for node in view.nodes.values()]
+    return [
+        CompletionItem(node.node_id, help=f"{node.status}: {node.name}")
+        for node in nodes
+        if node.node_id.startswith(incomplete)
+    ]
+
+
+def _known(ctx: click.Context) -> list[GoalView]:
+    try:
+        project = open_project((ctx.find_root().params or {}).get("root"))
+        with open_store(project).reading() as found:
+            return [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+    except (LlmcError, OSError):
+        return []
+
+
+def warn(store: GoalStore) -> None:
+    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it."""
+    with store.reading() as found:
+        mode = found.safe_mode()
+    if store.damage:
+        note(
+            paint(f"{store.damage}. ", "red", err=True)
+            + "Nothing was changed; what it holds cannot be shown."
+        )
+    elif mode is not None:
+        note(
+            paint(f"safe mode: {mode.reason}. ", "red", err=True)
+            + f"The file is kept as {mode.file}; `llmc overseer safe-mode --clear` ends it."
+        )
+
+
+def summary(view: GoalView) -> dict[str, Any]:
+    """One goal in a few fields."""
+    whole = progress(view)[""]
+    goal = view.goal
+    return {
+        "goalId": goal.goal_id,
+        "title": goal.title,
+        "status": goal.status,
+        "priority": goal.priority,
+        "tags": list(goal.tags),
+        "percent": whole.percent,
+        "done": whole.done,
+        "total": whole.total,
+        "nodes": dict(Counter(str(node.status) for node in view.nodes.values())),
+        "assignments": dict(Counter(str(one.status) for one in view.assignments.values())),
+        "updatedAt": goal.updated_at,
+    }
+
+
+def goal_line(view: GoalView) -> str:
+    row = summary(view)
+    of = f"{row['done']}/{row['total']}" if row["total"] else "no plan"
+    urgent = "" if row["priority"] == "normal" else f" [{row['priority']}]"
+    word = painted(f"{row['status']:<9}", row["status"])
+    return f"{row['goalId']}  {word} {row['percent']:>3}% {of:>7}{urgent}  {row['title']}"
+
+
+def tree(view: GoalView) -> list[str]:
+    """The plan: each part below its parent, with what is done of it, who is at it, and what keeps it."""
+    children, done = children_of(view), progress(view)
+    at = {a.work_node_id: a for a in view.assignments.values() if a.status in OPEN_ASSIGNMENT}
+    width = max((len(node.node_id) for node in view.nodes.values()), default=0) + 4
+    lines: list[str] = []
+
+    def draw(node: Node, depth: int) -> None:
+        below = children.get(node.node_id, [])
+        label = f"{'  ' * depth + node.node_id:<{width}}"
+        percent = f"{done[node.node_id].percent}%" if below else ""
+        mark = " (overridden)" if node.overridden else ""
+        who = f"  <- {_who(at[node.node_id])}" if node.node_id in at else ""
+        word = painted(f"{node.status:<11}", node.status)
+        lines.append(f"{label}  {word} {percent:>4}  {node.name}{mark}{who}")
+        if node.blocked_reason and not below:
+            lines.append(f"{'':<{width}}  {'':<11}       waits: {node.blocked_reason.text}")
+        for child in below:
+            draw(child, depth + 1)
+
+    for phase in children.get("", ()):
+        draw(phase, 0)
+    return lines
+
+
+def _who(one: Assignment) -> str:
+    return f"{one.session_key.rpartition(':')[2] or one.agent_id} {one.status}"
+
+
+def painted(text: str, status: str) -> str:
+    return paint(text, _COLORS.get(status, "bright_black"))
+
+
+def assignment_row(
+    one: Assignment, stalled: Event | None, proofs: Iterable[Crystallization]
+) -> dict[str, Any]:
+    """What is asked about work that does not get on: why, what was sent last and whether it arrived, until when
+    nothing is sent, and what shows progress."""
+    last = one.dispatch_history[-1] if one.dispatch_history else None
+    why = one.blocked_reason.text if one.blocked_reason else ""
+    if one.status is AssignmentStatus.STALLED and stalled is not None:
+        why = str(stalled.data.get("reason", ""))
+    ours = [proof for proof in proofs if proof.work_node_id == one.work_node_id]
+    return {
+        "assignmentId": one.assignment_id,
+        "goalId": one.goal_id,
+        "workNodeId": one.work_node_id,
+        "agentId": one.agent_id,
+        "sessionKey": one.session_key,
+        "status": one.status,
+        "why": why,
+        "lastDispatch": msgspec.to_builtins(last) if last else None,
+        "retryCount": one.retry_count,
+        "backoffUntil": one.backoff_until,
+        "lastObservedActivityAt": one.last_observed_activity_at,
+        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
+    }
+
+
+def assignment_line(row: dict[str, Any], now: float) -> str:
+    parts = [f"{row['workNodeId']} of {row['goalId']} is {row['status']}"]
+    parts += [row["why"]] if row["why"] else []
+    if (sent := row["lastDispatch"]) is not None:
+        parts.append(f"last {sent['purpose']} {_ago(sent['ts'], now)}: {sent['result']}")
+    if row["backoffUntil"] and row["backoffUntil"] > now:
+        parts.append(f"nothing is sent for {format_duration(row['backoffUntil'] - now)}")
+    if row["lastObservedActivityAt"]:
+        parts.append(f"last sign of work {_ago(row['lastObservedActivityAt'], now)}")
+    return f"  {row['assignmentId']}  {'; '.join(parts)}"
+
+
+def question_row(one: Question) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "goalId": one.goal_id,
+        "goalTitle": one.goal_title,
+        "workNodeId": one.work_node_id,
+        "assignmentId": one.assignment_id,
+        "name": one.node_name,
+        "kind": one.reason.kind,
+        "text": one.reason.text,
+        "question": one.reason.question,
+        "options": list(one.reason.options),
+        "since": one.since,
+    }
+
+
+def question_lines(one: Question, now: float) -> list[str]:
+    asked = one.reason.question or one.reason.text
+    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}"
+    lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
+    lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
+    return [*lines, f'    llmc overseer answer {one.id} "..."']
+
+
+def _ago(then: float, now: float) -> str:
+    return f"{format_duration(max(0.0, now - then))} ago"

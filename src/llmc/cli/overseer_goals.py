@@ -1,0 +1,204 @@
+"""llmc overseer status|goal|work|events|inbox|answer|export|safe-mode: goals, beside the supervisor."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from llmc.cli import goal, work
+from llmc.cli.goal_views import (
+    assignment_line,
+    assignment_row,
+    complete_goal,
+    goal_line,
+    question_lines,
+    question_row,
+    summary,
+    warn,
+)
+from llmc.cli.output import json_option, print_json
+from llmc.cli.times import parse_since
+from llmc.cli.workers import project_of
+from llmc.goals.export import event_row
+from llmc.goals.export import export as exported
+from llmc.goals.transitions import OPEN_ASSIGNMENT
+from llmc.services import goal_work
+from llmc.services.goals import open_store
+from llmc.state.goal_store import unknown_goal
+from llmc.tools.files import write_atomic
+
+goal_option = click.option(
+    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal."
+)
+
+
+def add_to(group: click.Group) -> None:
+    """`llmc overseer` alone stays the supervisor."""
+    for one in (status, goal.command, work.command, events, inbox, answer, export, safe_mode):
+        group.add_command(one)
+
+
+@click.command("status")
+@json_option
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show the goals, and the work that does not get on: why, what was sent last, and until when it is left alone."""
+    project, now = project_of(ctx), time.time()
+    store = open_store(project)
+    with store.reading() as found:
+        mode = found.safe_mode()
+        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+        views = [view for view in views if view.goal.status != "archived"]
+        rows = [
+            assignment_row(
+                one,
+                found.last_event("assignment.stalled", one.assignment_id),
+                found.crystallizations(one.goal_id),
+            )
+            for view in views
+            for one in view.assignments.values()
+            if one.status in OPEN_ASSIGNMENT
+        ]
+    if as_json:
+        safe = {"since": mode.since, "reason": mode.reason, "file": mode.file} if mode else None
+        print_json(
+            {
+                "enabled": project.config.overseer.goals.enabled,
+                "safeMode": safe,
+                "damage": store.damage,
+                "goals": [summary(view) for view in views],
+                "assignments": rows,
+            }
+        )
+        return
+    warn(store)
+    if not project.config.overseer.goals.enabled:
+        click.echo("goals are not driven: overseer.goals.enabled is false")
+    for view in views:
+        click.echo(goal_line(view))
+    if not views:
+        click.echo("no goals")
+    for row in rows:
+        if row["status"] in ("stalled", "blocked"):
+            click.echo(assignment_line(row, now))
+
+
+@click.command("events")
+@goal_option
+@click.option(
+    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+)
+@click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
+@json_option
+@click.pass_context
+def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_json: bool) -> None:
+    """Print what happened to goals, one line each; with --json one object a line.
+
+    \b
+    Example:
+      llmc overseer events --goal goal_1f0c9a7e42 --since 12h
+    """
+    store = open_store(project_of(ctx))
+    with store.reading() as found:
+        if goal_id and found.goal(goal_id) is None:
+            raise unknown_goal(goal_id, found.goal_ids())
+        rows = found.events(goal_id, since=parse_since(since, time.time()), last=last)
+    warn(store)
+    for number, event in rows:
+        if as_json:
+            print_json({"seq": number, **event_row(event)})
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.ts))
+        about = " ".join(filter(None, (event.goal_id, event.work_node_id, event.assignment_id)))
+        said = event.data.get("reason") or event.data.get("title") or event.data.get("answer") or ""
+        click.echo(f"{when}  {event.type:<22} {about}  {said}".rstrip())
+
+
+@click.command("inbox")
+@json_option
+@click.pass_context
+def inbox(ctx: click.Context, as_json: bool) -> None:
+    """List what waits for a person's word, the oldest first."""
+    project, now = project_of(ctx), time.time()
+    found = goal_work.inbox(project)
+    if as_json:
+        print_json({"questions": [question_row(one) for one in found]})
+        return
+    warn(open_store(project))
+    for one in found:
+        for line in question_lines(one, now):
+            click.echo(line)
+    if not found:
+        click.echo("nothing waits for you")
+
+
+@click.command("answer")
+@click.argument("question_id", metavar="ID")
+@click.argument("text")
+@goal_option
+@json_option
+@click.pass_context
+def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_json: bool) -> None:
+    """Answer what waits: ID is from `llmc overseer inbox`, TEXT in your words or the number of an option.
+
+    \b
+    Example:
+      llmc overseer answer A_5b1e03c9d2 "use the second server"
+    """
+    one = goal_work.answer(project_of(ctx), question_id, text, goal_id)
+    row = {
+        "id": one.id,
+        "goalId": one.goal_id,
+        "workNodeId": one.work_node_id,
+        "assignmentId": one.assignment_id,
+    }
+    print_json(row) if as_json else click.echo(f"{one.work_node_id}: answered, it goes on")
+
+
+@click.command("export")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
+@json_option
+@click.pass_context
+def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
+    """Print everything that is kept about goals, as one JSON object.
+
+    \b
+    Example:
+      llmc overseer export --output goals.json
+    """
+    store = open_store(project_of(ctx))
+    with store.reading() as found:
+        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+        proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
+        log = [event for _, event in found.events()]
+    warn(store)
+    text = json.dumps(exported(views, proofs, log), ensure_ascii=False, indent=1)
+    if output is None:
+        click.echo(text)
+        return
+    write_atomic(output, text.encode())
+    print_json({"file": str(output), "goals": len(views)}) if as_json else click.echo(f"wrote {output}")
+
+
+@click.command("safe-mode")
+@click.option("--clear", is_flag=True, help="A person has looked: goals may be driven again.")
+@json_option
+@click.pass_context
+def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
+    """Show, or end, the safe mode that follows a damaged store: nothing is sent while it lasts."""
+    store = open_store(project_of(ctx))
+    if clear:
+        was = store.clear_safe_mode()
+        on = None
+    else:
+        with store.reading() as found:
+            was = on = found.safe_mode()
+    if as_json:
+        safe = {"since": on.since, "reason": on.reason, "file": on.file} if on else None
+        print_json({"safeMode": safe, "cleared": bool(clear and was)})
+        return
+    if on:
+        click.echo(f"on: {on.reason}; the damaged file is {store.directory / on.file}")
+    else:
+        click.echo("off now" if was else "off")

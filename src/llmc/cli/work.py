@@ -1,0 +1,124 @@
+"""llmc work"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from llmc.cli.goal_views import complete_goal, complete_node
+from llmc.cli.output import json_option, print_json
+from llmc.cli.workers import project_of
+from llmc.errors import UsageError
+from llmc.goals.model import Node, NodeStatus
+from llmc.services import goal_work as service
+
+_STATUSES = click.Choice([status.value for status in NodeStatus])
+
+
+@click.group("work")
+def command() -> None:
+    """Say how a part of a goal's plan stands: a phase, a task or a subtask.
+
+    \b
+    Examples:
+      llmc work done S1.2.3 --goal goal_1f0c9a7e42 --commit 1a2b3c4
+      llmc work block T2.1 --reason "needs the new server"
+      llmc work unblock T2.1
+    """
+
+
+def node_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The part that is meant; --goal where several goals have one of that name."""
+    goal = click.option("--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal.")
+    node = click.argument("node_id", metavar="NODE", shell_complete=complete_node)
+    return node(goal(json_option(click.pass_context(function))))
+
+
+def reason_option(*, required: bool) -> Callable[..., Any]:
+    about = "Why; it is kept in the goal's log."
+    if required:
+        return click.option("--reason", required=True, help=about)
+    return click.option("--reason", default="", help=about)
+
+
+@command.command("done")
+@click.option("--summary", default="", help="What came of it.")
+@click.option(
+    "--commit", "commits", multiple=True, help="Where that can be seen; can be given several times."
+)
+@node_options
+def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
+    """It is done, whoever did it. What it is a part of follows.
+
+    \b
+    Example:
+      llmc work done S1.2.3 --summary "did it by hand" --commit 1a2b3c4
+    """
+    _say(service.done(project_of(ctx), node_id, **given), as_json)
+
+
+@command.command("block")
+@reason_option(required=True)
+@click.option("--kind", default="human", show_default=True, help="What it waits for: a word.")
+@node_options
+def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
+    """It cannot go on; nothing is sent for it until `unblock`.
+
+    \b
+    Example:
+      llmc work block T2.1 --reason "needs the new server"
+    """
+    _say(service.block(project_of(ctx), node_id, **given), as_json)
+
+
+@command.command("unblock")
+@reason_option(required=False)
+@node_options
+def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
+    """It can go on."""
+    _say(service.unblock(project_of(ctx), node_id, **given), as_json)
+
+
+@command.command("reopen")
+@reason_option(required=True)
+@node_options
+def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
+    """It was done, and is to be done again. What it is a part of is open again too.
+
+    \b
+    Example:
+      llmc work reopen S1.2.3 --reason "the import fails on empty files"
+    """
+    _say(service.reopen(project_of(ctx), node_id, **given), as_json)
+
+
+@command.command("override")
+@click.option("--status", type=_STATUSES, default=None, help="What it is from now on.")
+@click.option("--clear", is_flag=True, help="Let its parts decide again.")
+@reason_option(required=True)
+@node_options
+def override(
+    ctx: click.Context, /, node_id: str, as_json: bool, status: str | None, clear: bool, **given: Any
+) -> None:
+    """It is what you say, whatever its parts are, until --clear.
+
+    \b
+    Examples:
+      llmc work override T2.1 --status done --reason "the rest is not worth it"
+      llmc work override T2.1 --clear --reason "it is after all"
+    """
+    if (status is None) == (not clear):
+        raise UsageError("give either --status or --clear", hint="`llmc work override --help` has examples.")
+    project = project_of(ctx)
+    if status is None:
+        _say(service.follow_again(project, node_id, **given), as_json)
+    else:
+        _say(service.override(project, node_id, status=status, **given), as_json)
+
+
+def _say(node: Node, as_json: bool) -> None:
+    mark = " (overridden)" if node.overridden else ""
+    row = {"goalId": node.goal_id, "workNodeId": node.node_id, "status": node.status}
+    print_json({**row, "overridden": node.overridden}) if as_json else click.echo(
+        f"{node.node_id}: {node.status}{mark}"
+    )

@@ -1,0 +1,190 @@
+"""What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from llmc.goals import transitions
+from llmc.goals.model import (
+    BlockedReason,
+    Change,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+    Node,
+    NodeKind,
+    NodeStatus,
+)
+
+S = NodeStatus
+
+#: what nobody needs to do any more
+FINISHED = (S.DONE, S.CANCELLED)
+_DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Leaves that are done, of those that were not cancelled."""
+
+    done: int = 0
+    total: int = 0
+
+    @property
+    def percent(self) -> int:
+        """100 only when all of it is done."""
+        return 100 * self.done // self.total if self.total else 0
+
+
+def after(view: GoalView, change: Change) -> GoalView:
+    """The goal once a change is made."""
+    gone = set(change.removed_nodes)
+    nodes = {**view.nodes, **{node.node_id: node for node in change.nodes}}
+    return GoalView(
+        change.goal or view.goal,
+        {node_id: node for node_id, node in nodes.items() if node_id not in gone},
+        {**view.assignments, **{one.assignment_id: one for one in change.assignments}},
+    )
+
+
+def settled(view: GoalView, change: Change, now: float) -> Change:
+    """The change, and what follows from it for tasks, phases and the goal."""
+    return joined(change, rolled_up(after(view, change), now))
+
+
+def joined(first: Change, then: Change) -> Change:
+    """Both; of a record that is in both, the second."""
+    nodes = {node.node_id: node for node in (*first.nodes, *then.nodes)}
+    assignments = {one.assignment_id: one for one in (*first.assignments, *then.assignments)}
+    return replace(
+        first,
+        goal=then.goal or first.goal,
+        nodes=tuple(nodes.values()),
+        assignments=tuple(assignments.values()),
+        crystallizations=(*first.crystallizations, *then.crystallizations),
+        events=(*first.events, *then.events),
+        removed_nodes=(*first.removed_nodes, *then.removed_nodes),
+    )
+
+
+def rolled_up(view: GoalView, now: float) -> Change:
+    """What has to change so that every parent says what its children say; nothing when that is so."""
+    nodes, children = dict(view.nodes), children_of(view)
+    changed: dict[str, Node] = {}
+    events: list[Event] = []
+    for kind in _DEEPEST_FIRST:
+        for node in [one for one in nodes.values() if one.kind is kind]:
+            below = [nodes[child.node_id] for child in children.get(node.node_id, ())]
+            if not follows(node, below):
+                continue
+            wanted = status_of(node, below)
+            reason = _waits_for(wanted, below)
+            if (wanted, reason) != (node.status, node.blocked_reason):
+                ids = tuple(child.node_id for child in below)
+                moved, event = transitions.follow_children(node, wanted, now, ids, reason)
+                nodes[node.node_id] = changed[node.node_id] = moved
+                events.append(event)
+    goal = _rolled_goal(view.goal, [nodes[phase.node_id] for phase in children.get("", ())], now, events)
+    return Change(goal=goal, nodes=tuple(changed.values()), events=tuple(events))
+
+
+def follows(node: Node, children: list[Node]) -> bool:
+    """A leaf, one that somebody overrode, and a cancelled one stay as they are."""
+    return bool(children) and not node.overridden and node.status is not S.CANCELLED
+
+
+def status_of(node: Node, children: list[Node]) -> NodeStatus:
+    """What a node's children make of it."""
+    if not follows(node, children):
+        return node.status
+    found = {child.status for child in children}
+    if found == {S.CANCELLED}:
+        return S.CANCELLED
+    if found <= {*FINISHED}:
+        return S.DONE
+    if S.IN_PROGRESS in found:
+        return S.IN_PROGRESS
+    if S.QUEUED in found:
+        return S.IN_PROGRESS if S.DONE in found else S.QUEUED
+    if S.BLOCKED in found:  # and nothing else moves
+        return S.BLOCKED
+    return S.IN_PROGRESS if S.DONE in found else S.TODO
+
+
+def is_completed(phases: list[Node]) -> bool:
+    """Whether a goal with these phases has got what it wanted; one whose whole plan was cancelled has not."""
+    found = {phase.status for phase in phases}
+    return S.DONE in found and found <= {*FINISHED}
+
+
+def progress(view: GoalView) -> dict[str, Progress]:
+    """Of each node, and of the goal itself under ""."""
+    children = children_of(view)
+    found: dict[str, Progress] = {}
+
+    def count(node: Node) -> Progress:
+        below = [count(child) for child in children.get(node.node_id, ())]
+        total = sum(one.total for one in below) if below else 1
+        done = sum(one.done for one in below) if below else 0
+        if node.status is S.CANCELLED:
+            done = total = 0
+        elif node.status is S.DONE:
+            done = total = max(total, 1)
+        found[node.node_id] = Progress(done, total)
+        return found[node.node_id]
+
+    phases = [count(phase) for phase in children.get("", ())]
+    return {**found, "": Progress(sum(one.done for one in phases), sum(one.total for one in phases))}
+
+
+def children_of(view: GoalView) -> Mapping[str, list[Node]]:
+    """The nodes below each node, in their order; the phases are below ""."""
+    found: dict[str, list[Node]] = {}
+    for node in sorted(view.nodes.values(), key=lambda one: (one.position, one.node_id)):
+        found.setdefault(node.parent_id, []).append(node)
+    return found
+
+
+def leaves(view: GoalView) -> list[Node]:
+    """What gets dispatched: subtasks, and tasks without subtasks."""
+    parents = {node.parent_id for node in view.nodes.values()}
+    return [n for n in view.nodes.values() if n.kind is not NodeKind.PHASE and n.node_id not in parents]
+
+
+def line_of(view: GoalView, node: Node) -> list[Node]:
+    """The node and those above it."""
+    found = [node]
+    while (parent := view.nodes.get(found[-1].parent_id)) is not None and parent not in found:
+        found.append(parent)
+    return found
+
+
+def is_ready(view: GoalView, node: Node) -> bool:
+    """Whether all that it and those above it wait for is finished, and nobody closed those above it."""
+    line = line_of(view, node)
+    needs = {other for one in line for other in one.depends_on}
+    open_ = any(view.nodes[other].status not in FINISHED for other in needs if other in view.nodes)
+    return not open_ and not any(one.status in FINISHED for one in line[1:])
+
+
+def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None:
+    if wanted is not S.BLOCKED:
+        return None
+    waiting = [child for child in children if child.status is S.BLOCKED]
+    first = waiting[0].blocked_reason
+    said = f": {first.text}" if first else ""
+    names = ", ".join(child.node_id for child in waiting)
+    return BlockedReason(kind="parts", text=f"{names} blocked{said}")
+
+
+def _rolled_goal(goal: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+    wanted = goal.status
+    if is_completed(phases) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+        wanted = GoalStatus.COMPLETED
+    elif goal.status is GoalStatus.COMPLETED and phases and not is_completed(phases):
+        wanted = GoalStatus.ACTIVE
+    if wanted is goal.status:
+        return None
+    moved, event = transitions.move_goal(goal, wanted, now)
+    events.append(event)
+    return moved

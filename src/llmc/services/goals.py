@@ -1,0 +1,250 @@
+"""What a person does with goals: make one, look at it, stop it, let it go on, give it up.
+
+Everything goes through the store's one door, and every command sees the same rules (goals/).
+"""
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from llmc.config.options import is_auto_name
+from llmc.errors import LlmcError, Refused, UsageError
+from llmc.goals.clean import check_typed
+from llmc.goals.model import (
+    AssignmentStatus,
+    Change,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+    NodeStatus,
+    Origin,
+    Priority,
+    Risk,
+)
+from llmc.goals.rollup import FINISHED, leaves, settled
+from llmc.goals.transitions import HUMAN, OPEN_ASSIGNMENT, move_assignment, move_goal, move_node
+from llmc.services.project import Project
+from llmc.state.goal_store import GoalStore
+from llmc.tools.clock import now_unix
+
+
+class Planner(Protocol):
+    """Makes a plan of a goal: the nodes, what is remembered of the planning, and the event `plan.generated`.
+
+    An LlmcError says why there is no plan. It runs while nobody holds the store.
+    """
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
+
+
+class NoPlanner:
+    """Until somebody brings one."""
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
+        raise LlmcError("this llmc has no planner", hint="The goal is kept; it can be planned later.")
+
+
+@dataclass(frozen=True)
+class NewGoal:
+    """What a person said of a goal."""
+
+    title: str
+    problem: str = ""
+    criteria: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    stakeholders: tuple[str, ...] = ()
+    priority: str = Priority.NORMAL
+    owner: str = ""
+    budget_usd: float = 0.0
+    from_session: str = ""
+
+
+@dataclass(frozen=True)
+class Created:
+    """A goal that is kept, whatever became of its plan."""
+
+    view: GoalView
+    planned: bool
+    problem: str = ""
+    hint: str = ""
+
+
+def open_store(project: Project) -> GoalStore:
+    """LLMC_OVERSEER_DIR, else `overseer.goals.storage.dir`, else `.llmc/overseer`."""
+    chosen = os.environ.get("LLMC_OVERSEER_DIR") or project.config.overseer.goals.storage.dir
+    default = project.root.private / "overseer"
+    return GoalStore(project.root.path / os.path.expanduser(chosen) if chosen else default)
+
+
+def create(
+    project: Project, wish: NewGoal, planner: Planner | None, plan_file: Path | None = None
+) -> Created:
+    """Keep the goal first; then plan it, if there is a planner. A planning that fails leaves the goal as it is."""
+    if not wish.title.strip():
+        raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
+    store, now = open_store(project), now_unix()
+    goal = _goal_of(replaced(wish, from_session=session_key(project, wish.from_session)), now)
+    with store.writing() as tx:
+        while tx.goal(goal.goal_id) is not None:
+            goal = replace(goal, goal_id=new_id("goal"))
+        data = {"title": goal.title, "actor": HUMAN}
+        created = Event(ts=now, type="goal.created", goal_id=goal.goal_id, data=data)
+        tx.apply(Change(goal=goal, events=(created,)), typed=True)
+    if planner is None:
+        return Created(GoalView(goal), planned=False)
+    try:
+        view = plan(project, goal.goal_id, planner, plan_file)
+    except LlmcError as error:
+        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=error.hint)
+    return Created(view, planned=True)
+
+
+def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = None) -> GoalView:
+    """Let a goal without a plan be planned; that it failed is in the goal's log too."""
+    store = open_store(project)
+    view = store.view(goal_id)
+    if view.nodes:
+        raise Refused(f"goal {goal_id} has a plan", hint=f"`llmc goal show {goal_id}` draws it.")
+    try:
+        made = planner.plan(project, view, file)
+    except LlmcError as error:
+        data = {"reason": error.message}
+        failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data=data)
+        store.apply(Change(events=(failed,)))
+        raise
+
+    def write(now: GoalView) -> Change:
+        if now.nodes:
+            raise Refused(f"goal {goal_id} was planned by somebody else meanwhile", hint="Look at it first.")
+        return settled(now, made, now_unix())
+
+    store.update(goal_id, write)
+    project.wake()
+    return store.view(goal_id)
+
+
+def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
+    """Give fields of a goal's definition new values; the log says which."""
+
+    def write(view: GoalView) -> Change:
+        if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+            raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`.")
+        now = now_unix()
+        data = {"fields": sorted(fields), "actor": HUMAN}
+        event = Event(ts=now, type="goal.updated", goal_id=goal_id, data=data)
+        return Change(goal=replace(view.goal, updated_at=now, **fields), events=(event,))
+
+    _, made = open_store(project).update(goal_id, write, typed=True)
+    assert made.goal is not None
+    return made.goal
+
+
+def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
+    return _move(project, goal_id, GoalStatus.PAUSED, reason)
+
+
+def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
+    """Only a paused one: a completed goal is opened again by its work."""
+    if open_store(project).view(goal_id).goal.status is not GoalStatus.PAUSED:
+        raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
+    return _move(project, goal_id, GoalStatus.ACTIVE, reason)
+
+
+def archive(project: Project, goal_id: str, reason: str = "") -> Goal:
+    return _move(project, goal_id, GoalStatus.ARCHIVED, reason)
+
+
+def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
+    """Give it up: what is not done of it is cancelled, and so is everybody's work on it."""
+    why = check_typed("reason", reason) or "the goal was cancelled"
+
+    def write(view: GoalView) -> Change:
+        now = now_unix()
+        goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
+        open_nodes = [node for node in leaves(view) if node.status not in FINISHED]
+        nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
+        given = [
+            move_assignment(one, AssignmentStatus.CANCELLED, now, reason=why, actor=HUMAN)
+            for one in view.assignments.values()
+            if one.status in OPEN_ASSIGNMENT
+        ]
+        gone = Change(
+            goal=goal,
+            nodes=tuple(node for node, _ in nodes),
+            assignments=tuple(one for one, _ in given),
+            events=(event, *(one for _, one in nodes), *(one for _, one in given)),
+        )
+        return settled(view, gone, now)
+
+    return _written(project, goal_id, write)
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(5)}"
+
+
+def planner_for(project: Project) -> Planner:
+    """Who plans here."""
+    return NoPlanner()
+
+
+def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:
+    check_typed("reason", reason)
+
+    def write(view: GoalView) -> Change:
+        goal, event = move_goal(view.goal, to, now_unix(), reason=reason, actor=HUMAN)
+        return Change(goal=goal, events=(event,))
+
+    return _written(project, goal_id, write)
+
+
+def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]) -> Goal:
+    view, made = open_store(project).update(goal_id, write)
+    project.wake()
+    return made.goal or view.goal
+
+
+def _goal_of(wish: NewGoal, now: float) -> Goal:
+    return Goal(
+        goal_id=new_id("goal"),
+        title=wish.title.strip(),
+        created_at=now,
+        updated_at=now,
+        priority=Priority(wish.priority),
+        tags=wish.tags,
+        problem_statement=wish.problem,
+        success_criteria=wish.criteria,
+        non_goals=wish.non_goals,
+        origin=Origin(source_session_key=wish.from_session),
+        owner=wish.owner,
+        stakeholders=wish.stakeholders,
+        constraints=wish.constraints,
+        assumptions=wish.assumptions,
+        risks=tuple(map(risk_of, wish.risks)),
+        budget_usd=wish.budget_usd,
+    )
+
+
+def risk_of(text: str) -> Risk:
+    """`what might happen | what then | what is done against it`"""
+    parts = [part.strip() for part in text.split("|", 2)]
+    return Risk(risk=parts[0], impact="".join(parts[1:2]), mitigation="".join(parts[2:3]))
+
+
+def session_key(project: Project, name: str) -> str:
+    """The key of a worker's session, which lasts; a name is only how people call it."""
+    if not name or name.startswith("agent:"):
+        return name
+    record = project.store.worker(name)
+    return f"agent:{'auto' if is_auto_name(record.name) else record.name}:worker:{record.name}"
