@@ -45,7 +45,9 @@ _ERROR_TYPES = {
 #: the tool that the client offers with `--json-schema`
 STRUCTURED = "StructuredOutput"
 #: goals are quoted in a prompt, so that their lines are indented
-_JSON_LINE = re.compile(r"^[ \t]*@(?P<name>json(?:-repaired)?)[ \t]+(?P<json>\{.*\})[ \t]*$", re.MULTILINE)
+_JSON_LINE = re.compile(
+    r"^[ \t]*@(?P<name>json(?:-repaired|-status)?)[ \t]+(?P<json>\{.*\}|\d+)[ \t]*$", re.MULTILINE
+)
 _SENT_BACK = "Your answer was:"
 # The client is the nearest ancestor of its Bash tool that has a status file.
 CRASH = (
@@ -173,10 +175,13 @@ def structured_reply(turn: Turn) -> Reply:
     """What a request with a schema is answered: the JSON that the prompt itself asks for, and nothing after that.
 
     A line `@json {..}` is the first answer. A prompt that sends an answer back gets the one of `@json-repaired {..}`,
-    if it has such a line. Without either the answer is text, which fits no schema.
+    if it has such a line. `@json-status 529` fails instead. Without any of them the answer is text, which fits no schema.
     """
     prompt = turn.prompts[-1].text if turn.prompts else ""
     found = {match["name"]: match["json"] for match in _JSON_LINE.finditer(prompt)}
+    if "json-status" in found:
+        status = int(found["json-status"])
+        return Reply(status=status, message=f"scripted {status}")
     answer = found.get("json-repaired") if _SENT_BACK in prompt else None
     answer = answer or found.get("json")
     if answer is None or turn.replies_given:

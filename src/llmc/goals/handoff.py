@@ -21,6 +21,8 @@ from llmc.goals.model import (
 
 #: so many characters of one text, so many entries of one list, so many revisions of the plan
 TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
+#: and so many characters in all
+MAX_CHARS = 200_000
 
 _BOXES = {NodeStatus.DONE: "x", NodeStatus.CANCELLED: "-"}
 _OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
@@ -40,21 +42,34 @@ def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent
         *_evidence(view, tree, kept),
         *_history(view),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return _bounded([part for part in parts if part])
+
+
+def _bounded(parts: list[str]) -> str:
+    """As many paragraphs as there is room for."""
+    kept: list[str] = []
+    room = MAX_CHARS
+    for part in parts:
+        room -= len(part) + 2
+        if room < 0:
+            kept.append(f"(cut here: {len(parts) - len(kept)} more paragraphs)")
+            break
+        kept.append(part)
+    return "\n\n".join(kept) + "\n"
 
 
 def escaped(text: str) -> str:
     """In one line, and read as it was written: nothing in it is Markdown or HTML."""
-    line = " ".join(printable(text).split())
-    if len(line) > TEXT_CHARS:
-        line = f"{line[:TEXT_CHARS]} (cut here: {len(line) - TEXT_CHARS} more characters)"
+    line = " ".join(printable(text[:TEXT_CHARS]).split())
+    if len(text) > TEXT_CHARS:
+        line = f"{line} (cut here: {len(text) - TEXT_CHARS} more characters)"
     line = re.sub(r"([\\`*_{}\[\]<>|~&!])", r"\\\1", line)
     return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", line)
 
 
 def code(text: str) -> str:
     """A command or a path, in as many backticks as it needs."""
-    line = " ".join(printable(text).split())[:TEXT_CHARS]
+    line = " ".join(printable(text[:TEXT_CHARS]).split())
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{fence}{pad}{line}{pad}{fence}"
@@ -143,7 +158,7 @@ def _plan_row(view: GoalView, node: Node, assignment: Assignment | None) -> str:
 def _decisions(kept: Sequence[Crystallization]) -> list[str]:
     found = [
         f"{escaped(decision.decision)}"
-        + (f" Why: {escaped(decision.rationale)}" if decision.rationale else "")
+        + (f"; why: {escaped(decision.rationale)}" if decision.rationale else "")
         + f" ({_where(crystal)})"
         for crystal in kept
         for decision in crystal.decisions

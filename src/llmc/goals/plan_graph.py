@@ -38,12 +38,12 @@ def graph_problems(waits: Sequence[Wait], elsewhere: frozenset[str] = frozenset(
     problems: list[Problem] = []
     for wait in waits:
         if wait.id in first:
-            text = f"the id {wait.id} is at {first[wait.id].path} already"
+            text = f"the id {wait.id} is in {first[wait.id].path} already"
             problems.append(_sense(f"{wait.path}.id", text))
         first.setdefault(wait.id, wait)
     for wait in waits:
         problems += _of_deps(wait, first, elsewhere)
-    return problems or _cycles(first, elsewhere)
+    return problems or _cycles(first)
 
 
 def _sense(path: str, text: str) -> Problem:
@@ -74,7 +74,7 @@ def _ancestors(wait: Wait, known: Mapping[str, Wait]) -> list[str]:
     return found
 
 
-def _cycles(known: Mapping[str, Wait], elsewhere: frozenset[str]) -> list[Problem]:
+def _cycles(known: Mapping[str, Wait]) -> list[Problem]:
     """One problem for each circle; a circle is opened where it was found, to see the next one."""
     parents = {wait.parent for wait in known.values()}
     leaves = {id for id in known if id not in parents}
@@ -88,20 +88,22 @@ def _cycles(known: Mapping[str, Wait], elsewhere: frozenset[str]) -> list[Proble
             circle: list[_Moment] = error.args[1]  # each is before the next, the first is the last
         path, opened = _named(circle, known, leaves)
         problems.append(_sense(f"{known[opened[0]].path}.deps", f"a circle: {path}"))
-        before[(opened[0], False)].discard((opened[1], opened[1] not in leaves))
+        del before[(opened[0], False)][(opened[1], opened[1] not in leaves)]
     return problems
 
 
-def _moments(known: Mapping[str, Wait], leaves: set[str]) -> dict[_Moment, set[_Moment]]:
-    """What has to come before each moment."""
-    before: dict[_Moment, set[_Moment]] = {}
+#: what has to come before each moment; dicts, so that the same plan has its problems in the same order
+_Before = dict[_Moment, dict[_Moment, None]]
+
+
+def _moments(known: Mapping[str, Wait], leaves: set[str]) -> _Before:
+    before: _Before = {}
     for id, wait in known.items():
-        ended = (id, id not in leaves)
-        begun = before.setdefault((id, False), set())
-        begun.update((needed, needed not in leaves) for needed in wait.deps if needed in known)
+        begun = before.setdefault((id, False), {})
+        begun |= {(needed, needed not in leaves): None for needed in wait.deps if needed in known}
         if wait.parent in known:
-            begun.add((wait.parent, False))
-            before.setdefault((wait.parent, True), set()).add(ended)
+            begun[(wait.parent, False)] = None
+            before.setdefault((wait.parent, True), {})[(id, id not in leaves)] = None
     return before
 
 

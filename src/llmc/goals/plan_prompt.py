@@ -279,14 +279,14 @@ def cleaned(text: str) -> str:
 
 
 def _quoted(text: str, most: int) -> str:
-    text = cleaned(text).strip()
-    if len(text) > most:
-        text = f"{text[:most]}\n(cut here: {len(text) - most} more characters)"
+    text = text.strip()
+    cut = f"\n(cut here: {len(text) - most} more characters)" if len(text) > most else ""
+    text = cleaned(text[:most]) + cut
     return "\n".join(f"    {line}" for line in (text or "(nothing was said)").split("\n"))
 
 
 def _quoted_list(items: Iterable[str]) -> str:
-    kept = [cleaned(item)[:ITEM_CHARS] for item in items]
+    kept = [cleaned(item[:ITEM_CHARS]) for item in items]
     if len(kept) > MAX_ITEMS:
         kept = [*kept[:MAX_ITEMS], f"(cut here: {len(kept) - MAX_ITEMS} more)"]
     return "    " + json.dumps(kept, ensure_ascii=False)

@@ -224,7 +224,7 @@ class _Markdown:
         lines |= {"$.goal.title": self.goal.line}
         found = check_value({"planVersion": 1, "goal": goal, "phases": phases}, limits)
         if not isinstance(found, Plan):
-            self.problems += [LineProblem(_nearest(p.path, lines), _in_words(p)) for p in found]
+            self.problems += [LineProblem(_nearest(p.path, lines), _in_words(p, lines)) for p in found]
         if self.problems or not isinstance(found, Plan):
             return tuple(sorted(self.problems, key=lambda problem: problem.line))
         parts = {part.id: part for part in _all(self.goal)}
@@ -250,7 +250,7 @@ class _Markdown:
             value[below] = children
         if not ("objective" in value or "outcome" in value):
             value["objective"] = _joined(part.prose) or part.name
-        if "acceptance" not in value and children:
+        if "acceptance" not in value and (children or part.kind is NodeKind.PHASE):
             value["acceptance"] = [f"All its {below} are done."]
         elif "acceptance" not in value and value.get("verify"):
             value["acceptance"] = [f"`{value['verify']}` passes."]
@@ -282,15 +282,18 @@ def _indent(line: str) -> int:
     return len(expanded) - len(expanded.lstrip())
 
 
-def _in_words(problem: Problem) -> str:
+def _in_words(problem: Problem, lines: Mapping[str, int]) -> str:
     """A problem of the JSON in the words of the Markdown."""
+    if problem.path == "$.goal.title":
+        return "the goal has no title of one line (a heading with `#`)"
     if problem.text == "`acceptance` is missing":
         return "no `accept:` line says when it is done"
     if problem.path.endswith("tasks") and problem.text == "must not be empty":
         return "a phase without a task (a heading with `###`)"
     name = problem.path.rpartition(".")[2].partition("[")[0]
     key = next((key for key, value in {**_FIELDS, **_GOAL_FIELDS}.items() if value == name), "")
-    return f"{key}: {problem.text}" if key else problem.text
+    text = re.sub(r"\$[\w.\[\]]+", lambda path: f"line {_nearest(path[0], lines)}", problem.text)
+    return f"{key}: {text}" if key else text
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+')
