@@ -42,6 +42,13 @@ _ERROR_TYPES = {
     500: "api_error",
     529: "overloaded_error",
 }
+#: the tool that the client offers with `--json-schema`
+STRUCTURED = "StructuredOutput"
+#: goals are quoted in a prompt, so that their lines are indented
+_JSON_LINE = re.compile(
+    r"^[ \t]*@(?P<name>json(?:-repaired|-status)?)[ \t]+(?P<json>\{.*\}|\d+)[ \t]*$", re.MULTILINE
+)
+_SENT_BACK = "Your answer was:"
 # The client is the nearest ancestor of its Bash tool that has a status file.
 CRASH = (
     'p=$$; while [ "$p" -gt 1 ] && [ ! -e "$CLAUDE_CONFIG_DIR/sessions/$p.json" ]; do '
@@ -162,6 +169,24 @@ def next_reply(turn: Turn) -> Reply:
             todo += steps(prompt.text, earlier) or [Step("say", _echo(prompt.text))]
         earlier.append(prompt.text)
     return _nth(_replies(todo), turn.replies_given)
+
+
+def structured_reply(turn: Turn) -> Reply:
+    """What a request with a schema is answered: the JSON that the prompt itself asks for, and nothing after that.
+
+    A line `@json {..}` is the first answer. A prompt that sends an answer back gets the one of `@json-repaired {..}`,
+    if it has such a line. `@json-status 529` fails instead. Without any of them the answer is text, which fits no schema.
+    """
+    prompt = turn.prompts[-1].text if turn.prompts else ""
+    found = {match["name"]: match["json"] for match in _JSON_LINE.finditer(prompt)}
+    if "json-status" in found:
+        status = int(found["json-status"])
+        return Reply(status=status, message=f"scripted {status}")
+    answer = found.get("json-repaired") if _SENT_BACK in prompt else None
+    answer = answer or found.get("json")
+    if answer is None or turn.replies_given:
+        return next_reply(turn) if answer is None else Reply(text="done")
+    return Reply(tool=STRUCTURED, tool_input=json.loads(answer))
 
 
 def _nth(replies: Iterator[Reply], n: int) -> Reply:
@@ -298,7 +323,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(body, Reply(text=text), tokens)
         failed = self.server.failed.setdefault(session, set())
         turn = current_turn(body["messages"], failed)
-        reply = next_reply(turn)
+        reply = structured_reply(turn) if STRUCTURED in tools else next_reply(turn)
         self._note(replace(request, prompt=turn.prompts[-1].text if turn.prompts else "", reply=reply.name))
         if reply.hang or reply.status != 200:
             failed.update(prompt.key for prompt in turn.prompts)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import threading
@@ -18,6 +19,9 @@ from llmc.tools.rotation import open_log
 #: how often a long command's waiter looks whether it is to end
 STOP_POLL_S = 0.2
 
+#: a program that was started and may be waited for
+Child = subprocess.Popen[bytes]
+
 _INSTALL_HINTS = {
     "tmux": "Install tmux (Debian: sudo apt-get install tmux).",
     "git": "Install git (Debian: sudo apt-get install git).",
@@ -26,6 +30,10 @@ _INSTALL_HINTS = {
 
 class ShuttingDown(Exception):
     """We are to end: what runs is given up, and whoever comes next does it again."""
+
+
+class Overran(ToolFailed):
+    """A program was ended by us: it took too long, or printed too much."""
 
 
 class ToolMissing(LlmcError):
@@ -98,6 +106,120 @@ def run(
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
+
+
+def run_bounded(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    input: bytes,
+    timeout_s: float,
+    most_bytes: int,
+    stopping: Callable[[], bool] | None = None,
+) -> Done:
+    """Run a program that may print anything: its group is ended when it takes too long or prints too much.
+
+    What it leaves running in its group when it ends is ended, too. ShuttingDown once `stopping` says so.
+    """
+    args = list(argv)
+    interrupt = _LateInterrupt()
+    try:
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    with process, progress.waiting(timeout_s):
+        try:
+            interrupt.raise_if_pressed()
+            said = _Talk(process, input, most_bytes).until(time.monotonic() + timeout_s, stopping)
+        except _TooMuch:
+            raise Overran(
+                args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise Overran(args, None, "", message=f"`{args[0]}` did not end in {timeout_s:g} s") from None
+        finally:
+            kill_group(process)
+    return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
+
+
+class _TooMuch(Exception):
+    """A program printed more than it may."""
+
+
+class _Talk:
+    """Feeds a program its input and takes what it prints, without waiting for either side alone."""
+
+    def __init__(self, process: Child, input: bytes, most_bytes: int) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process, self._rest, self._most = process, memoryview(input), most_bytes
+        self._said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        self._stdin = process.stdin
+        self._pipes = selectors.DefaultSelector()
+        for fd in self._said:
+            os.set_blocking(fd, False)
+            self._pipes.register(fd, selectors.EVENT_READ)
+        os.set_blocking(self._stdin.fileno(), False)
+        self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
+
+    def until(self, deadline: float, stopping: Callable[[], bool] | None) -> tuple[bytes, bytes]:
+        """Everything it printed, once it has ended; an open pipe that somebody inherited is not waited for."""
+        with self._pipes:
+            ended = False
+            while not ended and any(fd in self._pipes.get_map() for fd in self._said):
+                ended = self._process.poll() is not None
+                self._exchange(0.0 if ended else min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
+                if stopping is not None and stopping():
+                    raise ShuttingDown
+                if not ended and time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired("", 0)
+        self._process.wait(max(0.0, deadline - time.monotonic()))
+        out, err = self._said.values()
+        return bytes(out), bytes(err)
+
+    def _exchange(self, wait_s: float) -> None:
+        for key, _ in self._pipes.select(wait_s):
+            if key.fd in self._said:
+                self._take(key.fd)
+            else:
+                self._give()
+
+    def _take(self, fd: int) -> None:
+        while data := self._read(fd):
+            self._said[fd] += data
+            if len(self._said[fd]) > self._most:
+                raise _TooMuch
+
+    def _read(self, fd: int) -> bytes:
+        try:
+            data = os.read(fd, 65536)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self._pipes.unregister(fd)
+        return data
+
+    def _give(self) -> None:
+        try:
+            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:65536]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it does not want to hear more
+            self._rest = self._rest[:0]
+        if not self._rest:
+            self._pipes.unregister(self._stdin.fileno())
+            self._stdin.close()
 
 
 class _LateInterrupt:
@@ -200,10 +322,6 @@ def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | 
             return process.returncode
         except KeyboardInterrupt:
             input = None  # the program got the Ctrl-C too, and decides itself: a pager goes on
-
-
-#: a program that was started and may be waited for
-Child = subprocess.Popen[bytes]
 
 
 def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:

@@ -1,0 +1,86 @@
+"""`claude -p`: how the client is asked one thing without a session, and how its answer is read."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: a planner looks at the repository, and changes nothing
+READ_ONLY_TOOLS = "Read,Grep,Glob"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What an answer cost, as the client says; all zero where it says nothing."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost_usd + other.cost_usd,
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of the client; `error` is what it says went wrong, with the HTTP status where there is one."""
+
+    text: str
+    model: str = ""
+    tokens: Tokens = Tokens()
+    error: str = ""
+    status: int = 0
+
+
+def argv(program: Sequence[str], schema: Mapping[str, Any], model: str) -> list[str]:
+    """The prompt comes on standard input; nothing of the session is kept, and no server of the person's is started."""
+    flags = ["-p", "--output-format", "json", "--json-schema", json.dumps(schema)]
+    flags += ["--no-session-persistence", "--strict-mcp-config", "--tools", READ_ONLY_TOOLS]
+    return [*program, *flags, *(["--model", model] if model else [])]
+
+
+def read_answer(stdout: str) -> Answer | None:
+    """What the client printed, None where that is no result of its print mode."""
+    try:
+        result = json.loads(stdout)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(result, dict) or result.get("type") != "result":
+        return None
+    said = str(result.get("result") or "")
+    if (structured := result.get("structured_output")) is not None:
+        said = json.dumps(structured, ensure_ascii=False)
+    status = result.get("api_error_status")
+    failed = bool(result.get("is_error")) or result.get("subtype") != "success"
+    errors = result.get("errors") or [said or str(result.get("subtype"))]
+    return Answer(
+        text=said,
+        model=", ".join(_models(result)),
+        tokens=_tokens(result),
+        error="; ".join(map(str, errors)) if failed else "",
+        status=status if isinstance(status, int) else 0,
+    )
+
+
+def _models(result: Mapping[str, Any]) -> list[str]:
+    used = result.get("modelUsage")
+    return sorted(map(str, used)) if isinstance(used, dict) else []
+
+
+def _tokens(result: Mapping[str, Any]) -> Tokens:
+    usage = result.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return Tokens(
+        input_tokens=sum(int(_number(usage.get(name))) for name in read),
+        output_tokens=int(_number(usage.get("output_tokens"))),
+        cost_usd=_number(result.get("total_cost_usd")),
+    )
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

@@ -1,0 +1,342 @@
+"""Asks a planner, and answers with what it made or with why it made nothing; a planner never brings anybody down.
+
+`claude -p` with a schema, or any command: the prompt on its standard input, JSON on its standard output. An answer
+that is refused goes back with everything that is wrong with it, a few times; then there is no plan. No lock is held here.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from llmc.agents import print_mode
+from llmc.agents.claude_code import ClaudeCode
+from llmc.agents.print_mode import Tokens
+from llmc.errors import LlmcError
+from llmc.goals import plan_prompt as prompts
+from llmc.goals.diagnosis import Diagnosis, check_diagnosis, diagnosis_schema
+from llmc.goals.model import GoalView, PlannerRef
+from llmc.goals.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
+from llmc.goals.plan_check import Problems, check_plan, check_split
+from llmc.goals.plan_prompt import PromptTemplate
+from llmc.goals.plan_schema import plan_schema, split_schema
+from llmc.goals.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
+from llmc.tools import proc
+
+T = TypeVar("T", Plan, Split, Diagnosis)
+
+#: more repairs than this never helped anybody
+MOST_REPAIRS = 5
+#: so much of a refused answer, and of what a program said when it failed, is kept
+OUTPUT_CHARS, ERROR_CHARS = 2000, 500
+
+
+class Failure(StrEnum):
+    """Why there is no plan."""
+
+    #: the goal has one, or the leaf cannot be split: nobody was asked
+    NOT_NEEDED = "not_needed"
+    #: the program is not there, or cannot be started
+    MISSING = "missing"
+    #: it was ended by us: too slow, or too much output
+    OVERRAN = "overran"
+    #: it ended with an error
+    FAILED = "failed"
+    #: the API refused: not logged in, the usage limit, anything else
+    AUTH = "auth"
+    LIMIT = "limit"
+    API = "api"
+    #: no answer was a plan, repairs included
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True)
+class PlannerSetup:
+    """Who plans, and what that may take."""
+
+    #: where it runs: the repository it plans for
+    cwd: Path
+    #: a line for the shell; "": the Claude Code client
+    command: str = ""
+    #: the path of the client; "": it is looked for
+    client: str = ""
+    #: "": the client's own default
+    model: str = ""
+    timeout_s: float = 600.0
+    most_bytes: int = 2_000_000
+    max_repair_attempts: int = 2
+    limits: Limits = DEFAULT_LIMITS
+    #: on top of ours
+    env: Mapping[str, str] = field(default_factory=dict)
+    stopping: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One answer: how long it took, what it cost, and what was wrong with it."""
+
+    elapsed_s: float
+    tokens: Tokens
+    problems: tuple[str, ...] = ()
+    #: the beginning of an answer that was refused
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Planned(Generic[T]):
+    """What the planner made: a plan, the parts of a leaf, a diagnosis."""
+
+    made: T
+    provenance: Provenance
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def tokens(self) -> Tokens:
+        return sum((attempt.tokens for attempt in self.attempts), Tokens())
+
+
+@dataclass(frozen=True)
+class PlanFailed:
+    """Why there is nothing: for the event log, and for a person."""
+
+    failure: Failure
+    text: str
+    hint: str = ""
+    planner: PlannerRef = field(default_factory=PlannerRef)
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens:
+        return sum((attempt.tokens for attempt in self.attempts), Tokens())
+
+    @property
+    def validation_errors(self) -> tuple[str, ...]:
+        return _errors(self.attempts)
+
+
+@dataclass(frozen=True)
+class _Request(Generic[T]):
+    """One thing to ask for: the prompt, the shape of the answer, and who says whether it is one."""
+
+    goal_id: str
+    #: plan, replan, split or diagnose
+    kind: str
+    template: PromptTemplate
+    inputs: Mapping[str, str]
+    schema: Mapping[str, Any]
+    check: Callable[[str], T | Problems]
+
+
+def plan_goal(setup: PlannerSetup, view: GoalView) -> Planned[Plan] | PlanFailed:
+    """The first plan of a goal."""
+    if not wants_plan(view):
+        return PlanFailed(Failure.NOT_NEEDED, "the goal has a plan already")
+    limits = setup.limits
+    return _planned(
+        setup,
+        _Request(
+            goal_id=view.goal.goal_id,
+            kind="plan",
+            template=prompts.PLAN,
+            inputs=prompts.plan_inputs(view.goal, limits),
+            schema=plan_schema(limits),
+            check=lambda text: check_plan(text, limits),
+        ),
+    )
+
+
+def replan_goal(setup: PlannerSetup, view: GoalView, why: str) -> Planned[Plan] | PlanFailed:
+    """Another plan in place of the one there is; one that would not fit beside what is done is repaired, too."""
+    limits = setup.limits
+
+    def check(text: str) -> Plan | Problems:
+        plan = check_plan(text, limits, settled_ids(view))
+        merged = merge_plan(view, plan, 0.0, why, limits=limits) if isinstance(plan, Plan) else plan
+        return merged if isinstance(merged, tuple) else plan
+
+    return _planned(
+        setup,
+        _Request(
+            goal_id=view.goal.goal_id,
+            kind="replan",
+            template=prompts.REPLAN,
+            inputs=prompts.replan_inputs(view, limits, why),
+            schema=plan_schema(limits),
+            check=check,
+        ),
+    )
+
+
+def split_work(setup: PlannerSetup, view: GoalView, leaf_id: str, why: str) -> Planned[Split] | PlanFailed:
+    """Smaller subtasks for a leaf that is too large; nobody is asked where there is no room for two."""
+    most = room_for_split(view, leaf_id, setup.limits)
+    if most < 2:
+        return PlanFailed(
+            Failure.NOT_NEEDED, f"{leaf_id} cannot be split: it is no open leaf, or there is no room"
+        )
+
+    def check(text: str) -> Split | Problems:
+        split = check_split(text, most, view.nodes)
+        merged = (
+            split_leaf(view, leaf_id, split, 0.0, why, limits=setup.limits)
+            if isinstance(split, Split)
+            else split
+        )
+        return merged if isinstance(merged, tuple) else split
+
+    return _planned(
+        setup,
+        _Request(
+            goal_id=view.goal.goal_id,
+            kind="split",
+            template=prompts.SPLIT,
+            inputs=prompts.split_inputs(view, view.nodes[leaf_id], most, why),
+            schema=split_schema(most),
+            check=check,
+        ),
+    )
+
+
+def diagnose(setup: PlannerSetup, view: GoalView, leaf_id: str, seen: str) -> Planned[Diagnosis] | PlanFailed:
+    """What to do about a leaf at which nothing moves, where the rules do not know."""
+    if leaf_id not in view.nodes:
+        return PlanFailed(Failure.NOT_NEEDED, f"the plan has no {leaf_id}")
+    return _planned(
+        setup,
+        _Request(
+            goal_id=view.goal.goal_id,
+            kind="diagnose",
+            template=prompts.DIAGNOSE,
+            inputs=prompts.diagnose_inputs(view.nodes[leaf_id], seen),
+            schema=diagnosis_schema(),
+            check=check_diagnosis,
+        ),
+    )
+
+
+def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFailed:
+    """Ask, and ask again with what was wrong, until there is an answer or no attempt is left."""
+    prompt = first = request.template.filled(request.inputs)
+    attempts: list[Attempt] = []
+    model = ""
+    for number in range(1, 2 + max(0, min(setup.max_repair_attempts, MOST_REPAIRS))):
+        begun = time.monotonic()
+        said = _ask(setup, request, prompt, number)
+        elapsed_s = time.monotonic() - begun
+        model = said.model or model
+        ref = request.template.ref(model or setup.model or setup.command or "claude")
+        if isinstance(said, _Silent):
+            attempts.append(Attempt(elapsed_s, said.tokens, (said.text,)))
+            return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
+        found = request.check(said.text)
+        if not isinstance(found, tuple):
+            provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
+            return Planned(found, provenance, (*attempts, Attempt(elapsed_s, said.tokens)))
+        problems = tuple(map(str, found))
+        attempts.append(Attempt(elapsed_s, said.tokens, problems, said.text[:OUTPUT_CHARS]))
+        prompt = prompts.repair_prompt(first, problems, said.text)
+    text = f"no answer of the planner could be used ({len(attempts)} attempts); the last one: {attempts[-1].problems[0]}"
+    hint = "Write the plan by hand, or give the goal a clearer problem statement and plan it again."
+    return PlanFailed(Failure.INVALID, text, hint, ref, tuple(attempts))
+
+
+def _errors(attempts: "list[Attempt] | tuple[Attempt, ...]") -> tuple[str, ...]:
+    return tuple(
+        f"attempt {number}: {problem}"
+        for number, attempt in enumerate(attempts, start=1)
+        for problem in attempt.problems
+    )
+
+
+@dataclass(frozen=True)
+class _Said:
+    text: str
+    tokens: Tokens
+    model: str
+
+
+@dataclass(frozen=True)
+class _Silent:
+    """No answer that could be looked at."""
+
+    failure: Failure
+    text: str
+    hint: str = ""
+    tokens: Tokens = field(default_factory=Tokens)
+    model: str = ""
+
+
+def _ask(setup: PlannerSetup, request: _Request[T], prompt: str, attempt: int) -> _Said | _Silent:
+    """Run the planner once."""
+    client = ClaudeCode(setup.client)
+    env = {**proc.command_env(), **setup.env, **_told(request, attempt)}
+    try:
+        if setup.command:
+            argv = ["/bin/sh", "-c", setup.command]
+        else:
+            argv = print_mode.argv(client.program(), request.schema, setup.model)
+            env = client.environment(env, task_tools=False)
+        done = proc.run_bounded(
+            argv,
+            cwd=setup.cwd,
+            env={key: value for key, value in env.items() if key not in _NOT_FOR_IT},
+            input=prompt.encode("utf-8", "replace"),
+            timeout_s=setup.timeout_s,
+            most_bytes=setup.most_bytes,
+            stopping=setup.stopping,
+        )
+    except proc.Overran as error:
+        return _Silent(Failure.OVERRAN, _named(setup, error.message))
+    except (LlmcError, OSError) as error:
+        return _Silent(
+            Failure.MISSING, f"the planner could not be started: {error}", getattr(error, "hint", "")
+        )
+    return _of_command(setup, done) if setup.command else _of_client(done)
+
+
+#: a planner is no worker, whoever started us
+_NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
+
+
+def _told(request: _Request[T], attempt: int) -> dict[str, str]:
+    return {
+        "LLMC_GOAL_ID": request.goal_id,
+        "LLMC_PLAN_KIND": request.kind,
+        "LLMC_PLAN_ATTEMPT": str(attempt),
+        "LLMC_PLAN_SCHEMA": json.dumps(request.schema),
+    }
+
+
+def _named(setup: PlannerSetup, message: str) -> str:
+    """The shell is not what a person configured."""
+    return message.replace("`/bin/sh`", f"the planner `{setup.command[:80]}`")
+
+
+def _of_command(setup: PlannerSetup, done: proc.Done) -> _Said | _Silent:
+    if done.ok:
+        return _Said(done.stdout.strip(), Tokens(), f"command: {setup.command[:80]}")
+    failure = Failure.MISSING if done.returncode == 127 else Failure.FAILED
+    return _Silent(failure, _ended(f"the planner `{setup.command[:80]}`", done))
+
+
+def _of_client(done: proc.Done) -> _Said | _Silent:
+    answer = print_mode.read_answer(done.stdout)
+    if answer is None:
+        return _Silent(Failure.FAILED, _ended("the client", done))
+    if answer.error or not done.ok:
+        failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
+        text = f"the client could not answer: {answer.error[:ERROR_CHARS] or done.returncode}"
+        return _Silent(failure, text, _HINTS.get(failure, ""), answer.tokens, answer.model)
+    return _Said(answer.text, answer.tokens, answer.model)
+
+
+_STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
+_HINTS = {Failure.AUTH: "Log in again with `claude`."}
+
+
+def _ended(who: str, done: proc.Done) -> str:
+    tail = (done.stderr.strip() or done.stdout.strip())[-ERROR_CHARS:]
+    return f"{who} ended with code {done.returncode}" + (f": {tail}" if tail else ", and printed nothing")

@@ -1,0 +1,99 @@
+"""What `goal show` prints, and the handoff of a goal."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from llmc.fit import cells, printable
+from llmc.goals.draw import LEAST_WIDTH, MOST_WIDTH, mermaid, plain, plan_tree
+from llmc.goals.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
+from llmc.goals.model import GoalView
+from tests.support.goal_views import PERCENT, crystallizations, half_done
+
+GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "goals"
+
+
+def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:
+    """Break: show an assignment that is over, or what a node waited for that is done."""
+    assert plain(plan_tree(half_done(), PERCENT, 100)) == (GOLDEN / "tree.txt").read_text().rstrip("\n")
+    styles = {text.strip(): style for line in plan_tree(half_done(), PERCENT, 100) for text, style in line}
+    assert (styles["✓"], styles["●"], styles["!"], styles["·"]) == ("green", "blue", "red", "dim")
+    assert styles["(stalled)"] == "yellow"
+    assert styles["Which provider?"] == "red"
+
+
+def test_a_goal_without_a_plan_says_so() -> None:
+    """Break: draw nothing below the bar."""
+    assert plain(plan_tree(GoalView(half_done().goal), {}, 80)).endswith("\nno plan yet")
+
+
+@given(st.integers(0, 250), st.text(max_size=200), st.text(max_size=200))
+def test_every_line_fits_and_is_one_line(width: int, title: str, name: str) -> None:
+    """Break: leave `_fitted` out, or print a name as somebody wrote it."""
+    view = half_done()
+    nodes = {id: replace(node, name=name) for id, node in view.nodes.items()}
+    lines = plan_tree(GoalView(replace(view.goal, title=title), nodes, view.assignments), PERCENT, width)
+    for line in plain(lines).split("\n"):
+        assert cells(line) <= max(LEAST_WIDTH, min(width, MOST_WIDTH))
+        assert "\x1b" not in line
+    assert len(lines) == 2 + len(nodes)
+    assert len(plain(lines).splitlines()) == len(lines)
+
+
+def test_the_diagram_has_groups_leaves_and_arrows() -> None:
+    """Break: leave the escapes out of `_mermaid_text`, or turn the arrows around."""
+    assert mermaid(half_done()) == (GOLDEN / "plan.mmd").read_text()
+
+
+@given(st.text(max_size=80))
+def test_no_name_ends_a_label_of_the_diagram(name: str) -> None:
+    """Break: escape only quotes."""
+    view = half_done()
+    nodes = {id: replace(node, name=name) for id, node in view.nodes.items()}
+    for line in mermaid(GoalView(view.goal, nodes)).splitlines():
+        assert line.count('"') in (0, 2)
+        assert not re.search(r"[`<>]", line.partition("-->")[0])
+
+
+def test_a_handoff_has_everything_to_go_on_with() -> None:
+    """Break: show next actions of what is done, or an older word beside a newer one of the same node."""
+    text = handoff(half_done(), crystallizations(), PERCENT)
+    assert text == (GOLDEN / "handoff.md").read_text()
+    assert text == handoff(half_done(), reversed(crystallizations()), PERCENT)
+
+
+def test_a_handoff_is_bounded() -> None:
+    """Break: print every entry of every list."""
+    view = half_done()
+    many = tuple("x" * 10_000 for _ in range(1000))
+    goal = replace(view.goal, success_criteria=many, constraints=many, problem_statement="y" * 1_000_000)
+    text = handoff(GoalView(goal, view.nodes, view.assignments), crystallizations() * 1000, PERCENT)
+    assert f"- and {1000 - MAX_LIST} more" in text
+    assert len(text) <= MAX_CHARS + 100
+    assert "(cut here: " in text.splitlines()[-1]
+
+
+@given(st.text(max_size=60))
+def test_text_of_others_is_no_markdown(text: str) -> None:
+    """Break: leave a character of the class in `escaped` out, or the one at the start."""
+    line = escaped(text)
+    assert "\n" not in line
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*_<>\[\]|]", line)
+    assert not re.match(r"#|[+-]|\d+[.)]", line)
+    assert re.sub(r"\\([^\w\s]|_)", r"\1", line) == " ".join(printable(text).split())
+
+
+@pytest.mark.parametrize("text", ["ls", "a `b` c", "``", "`x", "x``y`z", ""])
+def test_a_command_is_code_whatever_it_holds(text: str) -> None:
+    """Break: always use one backtick."""
+    made = code(text)
+    fence = re.match("`+", made)
+    assert fence is not None
+    assert made.endswith(fence[0])
+    inner = made[len(fence[0]) : -len(fence[0])]
+    assert not re.search(rf"(?<!`){fence[0]}(?!`)", inner)
+    assert inner.strip() == text

@@ -1,0 +1,136 @@
+"""Plans that people wrote: Markdown or JSON, and the line of everything that is wrong."""
+
+import json
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmc.goals.model import NodeStatus
+from llmc.goals.plan import Limits, Plan, nodes_of
+from llmc.goals.plan_check import check_plan
+from llmc.goals.plan_text import json_lines, read_plan
+from tests.support.goal_plans import Json, plans, small_plan
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
+LIMITS = Limits()
+
+
+def read(text: str) -> Plan:
+    found = read_plan(text, LIMITS)
+    assert isinstance(found, Plan), [str(problem) for problem in found]
+    return found
+
+
+def problems(text: str, limits: Limits = LIMITS) -> list[str]:
+    found = read_plan(text, limits)
+    assert isinstance(found, tuple)
+    return [str(problem) for problem in found]
+
+
+def test_the_example_of_the_guide_is_a_plan() -> None:
+    """Break: let a box without an id take its number from the whole plan, or forget `[x]`."""
+    example = re.search(r"```markdown\n(# .*?)```", GUIDE.read_text(), re.DOTALL)
+    assert example is not None
+    plan = read(example[1])
+    assert plan.title == "Orders can be paid by card"
+    assert plan.problem_statement == "Customers ask for it every week; today they can only pay by invoice."
+    assert plan.success_criteria == ("An order can be paid with the provider's test card",)
+    assert plan.constraints == ("No new dependency",)
+    assert [node.id for node, _ in plan.walk()] == [
+        *("P1", "T1.1", "S1.1.1", "S1.1.2", "T1.2", "P2", "T2.1"),
+    ]
+    nodes = {node.node_id: node for node in nodes_of(plan, "g", 5.0)}
+    assert nodes["S1.1.1"].status is NodeStatus.DONE
+    assert nodes["S1.1.1"].ended_at == 5.0
+    assert {node.status for id, node in nodes.items() if id != "S1.1.1"} == {NodeStatus.TODO}
+    assert nodes["S1.1.2"].depends_on == ("S1.1.1",)
+    assert nodes["S1.1.2"].acceptance_criteria == (
+        "A payment that is begun twice is one payment",
+        "A payment that was refused can be tried again, with another card if the customer wants",
+    )
+    assert nodes["T1.2"].verify == "make test-refunds"
+    assert nodes["T1.2"].acceptance_criteria == ("`make test-refunds` passes.",)
+    assert nodes["P1"].acceptance_criteria == ("All its tasks are done.",)
+    assert nodes["P2"].depends_on == ("P1",)
+    assert nodes["T2.1"].objective == "A form, and the page that says what became of it."
+
+
+def test_every_problem_names_its_line() -> None:
+    """Break: number lines from 0, or look a problem up under its path alone."""
+    text = """# Goal: Ship it
+sucess: it ships
+## P1: Store
+- [ ] A box without a task
+### T1: Schema
+accept: it loads
+deps: T9
+risk: huge
+- [?] Neither open nor done
+  accept: x
+- [ ] Nobody says when it is done
+  verify:
+#### Too deep
+## P1: Store again
+# Another goal
+"""
+    assert problems(text) == [
+        "line 2: `sucess:` is no key; did you mean `success:`?",
+        "line 4: a subtask without a `### task` above it",
+        "line 7: deps: no phase, task or subtask has the id T9",
+        'line 8: risk: must be one of low, med, high, is "huge"',
+        "line 9: `[?]` is neither open (`[ ]`) nor done (`[x]`)",
+        "line 11: no `accept:` line says when it is done",
+        "line 12: verify: must not be blank",
+        "line 13: subtasks are boxes (`- [ ] name`); headings go down to `###`",
+        "line 14: a phase without a task (a heading with `###`)",
+        "line 14: the id P1 is in line 3 already",
+        "line 15: a second goal; a plan has one `#` heading, at its top",
+    ]
+    assert problems("Just words\n") == ["the plan has no phase (a heading with `##`)"]
+    assert problems("# G\n## A\n### [x] B\naccept: y\n- [ ] C\n  accept: z\n") == [
+        "line 3: T1.1 is ticked, and something below it is not"
+    ]
+    eight = "## A\n" + "".join(f"### T{n}: B\naccept: y\n" for n in range(8))
+    assert problems(eight) == [
+        "the goal has no title of one line (a heading with `#`)",
+        "line 1: 8 entries, at most 7 are allowed",
+    ]
+
+
+def test_json_is_taken_too_and_its_problems_name_lines() -> None:
+    """Break: read JSON as Markdown, or count lines of strings that hold brackets."""
+    value = small_plan()
+    assert read(json.dumps(value)) == check_plan(json.dumps(value), LIMITS)
+    value["phases"][0]["tasks"][1]["acceptance"] = ["a { b [ c", ""]
+    value["phases"][1]["colour"] = "red"
+    text = json.dumps(value, indent=1)
+    lines = text.split("\n")
+    blank = next(n for n, line in enumerate(lines, 1) if line.strip() == '""')
+    second = next(n for n, line in enumerate(lines, 1) if '"P2"' in line) - 1
+    assert problems(text) == [
+        f"line {blank}: $.phases[0].tasks[1].acceptance[1]: must not be blank",
+        f'line {second}: $.phases[1]: unknown key "colour"',
+    ]
+    assert problems(text[:-1])[0].startswith("line 1: $: not JSON")
+
+
+@given(plans(most=2), st.sampled_from([None, 1, "\t"]))
+def test_lines_of_json_are_where_things_stand(value: Json, indent: int | str | None) -> None:
+    """Break: forget to pop the path at the end of an array in `json_lines`."""
+    text = json.dumps(value, indent=indent)
+    found = json_lines(text)
+    lines = text.split("\n")
+    for p, phase in enumerate(value["phases"]):
+        assert f'"{phase["id"]}"' in lines[found[f"$.phases[{p}].id"] - 1]
+        for t, task in enumerate(phase["tasks"]):
+            assert f'"{task["id"]}"' in lines[found[f"$.phases[{p}].tasks[{t}].id"] - 1]
+    assert "planVersion" in lines[found["$.planVersion"] - 1]
+
+
+@given(st.text(alphabet="#-[]x \n:aPT1.,`", max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    """Break: take `self._open[-1]` without looking whether a phase is open."""
+    found = read_plan(text, LIMITS)
+    assert isinstance(found, Plan) or found
