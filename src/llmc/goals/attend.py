@@ -1,28 +1,24 @@
 """What follows for one assignment: first the facts, then what was begun, then what does not get on. Pure."""
 
-from dataclasses import replace as replaced
-
 from msgspec.structs import replace
 
-from llmc.goals import intents, ladder, words
+from llmc.goals import intents, ladder
 from llmc.goals import liveness as live
 from llmc.goals.crystals import of_merge
 from llmc.goals.hearing import hear
-from llmc.goals.intents import NUDGE, REMINDER, REPLAN, WITHDRAW
+from llmc.goals.intents import NUDGE, REPLAN, WITHDRAW
 from llmc.goals.liveness import Liveness, Merged, Run, Signals, State
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
-    BlockedReason,
     Dispatch,
     GoalStatus,
     Mode,
     Node,
     NodeStatus,
-    Recovery,
     Result,
 )
-from llmc.goals.policy import HOME
+from llmc.goals.recover import ask, is_doubtful, recover, remind
 from llmc.goals.round import OPEN, Round
 from llmc.goals.shape import CLOSED, is_closed
 
@@ -70,7 +66,7 @@ def _unwanted(work: Round, assignment: Assignment, node: Node | None) -> str:
 
 def _finish(work: Round, assignment: Assignment, node: Node, merged: Merged) -> None:
     """It has landed: done, with what it came to."""
-    assignment = _without_pending(work, assignment, "its work has landed")
+    assignment = work.drop_pending(assignment, "its work has landed")
     crystal = of_merge(work.ids(), assignment, node, merged, work.crystals.get(node.node_id), work.now)
     assignment = ladder.progressed(assignment, min(merged.at, work.now), work.now)
     assignment = replace(assignment, last_observed_activity_at=min(merged.at, work.now))
@@ -85,7 +81,7 @@ def _close(work: Round, assignment: Assignment, why: str, *, orphan: bool) -> No
     if _is_out(assignment) and work.room.dispatches <= 0:
         work.later()
         return
-    assignment = _without_pending(work, assignment, why)
+    assignment = work.drop_pending(assignment, why)
     assignment = work.move(assignment, S.CANCELLED, why)
     if orphan:
         work.note(assignment, "assignment.orphaned", reason=why)
@@ -103,25 +99,13 @@ def _is_out(assignment: Assignment) -> bool:
     return False
 
 
-def _without_pending(work: Round, assignment: Assignment, why: str) -> Assignment:
-    """With nothing left that was begun: what is not needed any more says so in its record."""
-    pending = intents.pending(assignment)
-    if pending is None:
-        return assignment
-    assignment = work.put(intents.given_up(assignment, pending, work.now, why))
-    work.note(
-        assignment, "dispatch.dropped", dispatchId=pending.dispatch_id, purpose=pending.purpose, reason=why
-    )
-    return assignment
-
-
 def _settle_closed(work: Round, assignment: Assignment) -> None:
     """Of one that is closed only its withdrawal matters: that is brought to its end."""
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     if last is None:
         return
     if last.result is Result.PENDING and last.purpose != WITHDRAW:
-        _without_pending(work, assignment, f"it is {assignment.status}")
+        work.drop_pending(assignment, f"it is {assignment.status}")
     elif last.purpose == WITHDRAW:
         _settle_withdrawal(work, assignment, last)
 
@@ -166,52 +150,62 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
 
 
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
-    """Of an active goal."""
+    """Of an active goal: what is seen, what was begun, and then what does not get on."""
     if assignment.status is S.QUEUED:
         return
-    if (
-        assignment.status is S.BLOCKED
-        and not node.overridden
-        and node.status in (NodeStatus.TODO, NodeStatus.QUEUED)
-    ):
+    if _was_unblocked(assignment, node):
+        assignment = work.drop_pending(assignment, "a person unblocked it")
         assignment = ladder.progressed(assignment, work.now, work.now)
-        assignment = _without_pending(work, assignment, "a person unblocked it")
         work.move(assignment, S.QUEUED, "a person unblocked it")
         return
-    held = node.status is NodeStatus.BLOCKED and assignment.status is not S.BLOCKED
+    if node.status is NodeStatus.BLOCKED and assignment.status is not S.BLOCKED:
+        # a person holds it: what is seen is kept, nothing is sent
+        if signals is not None:
+            _observed(work, assignment, signals)
+        return
     judged: Liveness | None = None
     if signals is not None:
-        if not held:
-            assignment = work.put(_bound(work, assignment, signals))
-            assignment, node = hear(work, assignment, node, signals, ask)
-        assignment, judged = _observed(work, assignment, signals)
-    if held:
-        return
+        assignment, judged = _seen(work, assignment, node, signals)
+        node = work.nodes[node.node_id]
     pending = intents.pending(assignment)
-    if pending is not None and _is_idle_talk(assignment, pending, judged):
-        assignment, pending = _without_pending(work, assignment, "not needed any more"), None
-    if assignment.status is S.BLOCKED and judged is not None:
-        assignment = _unblock_by_progress(work, assignment, node, judged)
-    if judged is not None and judged.state is State.ALIVE and assignment.status is not S.BLOCKED:
-        assignment = _is_active(work, assignment, node, judged)
-        pending = intents.pending(assignment)
     if pending is not None:
         _settle(work, assignment, pending)
     elif assignment.status is S.BLOCKED:
-        _remind(work, assignment)
+        remind(work, assignment)
     elif judged is not None and signals is not None:
-        _recover(work, assignment, node, signals, judged)
+        recover(work, assignment, node, signals, judged)
 
 
-def _is_idle_talk(assignment: Assignment, pending: Dispatch, judged: Liveness | None) -> bool:
+def _was_unblocked(assignment: Assignment, node: Node) -> bool:
+    """Whether a person said of the node, not of the assignment, that it can go on."""
+    ready = node.status in (NodeStatus.TODO, NodeStatus.QUEUED) and not node.overridden
+    return assignment.status is S.BLOCKED and ready
+
+
+def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> tuple[Assignment, Liveness]:
+    """The assignment after all that was observed, reports included."""
+    assignment = work.put(_bound(work, assignment, signals))
+    assignment, node = hear(work, assignment, node, signals, ask)
+    assignment, judged = _observed(work, assignment, signals)
+    if assignment.status is S.BLOCKED:
+        assignment = _unblock_by_progress(work, assignment, node, judged)
+    alive = judged.state is State.ALIVE and not is_doubtful(assignment, signals, judged)
+    pending = intents.pending(assignment)
+    if pending is not None and _is_idle_talk(
+        assignment, pending, stirs=alive or judged.state is State.WAITING
+    ):
+        assignment, pending = work.drop_pending(assignment, "not needed any more"), None
+    on_its_way = pending is not None and pending.purpose in live.INSTRUCTIONS
+    if alive and not on_its_way:
+        assignment = _is_active(work, assignment, work.nodes[node.node_id], judged)
+    return assignment, judged
+
+
+def _is_idle_talk(assignment: Assignment, pending: Dispatch, *, stirs: bool) -> bool:
     """Whether something that was about to be said has lost its point: the worker stirs, or nobody is asked any more."""
     if pending.mode is Mode.ESCALATE:
         return assignment.status is not S.BLOCKED
-    if pending.purpose not in (NUDGE, REPLAN):
-        return False
-    return assignment.status in (S.BLOCKED, S.ACTIVE) or (
-        judged is not None and judged.state in (State.ALIVE, State.WAITING)
-    )
+    return pending.purpose in (NUDGE, REPLAN) and (stirs or assignment.status is not S.STALLED)
 
 
 def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[Assignment, Liveness]:
@@ -243,7 +237,8 @@ def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
             assignment, session_key=who[0], session_id=who[1], run_id=run_id, updated_at=work.now
         )
     last = ladder.last_instruction(assignment)
-    if signals.run_id and last is not None and last.result in _FAILED:
+    spawned = last is not None and last.mode is Mode.SPAWN
+    if signals.run_id and spawned and last is not None and last.result in _FAILED:
         proved = replace(
             last, result=Result.ACCEPTED, result_at=work.now, run_id=signals.run_id, notes="seen by its run"
         )
@@ -271,143 +266,3 @@ def _unblock_by_progress(work: Round, assignment: Assignment, node: Node, judged
         return assignment
     work.move_node(node, NodeStatus.IN_PROGRESS, "it goes on")
     return work.move(assignment, S.ACTIVE, "it goes on")
-
-
-def ask(work: Round, assignment: Assignment, node: Node, reason: BlockedReason) -> Assignment:
-    """It waits on a person from now on, and the person is asked: both or neither."""
-    assignment = replace(assignment, reminders=0)
-    text = words.question_text(work.goal, node, assignment, reason)
-    assignment = work.move(assignment, S.BLOCKED, reason.text, blocked=reason)
-    if node.status is NodeStatus.TODO:
-        node = work.move_node(node, NodeStatus.QUEUED, "somebody works on it")
-    work.move_node(node, NodeStatus.BLOCKED, reason.text, blocked=reason)
-    context = work.goal.origin.origin_delivery_context
-    assignment = work.send(assignment, Recovery.ESCALATE.value, Mode.ESCALATE, text, context)
-    work.due(ladder.reminder_due(assignment, work.policy))
-    return assignment
-
-
-def _remind(work: Round, assignment: Assignment) -> None:
-    """A person is told again, a few times and far apart; a question that did not reach anybody is asked again."""
-    due = ladder.reminder_due(assignment, work.policy)
-    if due is None:
-        return
-    due = max(due, work.granted_until or due)
-    if due > work.now:
-        work.due(due)
-        return
-    asked = ladder.last_question(assignment)
-    node = work.nodes[assignment.work_node_id]
-    reason = assignment.blocked_reason
-    if work.room.dispatches <= 0 or asked is None or reason is None:
-        work.later()
-        return
-    assignment = replace(assignment, reminders=assignment.reminders + 1)
-    if asked.result in _FAILED:
-        work.send_again(assignment, asked, "assignment.escalated")
-        return
-    text = words.reminder_text(work.goal, node, assignment, reason)
-    assignment = work.send(assignment, REMINDER, Mode.ESCALATE, text, asked.delivery_context)
-    work.due(ladder.reminder_due(assignment, work.policy))
-
-
-def _recover(work: Round, assignment: Assignment, node: Node, signals: Signals, judged: Liveness) -> None:
-    """What does not get on: found, and helped, one step at a time."""
-    if judged.state is State.ALIVE:
-        return
-    if judged.state is State.WAITING and signals.waiting is not None:
-        if work.room.dispatches <= 0:
-            work.later()
-        else:
-            # the worker was understood: the wait was for an answer, and this is one
-            ask(work, ladder.progressed(assignment, work.now, work.now), node, signals.waiting)
-        return
-    failed = judged.state is State.FAILED
-    doubtful = ladder.in_doubt(assignment) and signals.run is Run.NONE
-    if not failed and judged.stalls_at is None:
-        if assignment.status is S.STALLED:
-            work.move(assignment, S.DISPATCHED, judged.why)
-        return
-    earliest = judged.stalls_at or work.now
-    if failed or doubtful:
-        earliest = max(work.granted_until or work.now, work.now)
-    if earliest > work.now:
-        work.due(earliest)
-        return
-    if not failed and not doubtful and _wants_sample(work, assignment, signals):
-        return
-    why = judged.why if failed or not doubtful else "it is not known whether its instruction arrived"
-    assignment = work.move(assignment, S.STALLED, why)
-    _step(work, assignment, node, ladder.Situation(reachable=signals.reachable, failed=failed), why)
-
-
-def _wants_sample(work: Round, assignment: Assignment, signals: Signals) -> bool:
-    """Whether its last messages are to be read first; only of one that is stale, and only while there is room."""
-    if signals.messages is not None or not assignment.session_key or work.room.samples <= 0:
-        return False
-    work.room = replaced(work.room, samples=work.room.samples - 1)
-    work.wants_samples.append(assignment.assignment_id)
-    work.due(work.now)
-    return True
-
-
-def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Situation, why: str) -> None:
-    """The next step of the ladder, unless it is too early for it."""
-    step = ladder.next_step(assignment, node, situation, work.policy)
-    text = _words_of(work, step, assignment, node)
-    earliest = ladder.not_before(assignment, words.instruction_hash(text), work.policy)
-    if earliest > work.now:
-        work.due(earliest)
-        return
-    if work.room.dispatches <= 0:
-        work.later()
-        return
-    stepped = ladder.stepped(assignment, work.policy, work.now)
-    match step:
-        case Recovery.NUDGE:
-            work.send(stepped, step.value, Mode.SEND, text)
-        case Recovery.REPLAN:
-            work.send(stepped, step.value, Mode.SPAWN, text)
-        case Recovery.RESEND:
-            last = ladder.last_instruction(stepped)
-            assert last is not None
-            sent = work.move(_expected(work, stepped), S.DISPATCHED, "sent again: it may not have arrived")
-            work.send_again(sent, last, "assignment.resent")
-        case Recovery.REASSIGN:
-            _reassign(work, stepped, text)
-        case Recovery.ESCALATE:
-            ask(work, stepped, node, words.stalled_reason(node, why, situation.failed))
-
-
-def _words_of(work: Round, step: Recovery, assignment: Assignment, node: Node) -> str:
-    match step:
-        case Recovery.NUDGE:
-            return words.nudge_text(work.goal, node)
-        case Recovery.RESEND:
-            return assignment.last_instruction_text
-        case Recovery.REPLAN:
-            return words.replan_text(node)
-        case Recovery.REASSIGN:
-            return work.work_text(node, assignment.answer, taken_over=True)
-        case Recovery.ESCALATE:
-            # every question is a new one: it is asked once the backoff is over
-            return f"escalation {assignment.assignment_id} {len(assignment.dispatch_history)}"
-
-
-def _reassign(work: Round, assignment: Assignment, text: str) -> None:
-    """Somebody else gets it; what is observed from now on is theirs."""
-    moved = replace(
-        _expected(work, assignment),
-        agent_id=HOME,
-        spawned_by_key=assignment.session_key or assignment.spawned_by_key,
-        session_key="",
-        session_id="",
-        run_id="",
-    )
-    moved = work.move(moved, S.DISPATCHED, "given to somebody else")
-    work.send(moved, Recovery.REASSIGN.value, Mode.SPAWN, text)
-
-
-def _expected(work: Round, assignment: Assignment) -> Assignment:
-    due = work.now + live.idle_after(assignment, work.policy)
-    return replace(assignment, expected_next_update_at=due)

@@ -4,9 +4,8 @@ The change holds every intent before its action is returned: whoever stores it f
 crash. Called again with the same facts at the same time it wants nothing more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
@@ -29,11 +28,10 @@ from llmc.goals.model import (
 )
 from llmc.goals.moves import move_assignment, move_node
 from llmc.goals.policy import HOME, Policy, may_supervise, may_touch, session_key
-from llmc.goals.round import NO_ROOM, OPEN, Room, Round
+from llmc.goals.round import AT_WORK, NO_ROOM, OPEN, Room, Round
 from llmc.goals.shape import Shape, is_ready
 
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
-_AT_WORK = (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 _WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
 
 
@@ -66,7 +64,7 @@ def workset(view: GoalView, now: float) -> Workset:
     nodes = tuple(
         n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
     )
-    seen = (*_AT_WORK, AssignmentStatus.BLOCKED)
+    seen = (*AT_WORK, AssignmentStatus.BLOCKED)
     observed = [a for a in view.assignments.values() if a.status in seen or intents.pending(a)]
     due = tuple(
         a.assignment_id
@@ -78,7 +76,7 @@ def workset(view: GoalView, now: float) -> Workset:
 
 def at_work(view: GoalView) -> int:
     """How many leaves of a goal somebody has."""
-    return sum(a.status in _AT_WORK for a in view.assignments.values())
+    return sum(a.status in AT_WORK for a in view.assignments.values())
 
 
 def in_order(views: Iterable[GoalView]) -> list[GoalView]:
@@ -86,12 +84,13 @@ def in_order(views: Iterable[GoalView]) -> list[GoalView]:
     return sorted(views, key=lambda v: (_PRIORITIES[v.goal.priority], v.goal.created_at, v.goal.goal_id))
 
 
-def full_room(views: Iterable[GoalView], policy: Policy) -> Room:
-    """What one tick may do over all goals, those included that it does not look at."""
+def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
+    """What one tick may do over all goals, those included that it does not look at; less what was begun just now."""
     busy = sum(at_work(view) for view in views if view.goal.status is GoalStatus.ACTIVE)
+    just_now = sum(a.last_dispatch_at == now for view in views for a in view.assignments.values())
     return Room(
-        in_progress=max(0, policy.max_in_progress - busy),
-        dispatches=policy.max_dispatches_per_tick,
+        in_progress=policy.max_in_progress - busy,
+        dispatches=policy.max_dispatches_per_tick - just_now,
         samples=policy.max_samples_per_tick,
     )
 
@@ -114,7 +113,7 @@ def decide(
     newest by node ("" for the goal). `room` is what other goals left; `shape` spares a look at the whole plan.
     """
     work = Round(
-        view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy), granted_until
+        view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy, now), granted_until
     )
     for assignment in tuple(view.assignments.values()):
         if may_touch(assignment, policy):
@@ -194,7 +193,6 @@ def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
     expected = work.now + idle_after(assignment, work.policy)
     assignment = replace(assignment, expected_next_update_at=expected)
     work.send(assignment, purpose, mode, text)
-    work.room = replaced(work.room, in_progress=work.room.in_progress - 1)
 
 
 def _agent_for(node: Node, policy: Policy) -> str:

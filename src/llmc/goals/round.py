@@ -38,6 +38,8 @@ OPEN = (
     AssignmentStatus.STALLED,
     AssignmentStatus.BLOCKED,
 )
+#: somebody has it; one that waits on a person holds up nobody else
+AT_WORK = (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class Round:
         if assignment.status is to:
             return self.put(assignment)
         moved, event = move_assignment(assignment, to, self.now, reason=reason, blocked=blocked, proof=proof)
+        freed = (assignment.status in AT_WORK) - (to in AT_WORK)
+        self.room = replaced(self.room, in_progress=self.room.in_progress + freed)
         return self.put(moved, event)
 
     def move_node(
@@ -145,13 +149,24 @@ class Round:
         dispatch_id = self.ids()
         intended = intents.intend(assignment, dispatch_id, purpose, mode, text, self.now, delivery_context)
         kind = {intents.ESCALATE: "assignment.escalated", intents.REMINDER: "assignment.reminded"}
-        return self._act(intended, intended.dispatch_history[-1], kind.get(purpose, "assignment.dispatched"))
+        return self._act(intended, intended.dispatch_history[-1], kind.get(purpose, "dispatch.intended"))
 
     def send_again(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
         """The same intent once more, under the same id."""
         tried = intents.again(assignment, dispatch, self.now)
         entry = next(d for d in tried.dispatch_history if d.dispatch_id == dispatch.dispatch_id)
         return self._act(tried, entry, kind)
+
+    def drop_pending(self, assignment: Assignment, why: str) -> Assignment:
+        """With nothing left that was begun: what is not needed any more says so in its record."""
+        pending = intents.pending(assignment)
+        if pending is None:
+            return assignment
+        dropped = self.put(intents.given_up(assignment, pending, self.now, why))
+        self.note(
+            dropped, "dispatch.dropped", dispatchId=pending.dispatch_id, purpose=pending.purpose, reason=why
+        )
+        return dropped
 
     def _act(self, assignment: Assignment, dispatch: Dispatch, kind: str) -> Assignment:
         self.room = replaced(self.room, dispatches=self.room.dispatches - 1)
