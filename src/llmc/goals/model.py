@@ -241,6 +241,8 @@ class Assignment(Row, frozen=True, kw_only=True):
     updated_at: float
     last_dispatch_at: float | None = None
     last_observed_activity_at: float | None = None
+    #: when it last got on for certain: a commit, a report, a person's answer; retries are counted from here
+    last_progress_at: float | None = None
     expected_next_update_at: float | None = None
     idle_after_ms: int | None = None
     #: recoveries in a row without progress
@@ -252,6 +254,8 @@ class Assignment(Row, frozen=True, kw_only=True):
     applied_updates: tuple[str, ...] = ()
     #: how often a person was reminded of the open question
     reminders: int = 0
+    #: what a person answered to the last question; part of every later instruction
+    answer: str = ""
 
 
 class Decision(Row, frozen=True, kw_only=True):

@@ -1,0 +1,86 @@
+"""The plan as a structure: its leaves in their order, and what each waits for. Pure.
+
+It follows from the plan alone, not from how far it is; so it can be kept while the plan stays the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from llmc.goals.model import Node, NodeKind, NodeStatus
+
+CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
+
+_KINDS = {NodeKind.PHASE: 0, NodeKind.TASK: 1, NodeKind.SUBTASK: 2}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Leaves in plan order, everybody's children and parents, and the leaves each leaf waits for."""
+
+    leaves: tuple[str, ...]
+    children: Mapping[str, tuple[str, ...]]
+    #: parents of a node, the nearest first
+    parents: Mapping[str, tuple[str, ...]]
+    #: what a leaf depends on by its own word or a parent's, as it is written in the plan
+    needs: Mapping[str, tuple[str, ...]]
+    leaf_set: frozenset[str] = field(default_factory=frozenset)
+
+    def leaves_below(self, node_id: str) -> Iterator[str]:
+        """The leaves of a part of the plan; of a leaf, itself."""
+        below = self.children.get(node_id, ())
+        if not below:
+            yield node_id
+        for child in below:
+            yield from self.leaves_below(child)
+
+
+def shape_of(nodes: Mapping[str, Node]) -> Shape:
+    """The structure of a plan."""
+    ordered = sorted(nodes.values(), key=lambda node: (_KINDS[node.kind], node.position, node.node_id))
+    children: dict[str, list[str]] = {}
+    for node in ordered:
+        if node.parent_id in nodes:
+            children.setdefault(node.parent_id, []).append(node.node_id)
+    parents: dict[str, tuple[str, ...]] = {}
+    needs: dict[str, tuple[str, ...]] = {}
+    leaves: list[str] = []
+
+    def descend(node: Node, above: tuple[str, ...]) -> None:
+        parents[node.node_id] = above
+        below = children.get(node.node_id, ())
+        for child in below:
+            descend(nodes[child], (node.node_id, *above))
+        if not below and node.kind is not NodeKind.PHASE:
+            leaves.append(node.node_id)
+            wanted = (*node.depends_on, *(dep for parent in above for dep in nodes[parent].depends_on))
+            needs[node.node_id] = tuple(dict.fromkeys(dep for dep in wanted if dep in nodes))
+
+    for node in ordered:
+        if node.kind is NodeKind.PHASE or node.parent_id not in nodes:
+            descend(node, ())
+    kept = {parent: tuple(below) for parent, below in children.items()}
+    return Shape(tuple(leaves), kept, parents, needs, frozenset(leaves))
+
+
+def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    """Whether nothing is left to do there: closed itself, by a person's word above it, or in all its leaves."""
+    if nodes[node_id].status in CLOSED or _closed_above(node_id, nodes, shape):
+        return True
+    below = shape.children.get(node_id, ())
+    return bool(below) and all(is_closed(child, nodes, shape) for child in below)
+
+
+def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    """Whether a leaf can be worked on: all it waits for is closed, and no person holds it or a parent of it."""
+    held = any(nodes[p].overridden and nodes[p].status is NodeStatus.BLOCKED for p in shape.parents[leaf])
+    if held or _closed_above(leaf, nodes, shape):
+        return False
+    return all(is_closed(dep, nodes, shape) for dep in shape.needs[leaf])
+
+
+def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    return any(
+        nodes[parent].status is NodeStatus.CANCELLED
+        or (nodes[parent].overridden and nodes[parent].status is NodeStatus.DONE)
+        for parent in shape.parents[node_id]
+    )

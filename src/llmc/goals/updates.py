@@ -1,0 +1,271 @@
+"""What a worker says about its own assignment: a strict reading of the structured block, or nothing at all. Pure."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Evidence, Row, Tested
+
+#: the one key of the block
+KEY = "overseerUpdate"
+MAX_MESSAGE_CHARS, MAX_BLOCK_CHARS = 1_000_000, 65_536
+MAX_ID, MAX_SUMMARY, MAX_NEXT, MAX_ITEM, MAX_ITEMS = 100, 4_000, 1_000, 500, 50
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)")
+
+
+class Claim(StrEnum):
+    """What a worker may say of its work; everything else is decided by others."""
+
+    IN_PROGRESS = "in_progress"
+    BLOCKED = "blocked"
+    DONE = "done"
+
+
+class Update(Row, frozen=True, kw_only=True):
+    """One report; None where it says nothing about that."""
+
+    goal_id: str = ""
+    work_node_id: str = ""
+    status: Claim | None = None
+    summary: str | None = None
+    next: str | None = None
+    blockers: tuple[str, ...] | None = None
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """An update, or what is wrong with the block; neither: there was none."""
+
+    update: Update | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Whose update it is, or why nobody's."""
+
+    assignment_id: str = ""
+    problem: str = ""
+
+
+def parse(message: str | bytes) -> Parsed:
+    """The update in the last fenced json block of one message of the assistant's own."""
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
+    if len(text) > MAX_MESSAGE_CHARS:
+        return Parsed(problems=(f"the message has more than {MAX_MESSAGE_CHARS} characters",))
+    block = last_json_block(text)
+    if block is None:
+        return Parsed()
+    if len(block) > MAX_BLOCK_CHARS:
+        return Parsed(problems=(f"the block has more than {MAX_BLOCK_CHARS} characters",))
+    try:
+        found = json.loads(block, object_pairs_hook=_no_doubles, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return Parsed(problems=(f"not JSON: {str(error)[:200]}",)) if KEY in block else Parsed()
+    if not isinstance(found, dict) or KEY not in found:
+        return Parsed()
+    return _checked(found)
+
+
+def last_json_block(text: str) -> str | None:
+    """What stands in the last closed fence labelled json; one inside another fence is text of that one."""
+    last: str | None = None
+    fence, is_json, inside = "", False, list[str]()
+    for line in re.split(r"\r\n|\n|\r", text):
+        found = _FENCE.fullmatch(line)
+        if not fence:
+            if found:
+                fence, inside = found[1], []
+                is_json = found[2].strip().lower() == "json"
+        elif found and found[1].startswith(fence) and not found[2].strip():
+            last, fence = ("\n".join(inside) if is_json else last), ""
+        else:
+            inside.append(line)
+    return last
+
+
+def from_report(kind: str, text: str, evidence: Evidence | None = None) -> Update:
+    """The same structure from `llmc report done|blocked|progress`."""
+    said = clean(text)[:MAX_SUMMARY]
+    status = {"done": Claim.DONE, "blocked": Claim.BLOCKED, "progress": Claim.IN_PROGRESS}[kind]
+    blockers = (said[:MAX_ITEM],) if status is Claim.BLOCKED and said else None
+    return Update(status=status, summary=said or None, blockers=blockers, evidence=evidence)
+
+
+def fingerprint(update: Update) -> str:
+    """The same words are the same report, however often they are read."""
+    return sha256(msgspec.json.encode(update)).hexdigest()[:32]
+
+
+def text_fingerprint(text: str) -> str:
+    """Of a message that could not be taken: so that this is said once."""
+    return "refused:" + sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def attribute(update: Update, candidates: Iterable[Assignment]) -> Attributed:
+    """The one assignment an update is about: named by it, or the only one it can be about."""
+    open_ones = [a for a in candidates if a.status not in (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)]
+    if len(open_ones) == 1:
+        problem = not_about(update, open_ones[0])
+        return Attributed(problem=problem) if problem else Attributed(open_ones[0].assignment_id)
+    named = [a for a in open_ones if update.work_node_id and not not_about(update, a)]
+    if len(named) == 1:
+        return Attributed(named[0].assignment_id)
+    return Attributed(problem=f"it may be about any of {len(open_ones)} assignments")
+
+
+def not_about(update: Update, assignment: Assignment) -> str:
+    """Why an update cannot be about this assignment; "" if it can."""
+    if update.goal_id and update.goal_id != assignment.goal_id:
+        return f"it names the goal {update.goal_id}, not {assignment.goal_id}"
+    if update.work_node_id and update.work_node_id != assignment.work_node_id:
+        return f"it names {update.work_node_id}, not {assignment.work_node_id}"
+    return ""
+
+
+def is_blocked(update: Update) -> bool:
+    """Blockers count, whatever else is said beside them."""
+    return update.status is Claim.BLOCKED or bool(update.blockers)
+
+
+def claims_done(update: Update) -> bool:
+    """Says that it is done, and shows something for it; whether it is done is decided by the merge."""
+    return update.status is Claim.DONE and not is_blocked(update) and has_evidence(update.evidence)
+
+
+def has_evidence(evidence: Evidence | None) -> bool:
+    return evidence is not None and evidence != Evidence()
+
+
+def merged(update: Update, former: Crystallization | None) -> Update:
+    """The update with what it leaves out taken from what was known before."""
+    if former is None:
+        return update
+    # who says that it goes on, or is done, says that nothing blocks it
+    kept = former.known_blockers if update.status in (None, Claim.BLOCKED) else ()
+    return msgspec.structs.replace(
+        update,
+        summary=former.summary if update.summary is None else update.summary,
+        next=(former.next_actions or (None,))[0] if update.next is None else update.next,
+        blockers=kept if update.blockers is None else update.blockers,
+        evidence=former.evidence if update.evidence is None else update.evidence,
+    )
+
+
+def clean(text: str) -> str:
+    """Without halves of characters, which no file can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key comes twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _checked(found: dict[str, Any]) -> Parsed:
+    problems = [f"unknown key {clean(str(key))[:60]}" for key in found if key != KEY]
+    body = found[KEY]
+    if not isinstance(body, dict):
+        return Parsed(problems=(*problems, f"{KEY} is no object"))
+    fields: dict[str, Any] = {}
+    for key, value in body.items():
+        if key not in _READERS:
+            problems.append(f"{KEY}: unknown key {clean(key)[:60]}")
+            continue
+        name, read = _READERS[key]
+        try:
+            fields[name] = read(value)
+        except ValueError as error:
+            problems.append(f"{KEY}.{key}: {error}")
+    if not problems and not (fields.keys() - {"goal_id", "work_node_id"}):
+        problems.append(f"{KEY} says nothing")
+    return Parsed(problems=tuple(problems[:20])) if problems else Parsed(update=Update(**fields))
+
+
+def _text(limit: int) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError("must be a string")
+        if len(value) > limit:
+            raise ValueError(f"is longer than {limit} characters")
+        return clean(value).strip()
+
+    return read
+
+
+def _claim(value: Any) -> Claim:
+    try:
+        return Claim(value)
+    except ValueError:
+        raise ValueError("must be in_progress, blocked or done") from None
+
+
+def _list(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list")
+    if len(value) > MAX_ITEMS:
+        raise ValueError(f"has more than {MAX_ITEMS} entries")
+    return tuple(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(text for text in map(_text(MAX_ITEM), _list(value)) if text)
+
+
+def _tests(value: Any) -> tuple[Tested, ...]:
+    return tuple(_tested(entry) for entry in _list(value))
+
+
+def _tested(entry: Any) -> Tested:
+    if isinstance(entry, dict):
+        if not {"command"} <= entry.keys() <= {"command", "result"}:
+            raise ValueError("a test is a command and its result")
+        return Tested(
+            command=_text(MAX_ITEM)(entry["command"]), result=_text(MAX_ITEM)(entry.get("result", ""))
+        )
+    return Tested(command=_text(MAX_ITEM)(entry))
+
+
+def _evidence(value: Any) -> Evidence:
+    if not isinstance(value, dict):
+        raise ValueError("must be an object")
+    fields: dict[str, Any] = {}
+    for key, entries in value.items():
+        if key not in _EVIDENCE:
+            raise ValueError(f"unknown key {clean(key)[:60]}")
+        fields[_EVIDENCE[key]] = _tests(entries) if key == "testsRun" else _texts(entries)
+    return Evidence(**fields)
+
+
+_EVIDENCE = {
+    "filesTouched": "files_touched",
+    "commandsRun": "commands_run",
+    "testsRun": "tests_run",
+    "commits": "commits",
+    "prs": "prs",
+    "issues": "issues",
+    "externalRefs": "external_refs",
+}
+
+_READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "goalId": ("goal_id", _text(MAX_ID)),
+    "workNodeId": ("work_node_id", _text(MAX_ID)),
+    "status": ("status", _claim),
+    "summary": ("summary", _text(MAX_SUMMARY)),
+    "next": ("next", _text(MAX_NEXT)),
+    "blockers": ("blockers", _texts),
+    "evidence": ("evidence", _evidence),
+}
