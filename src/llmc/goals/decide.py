@@ -26,10 +26,10 @@ from llmc.goals.model import (
     NodeStatus,
     Priority,
 )
-from llmc.goals.moves import move_assignment, move_node
 from llmc.goals.policy import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.round import AT_WORK, NO_ROOM, OPEN, Room, Round
 from llmc.goals.shape import Shape, is_ready
+from llmc.goals.transitions import move_assignment, move_node
 
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 _WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)

@@ -22,8 +22,8 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
-from llmc.goals.moves import move_assignment
 from llmc.goals.policy import Policy
+from llmc.goals.transitions import move_assignment
 
 WORK, ANSWER, REMINDER, WITHDRAW = "work", "answer", "reminder", "withdraw"
 NUDGE, REPLAN, REASSIGN, ESCALATE = (

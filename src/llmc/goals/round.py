@@ -25,9 +25,9 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
-from llmc.goals.moves import move_assignment, move_node
 from llmc.goals.policy import Policy
 from llmc.goals.shape import Shape, is_closed, shape_of
+from llmc.goals.transitions import move_assignment, move_node
 
 R = TypeVar("R")
 
