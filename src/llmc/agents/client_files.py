@@ -93,6 +93,12 @@ def row_text(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
+def is_synthetic(row: dict[str, Any]) -> bool:
+    """A reply that the client wrote itself, such as that of an API error."""
+    message = row.get("message")
+    return isinstance(message, dict) and message.get("model") == "<synthetic>"
+
+
 def size_of(path: Path) -> int:
     try:
         return os.stat(path).st_size

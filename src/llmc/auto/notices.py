@@ -25,6 +25,7 @@ KINDS: dict[str, str] = {
     "needs_input": "a worker of yours waits for an answer",
     "needs_review": "a worker of yours has work to review",
     "digest": "auto mode has ended; the report on it",
+    "goal_asked": "a part of a goal cannot go on without a person",
     "overseer_failure": "the supervisor found a failure and has it mended",
     "overseer_ended": "the supervisor gave up; the fleet stands still until a person comes",
 }
@@ -98,13 +99,17 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "budget_reached":
             title = "The budget of this run is used up; no more tasks are taken"
             return [Notice("budget_reached", f"run {row.get('seq')}", title, str(row.get("reason")))]
-        case "task_parked":
+        case "task_parked" if row.get("cause") == Cause.BUDGET:
             body = f"{row.get('reason')}\nHave it done again: llmc tasks requeue {task}"
             return [
                 Notice("budget_reached", f"task {task}", f"Task {task} used up its budget", body, _about(row))
             ]
         case "task_quarantined":
             return [_quarantined(row, task)]
+        case "goal_asked":
+            title = f"A goal needs you: {row.get('work_node_id')}"
+            facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
+            return [Notice("goal_asked", str(row.get("dispatch_id")), title, str(row.get("reason")), facts)]
         case "task_completed":
             return [Over("auto_failed"), *_task_over(task)]
         case "task_requeued":

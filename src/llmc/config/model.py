@@ -223,6 +223,7 @@ NoticeKind = Literal[
     "needs_input",
     "needs_review",
     "digest",
+    "goal_asked",
     "overseer_failure",
     "overseer_ended",
 ]
@@ -241,6 +242,7 @@ class Notify(Table, frozen=True, kw_only=True):
         "task_quarantined",
         "worker_error",
         "digest",
+        "goal_asked",
         "overseer_failure",
         "overseer_ended",
     )

@@ -50,11 +50,15 @@ def submit(
     *,
     clear: bool = False,
     then: Status | None = None,
+    prompt_id: PromptId | None = None,
     **fields: Any,
 ) -> Receipt:
-    """Persist a prompt (with `fields` of the worker's record) and deliver it; the caller holds the worker's lock."""
+    """Persist a prompt (with `fields` of the worker's record) and deliver it; the caller holds the worker's lock.
+
+    `prompt_id`: the caller knows it by an id of its own.
+    """
     _let_the_last_prompt_settle(project, name)
-    prompt_id = new_prompt_id(kind)
+    prompt_id = prompt_id or new_prompt_id(kind)
     body = prompt_text.normalise(text)
     if prompt_text.too_long(body):
         body = _as_file(project, prompt_id, body)

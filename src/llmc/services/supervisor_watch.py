@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from llmc.agents.client_files import rows_since, size_of
+from llmc.agents.client_files import is_synthetic, rows_since, size_of
 from llmc.errors import LlmcError
 from llmc.log_reader import LogReader, archives
 from llmc.overseer import health
@@ -91,12 +90,7 @@ class Progress:
             return 0
         begin = self._read_to[path] if size_of(path) >= self._read_to[path] else 0
         rows, self._read_to[path] = rows_since(path, b"assistant", begin)
-        return sum(row.get("type") == "assistant" and not _is_synthetic(row) for row in rows)
-
-
-def _is_synthetic(row: dict[str, Any]) -> bool:
-    message = row.get("message")
-    return isinstance(message, dict) and message.get("model") == "<synthetic>"
+        return sum(row.get("type") == "assistant" and not is_synthetic(row) for row in rows)
 
 
 def _transcripts(record: WorkerRecord) -> list[Path]:

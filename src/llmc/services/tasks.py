@@ -1,6 +1,7 @@
 """Giving a worker something to do: a new task, or a message about the one it has."""
 
 from llmc.errors import NotFound, Refused
+from llmc.names import PromptId
 from llmc.services import intake, provision, review, submit
 from llmc.services.project import Project
 from llmc.services.prompts import reject_prompt, task_prompt
@@ -82,13 +83,13 @@ def refuse_while_accepting(project: Project, name: str) -> None:
         )
 
 
-def send_message(project: Project, name: str, text: str) -> submit.Receipt:
+def send_message(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> submit.Receipt:
     """A message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
     if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
         raise Refused(f"{name} is {record.status}, it takes no messages now", hint=_hint(record))
     then = Status.WORKING if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW) else None
-    return submit.submit(project, name, "message", text, then=then)
+    return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
 
 
 def reject(project: Project, name: str, feedback: str) -> submit.Receipt:

@@ -19,6 +19,8 @@ from llmc.tools.processes import is_alive
 class Rank(IntEnum):
     """The lock order: a lock may only be taken while all locks held have a lower rank."""
 
+    #: one tick of the goals at a time
+    TICK = 0
     WORKER = 1
     TICKET = 2
     MERGE = 3

@@ -1,0 +1,59 @@
+"""What a goal has cost: the work of its tasks, and the planning as a line of its own. From the event log."""
+
+from dataclasses import dataclass
+
+from llmc.auto import spending
+from llmc.auto.spending import Tally
+from llmc.goals.model import GoalView
+from llmc.log_reader import LogReader
+from llmc.services.claims import open_ledger
+from llmc.services.project import Project
+from llmc.tools.files import json_row
+
+_RECORDED = f'"{spending.ACTION}"'.encode()
+
+
+@dataclass(frozen=True)
+class GoalCost:
+    """Dollars, as far as prices are known."""
+
+    work: float = 0.0
+    #: what the overseer itself used: planning
+    overhead: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.work + self.overhead
+
+
+class GoalSpending:
+    """Reads on from where the last look ended."""
+
+    def __init__(self) -> None:
+        self._log: LogReader | None = None
+        self._of_task: dict[str, Tally] = {}
+        self._of_goal: dict[str, Tally] = {}
+
+    def of(self, project: Project, view: GoalView) -> GoalCost:
+        self._read(project)
+        made = open_ledger(project).books().dispatches
+        sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
+        tasks = {made.get(dispatch) or run for dispatch, run in sent.items()} - {"", None}
+        prices = project.config.prices
+        work = sum(self._of_task.get(str(task), Tally()).priced(prices).cost for task in tasks)
+        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices).cost
+        return GoalCost(work, own)
+
+    def _read(self, project: Project) -> None:
+        if self._log is None:
+            self._log = LogReader(str(project.root.events))
+        for line in self._log.lines():
+            event = json_row(line) if _RECORDED in line else None
+            row = spending.parse(event) if event else None
+            if row is None or event is None:
+                continue
+            if event.get("goal_id"):
+                key = str(event["goal_id"])
+                self._of_goal[key] = self._of_goal.get(key, Tally()).plus(row)
+            elif row.task_id:
+                self._of_task[row.task_id] = self._of_task.get(row.task_id, Tally()).plus(row)

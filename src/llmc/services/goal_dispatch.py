@@ -1,0 +1,184 @@
+"""Does what goals want done: a task file, a word to a session, a question for a person; each at most once for its id.
+
+What is asked for was stored before. Done again under the same id, after a crash or in doubt, it has the effect of once.
+"""
+
+from dataclasses import dataclass
+
+from llmc.agents.task_files import TaskFiles
+from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.goals.intents import REPLAN, WITHDRAW, Action
+from llmc.goals.model import Goal, Mode, Node, Priority, Result
+from llmc.names import PromptId, TaskId, WorkerName
+from llmc.services.claims import open_ledger
+from llmc.services.project import Project
+from llmc.services.reset import reset_worker
+from llmc.services.task_list import add, open_list
+from llmc.services.tasks import send_message
+from llmc.state.events import read_lines
+from llmc.state.ledger import Ledger
+from llmc.tasks.books import Claim, entry
+from llmc.tasks.draft import Draft
+from llmc.tasks.model import Task, TaskStatus
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import json_row
+from llmc.workers.model import Outcome
+
+#: how long a busy worker is waited for; whoever has it is soon done, and the next tick comes
+WORKER_LOCK_S = 2.0
+_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}
+_RESULTS = {
+    Outcome.ACKNOWLEDGED: Result.OK,
+    Outcome.QUEUED: Result.ACCEPTED,
+    Outcome.UNCONFIRMED: Result.TIMEOUT,
+    Outcome.REFUSED: Result.ERROR,
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of an action; `result` None: it could not even be tried, and is as it was."""
+
+    result: Result | None
+    notes: str = ""
+    run_id: str = ""
+
+
+def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
+    """Everything but a replan, which takes a planner and its time (services/goal_runner.py)."""
+    assert action.purpose != REPLAN
+    try:
+        with fault_step("goals.dispatch"):
+            match action.mode:
+                case Mode.ESCALATE:
+                    return _ask(project, action)
+                case Mode.SEND:
+                    return _send(project, action)
+                case Mode.SPAWN if action.purpose == WITHDRAW:
+                    return _withdraw(project, action)
+                case Mode.SPAWN:
+                    return _spawn(project, action, goal, node)
+    except LockTimeout as error:
+        return Done(None, error.message)
+    except LlmcError as error:
+        return Done(Result.ERROR, f"{error.message} {error.hint}".strip())
+
+
+def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
+    """One task file for the dispatch, whoever made it; those it replaces go first."""
+    files, ledger = open_list(project), open_ledger(project)
+    made = _task_of(files, ledger, action.dispatch_id)
+    if made is not None:
+        return Done(Result.ACCEPTED, "it was there", made)
+    withdrawn = _withdraw(project, action)
+    if withdrawn.result is not Result.OK:
+        return withdrawn
+    subject = f"{action.work_node_id}: {node.name}" if node else action.work_node_id
+    draft = Draft(
+        subject=subject[:200],
+        description=action.text,
+        priority=_PRIORITIES[goal.priority],
+        verify=node.verify if node else "",
+        by="goal",
+        goal={
+            "goalId": action.goal_id,
+            "workNodeId": action.work_node_id,
+            "assignmentId": action.assignment_id,
+            "dispatchId": action.dispatch_id,
+        },
+    )
+    with fault_step("goals.spawn"):
+        task = add(files, draft, ledger.books())
+    return Done(Result.ACCEPTED, f"task {task.id}", task.id)
+
+
+def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskId | None:
+    """The task that a dispatch made: the ledger remembers it when its file is gone."""
+    known = ledger.books().dispatches.get(dispatch_id)
+    return known or next((t.id for t in files.listing().tasks.values() if t.dispatch == dispatch_id), None)
+
+
+def _withdraw(project: Project, action: Action) -> Done:
+    """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
+    files, ledger = open_list(project), open_ledger(project)
+    for dispatch_id in action.replaces:
+        task_id = _task_of(files, ledger, dispatch_id)
+        if task_id is not None and not _taken_back(project, files, ledger, task_id):
+            return Done(None, f"task {task_id} is just being taken or landed")
+    return Done(Result.OK)
+
+
+def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: TaskId) -> bool:
+    """Whether nobody has the task, and nobody can take it."""
+    books = ledger.books()
+    if task_id in books.completed:
+        return True
+    claim = next((one for one in books.claims.values() if one.task == task_id), None)
+    if claim is not None and not _let_go(project, claim):
+        return False
+    with fault_step("goals.withdraw"):
+        gone = files.remove(task_id, _is_nobodys)
+    if gone and claim is None and not books.latest.get(task_id):
+        ledger.note("withdrawn", task=task_id)
+    return gone
+
+
+def _is_nobodys(task: Task) -> bool:
+    return task.status is TaskStatus.PENDING and not task.owner
+
+
+def _let_go(project: Project, claim: Claim) -> bool:
+    """Its worker starts over, with its work pinned; not while that lands, or a person has it."""
+    try:
+        with project.worker_lock(claim.worker, timeout_s=WORKER_LOCK_S):
+            record = project.store.worker(claim.worker)
+            if record.assignment is None or record.assignment.claim != claim.id:
+                return not open_ledger(project).books().holds(claim.id)
+            if record.accept is not None:
+                return False
+            reset_worker(project, claim.worker)
+    except NotFound:
+        open_ledger(project).write(entry("released", claim, now_unix(), reason="its worker is gone"))
+    return True
+
+
+def _send(project: Project, action: Action) -> Done:
+    """A word to the session that has the work, typed once for the dispatch."""
+    worker = action.session_key.rpartition(":")[2]
+    prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
+    with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
+        before = _delivered(project, WorkerName(worker), prompt_id)
+        if before is not None:
+            return Done(_RESULTS[before], "it was typed before", prompt_id)
+        receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
+    return Done(_RESULTS[receipt.outcome], receipt.reason, prompt_id)
+
+
+def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:
+    """What became of a prompt of that id; the log knows also what other prompts followed."""
+    mark = prompt_id.encode()
+    rows = [json_row(line) for line in read_lines(project.root.events) if mark in line]
+    told = [
+        row for row in rows if row and row.get("action") == "prompt_delivered" and row.get("worker") == worker
+    ]
+    return Outcome(told[-1]["outcome"]) if told else None
+
+
+def _ask(project: Project, action: Action) -> Done:
+    """The question is in the inbox since it was decided; here a person is told of it."""
+    context = action.delivery_context
+    if context is not None and context.channel not in ("", "inbox", "notify"):
+        raise Refused(
+            f"nobody can be reached over {context.channel!r}", hint="`llmc overseer inbox` has the question."
+        )
+    with project.store.transaction() as tx:
+        tx.emit(
+            "goal_asked",
+            reason=action.text[:500],
+            goal_id=action.goal_id,
+            work_node_id=action.work_node_id,
+            assignment_id=action.assignment_id,
+            dispatch_id=action.dispatch_id,
+        )
+    return Done(Result.OK, "in the inbox, and told by the configured notifications")

@@ -1,0 +1,151 @@
+"""Plans for goals: by whoever is configured to plan, or from a file; and smaller steps for a leaf that does not get on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.print_mode import Tokens
+from llmc.auto import spending
+from llmc.errors import LlmcError, NotFound, UsageError
+from llmc.goals.intents import Action
+from llmc.goals.model import Change, GoalView, PlannerRef, Result
+from llmc.goals.plan import Limits, Plan, Provenance
+from llmc.goals.plan_text import read_plan
+from llmc.goals.replan import may_replan, merge_plan, split_leaf
+from llmc.goals.rollup import settled
+from llmc.services import planner
+from llmc.services.goal_dispatch import Done
+from llmc.services.planner import PlanFailed, PlannerSetup
+from llmc.services.project import Project, agent_for
+from llmc.state.goal_store import GoalStore
+from llmc.tools.clock import now_unix
+from llmc.workers.usage import Usage
+
+#: who used the tokens that a plan cost, in `llmc usage`
+PLANNER = "planner"
+_SPLIT_WHY = "it did not get on, and may be too large"
+
+
+@dataclass(frozen=True)
+class ConfiguredPlanner:
+    """A file that somebody wrote, else the configured planner."""
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
+        """The first plan of a goal, as a change; an LlmcError says why there is none."""
+        plan, provenance = _from_file(project, file) if file else _asked(project, view)
+        now = now_unix()
+        why = f"read from {file.name}" if file else "the first plan"
+        change = merge_plan(view, plan, now, why, provenance, limits_of(project))
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Mend the plan, then try again.")
+        return change
+
+
+def setup_of(project: Project) -> PlannerSetup:
+    """Who plans here, and what that may take."""
+    wanted = project.config.overseer.goals.planner
+    source = Path(project.source)
+    agent = agent_for(project)
+    client = agent.program()[0] if agent.name == "claude" else ""
+    return PlannerSetup(
+        cwd=source if source.is_dir() else project.root.path,
+        command=wanted.command,
+        client=client,
+        model=wanted.model,
+        timeout_s=wanted.timeout,
+        max_repair_attempts=wanted.max_repair_attempts,
+        limits=limits_of(project),
+        stopping=project.stopping,
+    )
+
+
+def limits_of(project: Project) -> Limits:
+    wanted = project.config.overseer.goals.planner
+    return Limits(wanted.max_plan_phases, wanted.max_tasks_per_phase, wanted.max_subtasks_per_task)
+
+
+def has_planner(project: Project) -> bool:
+    """Whether rules may ask for smaller steps: the scripted agent cannot plan."""
+    return bool(project.config.overseer.goals.planner.command) or agent_for(project).name == "claude"
+
+
+def replan(project: Project, store: GoalStore, action: Action) -> Done:
+    """Smaller steps in place of a leaf. The planner runs while nobody holds the store; then the goal may have changed."""
+    view = store.view(action.goal_id)
+    if not may_replan(view.goal.plan_revision_history, now_unix()):
+        return Done(Result.ERROR, "the plan was changed too often of late")
+    found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
+    record_planning(
+        project,
+        action.goal_id,
+        found.planner if isinstance(found, PlanFailed) else found.provenance.planner,
+        found.tokens,
+    )
+    if isinstance(found, PlanFailed):
+        return Done(Result.ERROR, found.text)
+
+    def write(now_view: GoalView) -> Change:
+        change = split_leaf(
+            now_view,
+            action.work_node_id,
+            found.made,
+            now_unix(),
+            _SPLIT_WHY,
+            found.provenance,
+            limits_of(project),
+        )
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:1000])
+        return settled(now_view, change, now_unix())
+
+    try:
+        store.update(action.goal_id, write)
+    except (UsageError, NotFound) as error:
+        return Done(Result.ERROR, error.message)
+    return Done(Result.OK, f"{action.work_node_id} became {len(found.made.subtasks)} smaller steps")
+
+
+def record_planning(project: Project, goal_id: str, ref: PlannerRef, tokens: Tokens) -> None:
+    """What a planner used is in the event log like that of any agent, with the goal it was for."""
+    if tokens == Tokens():
+        return
+    used = Usage(input_tokens=tokens.input_tokens, output_tokens=tokens.output_tokens)
+    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "model": ref.model_ref, "goal_id": goal_id}
+    with project.store.transaction() as tx:
+        tx.emit(
+            spending.ACTION,
+            **about,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_creation_input_tokens=0,
+            cache_read_input_tokens=0,
+            cost=tokens.cost_usd,
+            claude_session_id="",
+        )
+
+
+def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
+    setup = setup_of(project)
+    if not has_planner(project):
+        raise LlmcError(
+            "the scripted agent cannot plan",
+            hint="Write the plan (`goal plan GOAL --from FILE`), or set overseer.goals.planner.command.",
+        )
+    found = planner.plan_goal(setup, view)
+    if isinstance(found, PlanFailed):
+        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        raise LlmcError(found.text, hint=found.hint)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    return found.made, found.provenance
+
+
+def _from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    plan = read_plan(text, limits_of(project), fallback_title=file.stem)
+    if not isinstance(plan, Plan):
+        lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
+        raise UsageError(f"{file.name} is no plan:\n{lines}", hint="docs/guide.md shows what one looks like.")
+    return plan, Provenance(PlannerRef(model_ref="by hand"), {"file": file.name})

@@ -1,0 +1,313 @@
+"""The tick of the goals: observe, decide by rule, store the intent, act, write down what became of it.
+
+One at a time for a root, in the daemon's own lane or by `llmc overseer tick`. Whatever goes wrong here is in goals.log, and
+stops nobody else.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from llmc.errors import LlmcError
+from llmc.goals.decide import Decided, decide, full_room, in_order, orphans, workset
+from llmc.goals.intents import REPLAN, Action, outcome
+from llmc.goals.liveness import Signals
+from llmc.goals.model import Assignment, Change, Crystallization, Event, GoalStatus, GoalView, Result
+from llmc.goals.policy import Policy
+from llmc.goals.rollup import settled
+from llmc.goals.round import Room
+from llmc.services import goal_dispatch, goal_planning
+from llmc.services.goal_budget import GoalSpending
+from llmc.services.goal_signals import Observer
+from llmc.services.goals import open_store
+from llmc.services.project import Project
+from llmc.state.goal_store import GoalStore
+from llmc.tools import locks
+from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import append_line, private_dir
+from llmc.tools.locks import Rank
+from llmc.workers.patrol import clock_jump
+
+#: a tick that takes longer leaves the rest to the next one
+MOST_TICK_S = 20.0
+LOG = "goals"
+#: the shortest interval by which a jump of the clock can be told from a busy machine
+LEAST_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Ticked:
+    """What a tick did."""
+
+    ok: bool
+    did_work: bool
+    #: what was sent, in words
+    actions: tuple[str, ...] = ()
+    problem: str = ""
+    #: when there may be something to do again, if nothing happens before; None: nothing is open
+    next_due: float | None = None
+
+
+@dataclass
+class _Tick:
+    """One tick while it runs."""
+
+    store: GoalStore
+    policy: Policy
+    now: float
+    room: Room
+    ends_at: float
+    granted_until: float | None
+    sent: list[str] = field(default_factory=list)
+    dues: list[float] = field(default_factory=list)
+    changed: bool = False
+
+
+class Runner:
+    """Keeps what the next tick need not read again: goals that nobody changed, and how far logs were read."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._observer: Observer | None = None
+        self._spending = GoalSpending()
+        self._revision = -1
+        self._views: dict[str, GoalView] = {}
+        self._crystals: dict[str, dict[str, Crystallization]] = {}
+        self._ticked: tuple[float, float] | None = None
+        self._granted_until: float | None = None
+
+    def tick(self, project: Project, reason: str) -> Ticked:
+        """Never raises: a store, a planner or a session that fails is a line in the log."""
+        self._project = project
+        try:
+            with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
+                done = self._tick(reason)
+        except LlmcError as error:
+            done = Ticked(False, False, problem=f"{error.message} {error.hint}".strip())
+        except Exception as error:
+            self._forget()
+            done = Ticked(False, False, problem=f"a bug in the goals: {type(error).__name__}: {error}")
+        if done.problem:
+            log(project, f"tick ({reason}) failed: {done.problem}")
+        return done
+
+    def _forget(self) -> None:
+        self._revision, self._views, self._observer = -1, {}, None
+
+    def _tick(self, reason: str) -> Ticked:
+        store, policy, now = open_store(self._project), policy_of(self._project), now_unix()
+        problem = self._read(store)
+        if problem:
+            return Ticked(False, False, problem=problem)
+        self._grant(policy, now)
+        room = full_room(self._views.values(), policy, now)
+        tick = _Tick(store, policy, now, room, monotonic() + MOST_TICK_S, self._granted_until)
+        self._close_orphans(tick)
+        open_views = [view for view in self._views.values() if _wants_a_look(view, now)]
+        for view in in_order(open_views):
+            if monotonic() > tick.ends_at:
+                tick.dues.append(now)
+                break
+            self._attend(tick, view)
+        if tick.sent or tick.changed:
+            log(self._project, f"tick ({reason}): {', '.join(tick.sent) or 'records brought up to date'}")
+        return Ticked(True, tick.changed, tuple(tick.sent), next_due=min(tick.dues, default=None))
+
+    def _read(self, store: GoalStore) -> str:
+        """Bring what is kept here up to date; why nothing may be done, or ""."""
+        with store.reading() as found:
+            mode = found.safe_mode()
+            if mode is not None:
+                return f"safe mode since a damaged store was set aside ({mode.file}): llmc overseer safe-mode --clear"
+            if store.damage:
+                return store.damage
+            revision = found.revision()
+            if revision == self._revision:
+                return ""
+            for goal_id in found.changed_since(self._revision):
+                view = found.view(goal_id)
+                if view is None:
+                    self._views.pop(goal_id, None)
+                    continue
+                self._views[goal_id] = view
+                self._crystals[goal_id] = {one.work_node_id: one for one in found.crystallizations(goal_id)}
+            self._revision = revision
+        return ""
+
+    def _grant(self, policy: Policy, now: float) -> None:
+        """After a jump of the clock, or a machine that slept, no silence counts for one full limit."""
+        before, self._ticked = self._ticked, (monotonic(), now)
+        if before is None:
+            return
+        interval_s = max(LEAST_INTERVAL_S, policy.tick_every_s)
+        why = clock_jump(interval_s, monotonic() - before[0], now - before[1])
+        if why:
+            self._granted_until = now + policy.idle_after_s
+            log(
+                self._project,
+                f"{why.replace('patrol', 'the tick')}: no silence is judged for {policy.idle_after_s:g} s",
+            )
+
+    def _close_orphans(self, tick: _Tick) -> None:
+        with tick.store.reading() as found:
+            open_ = found.open_assignments()
+        change = orphans(open_, self._views, tick.now)
+        if not change.is_empty():
+            tick.store.apply(change)
+            tick.changed = True
+
+    def _attend(self, tick: _Tick, view: GoalView) -> None:
+        """One goal: facts, decision, intent, deeds; once more where messages are wanted first."""
+        goal_id = view.goal.goal_id
+        if self._is_over_budget(tick, view):
+            return
+        watched = [view.assignments[one] for one in workset(view, tick.now).assignments]
+        signals = self._observed(watched)
+        decided = self._decided(tick, view, signals)
+        if decided.wants_samples:
+            stale = [one for one in watched if one.assignment_id in decided.wants_samples]
+            signals |= self._observed(stale, samples=decided.wants_samples)
+            decided = self._decided(tick, view, signals)
+        if decided.change.is_empty():
+            tick.room = decided.room
+            if decided.next_due is not None:
+                tick.dues.append(decided.next_due)
+            return
+        stored = self._stored(tick, goal_id, signals)
+        tick.room, tick.changed = stored.room, True
+        if stored.next_due is not None:
+            tick.dues.append(stored.next_due)
+        for action in stored.actions:
+            self._act(tick, action)
+
+    def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
+        if not assignments:
+            return {}
+        if self._observer is None:
+            self._observer = Observer(self._project)
+        return self._observer.look(self._project, assignments, samples)
+
+    def _decided(self, tick: _Tick, view: GoalView, signals: dict[str, Signals]) -> Decided:
+        return decide(
+            view,
+            signals,
+            tick.policy,
+            tick.now,
+            new_id,
+            crystals=self._crystals.get(view.goal.goal_id),
+            room=tick.room,
+            granted_until=tick.granted_until,
+        )
+
+    def _stored(self, tick: _Tick, goal_id: str, signals: dict[str, Signals]) -> Decided:
+        """The decision about the goal as it is now, written before anything of it is done."""
+        with tick.store.writing() as tx:
+            view = tx.view(goal_id)
+            if view is None:
+                return Decided(Change())
+            decided = self._decided(tick, view, signals)
+            tx.apply(settled(view, decided.change, tick.now))
+        return decided
+
+    def _act(self, tick: _Tick, action: Action) -> None:
+        """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
+        view = tick.store.view(action.goal_id)
+        node = view.nodes.get(action.work_node_id)
+        if action.purpose == REPLAN:
+            done = goal_planning.replan(self._project, tick.store, action)
+        else:
+            done = goal_dispatch.perform(self._project, action, view.goal, node)
+        what = f"{action.purpose} {action.work_node_id}"
+        if done.result is None:
+            tick.dues.append(tick.now + 1.0)
+            tick.sent.append(f"{what}: later ({done.notes})")
+            return
+        with fault_step("goals.outcome"):
+            self._write_outcome(tick, action, done)
+        tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
+
+    def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+        def write(view: GoalView) -> Change:
+            assert done.result is not None
+            change = outcome(
+                view,
+                action.dispatch_id,
+                Result(done.result),
+                now_unix(),
+                done.notes,
+                run_id=done.run_id,
+                policy=tick.policy,
+            )
+            return settled(view, change, now_unix())
+
+        tick.store.update(action.goal_id, write)
+
+    def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
+        """A goal that has cost what it may cost is paused, once, and says so; what runs comes to its end."""
+        limit = view.goal.budget_usd
+        if not limit or view.goal.status is not GoalStatus.ACTIVE:
+            return False
+        spent = self._spending.of(self._project, view)
+        if spent.total < limit:
+            return False
+        self._pause(tick, view, f"its budget of ${limit:.2f} is used up: ${spent.total:.2f}")
+        return True
+
+    def _pause(self, tick: _Tick, view: GoalView, why: str) -> None:
+        from llmc.goals.transitions import move_goal
+
+        def write(now_view: GoalView) -> Change:
+            goal, event = move_goal(now_view.goal, GoalStatus.PAUSED, tick.now, reason=why)
+            told = Event(ts=tick.now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
+            return Change(goal=goal, events=(event, told))
+
+        tick.store.update(view.goal.goal_id, write)
+        with self._project.store.transaction() as tx:
+            tx.emit(
+                "goal_asked",
+                reason=f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
+                goal_id=view.goal.goal_id,
+                work_node_id="",
+                assignment_id="",
+                dispatch_id=f"budget-{view.goal.goal_id}-{view.goal.budget_usd:g}",
+            )
+        tick.sent.append(f"paused {view.goal.goal_id}: {why}")
+        tick.changed = True
+
+
+def policy_of(project: Project) -> Policy:
+    """The limits as they are configured now."""
+    goals = project.config.overseer.goals
+    return Policy(
+        tick_every_s=goals.tick_every,
+        idle_after_s=goals.idle_after,
+        max_retries=goals.max_retries,
+        min_resend_interval_s=goals.min_resend_interval,
+        backoff_base_s=goals.backoff.base,
+        backoff_max_s=goals.backoff.max,
+        max_in_progress=goals.max_in_progress,
+        max_reminders=goals.reminders,
+        allow_agents=goals.policy.allow_agents,
+        allow_cross_agent=goals.policy.allow_cross_agent,
+        planner=goal_planning.has_planner(project),
+    )
+
+
+def new_id() -> str:
+    return secrets.token_hex(8)
+
+
+def log(project: Project, text: str) -> None:
+    """goals.log: never the daemon's own log, where a warning would end it."""
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
+    with contextlib.suppress(LlmcError, OSError):
+        private_dir(project.root.logs)
+        append_line(project.root.log(LOG), line.encode(errors="replace"))
+
+
+def _wants_a_look(view: GoalView, now: float) -> bool:
+    """A goal that goes on, or one that is over and has something out that must come back."""
+    return view.goal.status is GoalStatus.ACTIVE or bool(workset(view, now).assignments)

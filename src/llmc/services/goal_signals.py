@@ -1,0 +1,254 @@
+"""What can be observed of the work on goals: the task list's ledger, the workers, their transcripts, git, the event log.
+
+Facts only; goals/liveness.py says what they mean. What llmc sent itself is told apart, and counts for nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any
+
+from llmc.auto.waiting import is_parked
+from llmc.goals import ladder
+from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Run, Signals
+from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
+from llmc.goals.policy import HOME, session_key
+from llmc.goals.updates import Claim as Claimed
+from llmc.goals.updates import Update
+from llmc.log_reader import LogReader
+from llmc.names import TaskId, WorkerName
+from llmc.services.claims import open_ledger
+from llmc.services.project import Project
+from llmc.services.task_list import open_list
+from llmc.services.transcript_tail import last_messages, last_word_unix
+from llmc.state.model import State
+from llmc.tasks.books import Books
+from llmc.tasks.model import Task
+from llmc.tools import git
+from llmc.tools.clock import now_unix
+from llmc.tools.files import json_row
+from llmc.workers.decide import BUSY
+from llmc.workers.model import Status, WorkerRecord
+
+#: reports of one worker that are remembered
+MAX_REPORTS = 50
+_KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_delivered"')
+
+
+@dataclass
+class _Log:
+    """What the event log says of workers, read on from where the last look ended."""
+
+    reports: dict[str, list[tuple[float, Update]]] = field(default_factory=dict)
+    #: by worker: when its work landed, and as what
+    accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    #: by worker: when something was typed into its session
+    prompted: dict[str, list[float]] = field(default_factory=dict)
+    _reader: LogReader | None = None
+
+    def read(self, project: Project) -> None:
+        if self._reader is None:
+            self._reader = LogReader(str(project.root.events))
+        for line in self._reader.lines():
+            row = json_row(line) if any(mark in line for mark in _ABOUT) else None
+            if row is not None:
+                self._note(row)
+
+    def _note(self, row: Mapping[str, Any]) -> None:
+        worker, ts = str(row.get("worker")), float(row.get("ts") or 0.0)
+        match row.get("action"):
+            case "agent_reported" if row.get("kind") in _KINDS:
+                kind, text = _KINDS[str(row["kind"])], str(row.get("text") or "")
+                blockers = (text[:500],) if kind is Claimed.BLOCKED and text else None
+                update = Update(status=kind, summary=text[:4000] or None, blockers=blockers)
+                _keep(self.reports, worker, (ts, update))
+            case "accepted":
+                _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
+            case "prompt_delivered":
+                _keep(self.prompted, worker, ts)
+
+
+def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
+    rows[worker] = [*rows.get(worker, []), row][-MAX_REPORTS:]
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """One moment, shared by all assignments that are looked at."""
+
+    project: Project
+    state: State
+    books: Books
+    #: the tasks in the list, by the dispatch that made them
+    tasks: Mapping[str, Task]
+    log: _Log
+    now: float
+    idle_after_s: float
+
+
+class Observer:
+    """Looks at whoever works on goals; one for each daemon, so that logs are read once."""
+
+    def __init__(self, project: Project) -> None:
+        self._files = open_list(project) if project.config.auto.task_list_id else None
+        self._ledger = open_ledger(project)
+        self._log = _Log()
+
+    def look(
+        self, project: Project, assignments: Iterable[Assignment], samples: Collection[str] = ()
+    ) -> dict[str, Signals]:
+        """By assignment; the last messages are read only of those in `samples`."""
+        wanted = list(assignments)
+        if not wanted:
+            return {}
+        self._log.read(project)
+        found = self._files.listing().tasks.values() if self._files is not None else ()
+        facts = _Facts(
+            project=project,
+            state=project.store.read(),
+            books=self._ledger.books(),
+            tasks={task.dispatch: task for task in found if task.dispatch},
+            log=self._log,
+            now=now_unix(),
+            idle_after_s=project.config.overseer.goals.idle_after,
+        )
+        seen = {one.assignment_id: _of(facts, one) for one in wanted}
+        for one in wanted:
+            if one.assignment_id in samples:
+                seen[one.assignment_id] = _sampled(facts, seen[one.assignment_id])
+        return seen
+
+
+def _of(facts: _Facts, assignment: Assignment) -> Signals:
+    last = ladder.last_instruction(assignment)
+    if last is None:
+        return Signals()
+    if last.mode is Mode.SEND and assignment.agent_id != HOME:
+        return _of_persons_worker(facts, assignment, last.ts)
+    dispatch = _spawned(assignment)
+    task = facts.tasks.get(dispatch)
+    task_id = facts.books.dispatches.get(dispatch) or (task.id if task else None)
+    return Signals() if task_id is None else _of_task(facts, task_id, task)
+
+
+def _spawned(assignment: Assignment) -> str:
+    """The dispatch whose task file is the run; an answer typed into its session makes no new one."""
+    spawned = [
+        d for d in assignment.dispatch_history if d.mode is Mode.SPAWN and d.purpose in ("work", "reassign")
+    ]
+    return spawned[-1].dispatch_id if spawned else ""
+
+
+def _of_task(facts: _Facts, task_id: TaskId, task: Task | None) -> Signals:
+    books = facts.books
+    if task_id in books.completed:
+        return Signals(run_id=task_id, run=Run.ENDED, merged=_merged(facts, task_id, task))
+    claim = next((one for one in books.claims.values() if one.task == task_id), None)
+    record = facts.state.workers.get(WorkerName(claim.worker)) if claim else None
+    if record is not None and record.assignment is not None and record.assignment.task_id == task_id:
+        return _of_worker(facts, task_id, record, HOME, record.assignment.since_unix)
+    if claim is not None:
+        return Signals(run_id=task_id, run=Run.IN_FLIGHT)
+    kept = books.kept_back(task_id)
+    if kept == "quarantined":
+        failures = books.failures.get(task_id, [])
+        why = failures[-1].reason if failures else "it failed too often"
+        return Signals(run_id=task_id, run=Run.FAILED, run_error=why, run_ended_at=_at(failures))
+    if kept:
+        held = books.kept[task_id]
+        asked = BlockedReason(kind=kept, text=held.reason[:1000], question=held.reason[:1000])
+        return Signals(run_id=task_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
+    return Signals(run_id=task_id, run=Run.WAITING if task is not None else Run.NONE)
+
+
+def _at(failures: list[Any]) -> float | None:
+    return failures[-1].at_unix if failures else None
+
+
+def _of_worker(facts: _Facts, run_id: str, record: WorkerRecord, pool: str, since: float) -> Signals:
+    """Somebody is at it: in flight as long as there are signs of life, whatever the turn does."""
+    wrote = last_word_unix(Path(record.transcript_path)) if record.transcript_path else None
+    committed = _committed(facts.project, record, since)
+    newest = max(at for at in (wrote, committed, since) if at is not None)
+    fresh = facts.now - newest < facts.idle_after_s
+    moves = fresh or is_parked(facts.state.auto) or record.accept is not None
+    moves |= record.status in (
+        Status.NEEDS_REVIEW,
+        Status.OFFLINE,
+    )  # llmc's own turn: it lands, or starts over
+    return Signals(
+        run_id=run_id,
+        run=Run.IN_FLIGHT if moves else Run.NONE,
+        run_since=since,
+        session_key=session_key(pool, record.name),
+        session_id=record.claude_session_id or "",
+        reachable=record.status in (*BUSY, Status.NEEDS_INPUT) and not record.held,
+        agent_wrote_at=wrote,
+        committed_at=committed,
+        prompted_at=tuple(facts.log.prompted.get(record.name, ())),
+        reports=tuple(update for ts, update in facts.log.reports.get(record.name, ()) if ts > since),
+    )
+
+
+def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
+    """A worker that a person looks after, and that goals may talk to: its accept is the end of the run."""
+    record = facts.state.workers.get(WorkerName(assignment.agent_id))
+    if record is None:
+        return Signals()
+    landed = [(ts, commit) for ts, commit in facts.log.accepted.get(record.name, ()) if ts > since]
+    signals = _of_worker(facts, assignment.run_id, record, assignment.agent_id, since)
+    if landed:
+        at, commit = landed[-1]
+        return replaced(
+            signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
+        )
+    if record.status is Status.NEEDS_INPUT and record.reason not in ("stopped_clean", "stopped_dirty"):
+        asked = BlockedReason(kind="worker", text=record.error_reason or f"it asks ({record.reason})")
+        return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
+    return signals
+
+
+def _committed(project: Project, record: WorkerRecord, since: float) -> float | None:
+    """When its newest commit since then was made."""
+    ref = f"refs/heads/{record.branch}"
+    done = git.git(project.root.path, "log", "-1", "--format=%ct", f"{project.base}..{ref}", check=False)
+    text = done.stdout.strip()
+    at = float(text) if done.ok and text.isdecimal() else None
+    return at if at is not None and at >= since - 1 else None
+
+
+def _merged(facts: _Facts, task_id: TaskId, task: Task | None) -> Merged:
+    landed = facts.books.landed.get(task_id)
+    commit, at = (landed.commit, landed.at_unix) if landed else ("", facts.now)
+    verify = task.verify if task is not None else ""
+    if not commit:
+        return Merged("", at, Evidence(external_refs=(f"task {task_id}",)), "nothing had to change")
+    evidence = _evidence(facts.project, commit, verify)
+    return Merged(
+        commit, at, evidence, git.out(Path(facts.project.root.path), "log", "-1", "--format=%s", commit)
+    )
+
+
+def _evidence(project: Project, commit: str, verify: str) -> Evidence:
+    """What git knows of a commit, and which checks llmc ran on it before it landed."""
+    done = git.git(project.root.path, "show", "--format=", "--name-only", commit, "--", check=False)
+    files = tuple(done.stdout.splitlines()[:50]) if done.ok else ()
+    checks = [command for command in (verify, project.config.repo.validate) if command]
+    return Evidence(
+        files_touched=files,
+        commits=(commit,),
+        tests_run=tuple(
+            Tested(command=command[:500], result="passed, before it landed") for command in checks
+        ),
+    )
+
+
+def _sampled(facts: _Facts, signals: Signals) -> Signals:
+    worker = signals.session_key.rpartition(":")[2]
+    record = facts.state.workers.get(WorkerName(worker))
+    if record is None or not record.transcript_path:
+        return replaced(signals, messages=())
+    rows = last_messages(Path(record.transcript_path), MAX_MESSAGES)
+    return replaced(signals, messages=tuple(Message(*row) for row in rows))
