@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from llmc.goals.model import AssignmentStatus, Change, Event, NodeStatus, Result
 from llmc.goals.transitions import move_assignment
 from llmc.state.goal_store import GoalStore
+from tests.e2e.test_task_commands import completed_words
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, dispatch, node
 
@@ -284,7 +285,11 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert fleet.llmc("overseer", "status", "--json").json["safeMode"] is None
     assert fleet.llmc("overseer", "safe-mode").out == "off\n"
 
-    # Agents are kept out, and completion offers what is there.
+    # Completion offers what is there, and agents are kept out.
+    goal_id = created(fleet, "Third")
+    planned(fleet, goal_id)
+    assert goal_id in completed_words(fleet, "goal", "show", "")
+    assert completed_words(fleet, "work", "done", "S1.1.") == ["S1.1.1", "S1.1.2"]
     assert "not for agents" in fleet.llmc("goal", "list", code=3, LLMC_WORKER="auto-1").err
     assert "not for agents" in fleet.llmc("work", "done", "S1", code=3, LLMC_WORKER="auto-1").err
     assert "not for agents" in fleet.llmc("overseer", "inbox", code=3, LLMC_WORKER="auto-1").err
