@@ -107,15 +107,35 @@ def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> Non
     assert types(project, goal_id).count("plan.generated") == 1
 
 
-def test_an_answer_counts_once(project: Project) -> None:
+def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the look at `_questions` out of `answer`."""
     goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
     goal_work.block(project, "T1.1", reason="which?")
-    (question,) = goal_work.inbox(project)
-    goal_work.answer(project, question.id, "that")
+    goal_work.block(project, "T1.2", reason="and this?")
+    asked = goal_work.inbox(project)
+    goal_work.answer(project, "T1.1", "that")
     with pytest.raises(LlmcError, match="nothing waits"):
-        goal_work.answer(project, question.id, "this")
+        goal_work.answer(project, "T1.1", "this")
+    monkeypatch.setattr(goal_work, "inbox", lambda project: asked)  # as it was for somebody who looked before
+    with pytest.raises(Refused, match="answered meanwhile"):
+        goal_work.answer(project, "T1.1", "this")
     assert types(project, goal_id).count("work.answered") == 1
+
+
+@pytest.mark.req("3-016")
+def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Project, tmp_path: Path) -> None:
+    """Break: `typed=False` in `plan`. Of a machine's plan only the secret goes."""
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+    def loose(view: GoalView) -> Change:
+        made = two_tasks(view)
+        return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
+
+    by_hand = goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
+    assert "in the objective is a secret (GitHub token" in by_hand.problem
+    assert by_hand.view.nodes == {}
+    by_machine = goals.create(project, NewGoal("Import"), Stub(loose))
+    assert by_machine.view.nodes["P1"].objective == "push with [GitHub token removed]"
 
 
 @pytest.mark.req("3-061")
