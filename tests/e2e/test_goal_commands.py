@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from llmc.goals.model import AssignmentStatus, Change, Event, NodeStatus, Result
 from llmc.goals.transitions import move_assignment
 from llmc.state.goal_store import GoalStore
+from tests.e2e.test_task_commands import completed_words
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, dispatch, node
 
@@ -154,6 +155,11 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
         "it waits for S1.1.1"
     )
 
+    # What has parts is blocked and freed with them.
+    assert fleet.llmc("work", "block", "P2", "--reason", "not now", *mine).out == "P2: blocked\n"
+    assert statuses(fleet, first)["T2.1"] == "blocked"
+    assert fleet.llmc("work", "unblock", "P2", *mine).out == "P2: queued\n"
+
     # Somebody is at it, and stalls: status tells why, what was sent last, and until when nothing is sent.
     given = assignment(
         goal_id=first,
@@ -195,7 +201,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     assert "P2" in (drawn := fleet.llmc("goal", "show", first).out)
     assert "(overridden)" in drawn
     fleet.llmc("work", "override", "P2", "--clear", "--reason", "it is after all", *mine)
-    assert (statuses(fleet, first)["P2"], statuses(fleet, first)["T2.1"]) == ("todo", "todo")
+    assert (statuses(fleet, first)["P2"], statuses(fleet, first)["T2.1"]) == ("queued", "queued")
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "active"
     fleet.llmc("work", "done", "T2.1", *mine)
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "completed"
@@ -258,7 +264,7 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     ]
     for words in attempts:
         said = fleet.llmc(*words, code=3)
-        assert "holds a " in said.err, words
+        assert "is a secret (" in said.err, words
         assert TOKEN not in said.err
     for path in (fleet.root / ".llmc/overseer").iterdir():
         assert TOKEN.encode() not in (path.read_bytes() if path.is_file() else b"")
@@ -272,6 +278,11 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     assert "Nothing was changed" in looked.err
     assert fleet.llmc("overseer", "status", "--json").json["damage"]
     assert fleet.llmc("status", "--json").code == 0
+    assert "damaged" in fleet.llmc("goal", "show", goal_id, code=1).err, "not that there is none"
+    target = fleet.dir / "copy.json"
+    target.write_text("a good copy")
+    assert "sets it aside" in fleet.llmc("overseer", "export", "--output", str(target), code=1).err
+    assert target.read_text() == "a good copy"
     assert [name for name in os.listdir(path.parent) if "corrupt" in name] == []
     created(fleet, "After the damage")
     (kept,) = path.parent.glob("store.corrupt-*.db")
@@ -279,12 +290,17 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     safe = fleet.llmc("overseer", "status", "--json").json["safeMode"]
     assert safe["file"] == kept.name
     assert "safe mode" in fleet.llmc("goal", "list").err
-    assert fleet.llmc("overseer", "export").json["events"][0]["type"] == "overseer.store.corrupt"
+    fleet.llmc("overseer", "export", "--output", str(target))
+    assert json.loads(target.read_text())["events"][0]["type"] == "overseer.store.corrupt"
     assert fleet.llmc("overseer", "safe-mode", "--clear", "--json").json["cleared"]
     assert fleet.llmc("overseer", "status", "--json").json["safeMode"] is None
     assert fleet.llmc("overseer", "safe-mode").out == "off\n"
 
-    # Agents are kept out, and completion offers what is there.
+    # Completion offers what is there, and agents are kept out.
+    goal_id = created(fleet, "Third")
+    planned(fleet, goal_id)
+    assert goal_id in completed_words(fleet, "goal", "show", "")
+    assert completed_words(fleet, "work", "done", "S1.1.") == ["S1.1.1", "S1.1.2"]
     assert "not for agents" in fleet.llmc("goal", "list", code=3, LLMC_WORKER="auto-1").err
     assert "not for agents" in fleet.llmc("work", "done", "S1", code=3, LLMC_WORKER="auto-1").err
     assert "not for agents" in fleet.llmc("overseer", "inbox", code=3, LLMC_WORKER="auto-1").err

@@ -222,6 +222,7 @@ def test_nodes_that_left_the_plan_are_kept(store: GoalStore) -> None:
 
 @pytest.mark.req("3-008", "3-132")
 def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
+    """Break: an empty file counts as damaged."""
     with store.reading() as found:
         assert (found.goals(), found.safe_mode(), found.revision()) == ([], None, 0)
     assert not store.path.exists(), "who only reads makes nothing"
@@ -230,7 +231,7 @@ def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
     store.directory.mkdir(mode=0o700)
     store.path.touch(mode=0o600)  # what a kill between open and the first write leaves
     with store.reading() as found:
-        assert (found.goals(), found.safe_mode()) == ([], None)
+        assert (found.goals(), found.safe_mode(), store.damage) == ([], None, "")
     filled(store)
     with store.reading() as found:
         assert found.safe_mode() is None

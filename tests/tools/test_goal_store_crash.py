@@ -39,12 +39,16 @@ def start(act: Callable[[], None]) -> BaseProcess:
     return process
 
 
+#: so many that a commit is more than a moment
+PARTS = [f"S1.1.{number}" for number in range(1, 81)]
+
+
 def set_up(store: GoalStore) -> None:
-    store.apply(Change(goal=goal(), nodes=(node("P1"),), assignments=(assignment(),)))
+    store.apply(Change(goal=goal(), nodes=tuple(map(node, PARTS)), assignments=(assignment(),)))
 
 
 def count_up(store: GoalStore) -> None:
-    """Goal, node, history and log say the same number, or the store is half written."""
+    """Goal, nodes, history and log say the same number, or the store is half written."""
 
     def add(view: GoalView) -> Change:
         count = int(view.goal.budget_usd) + 1
@@ -52,7 +56,9 @@ def count_up(store: GoalStore) -> None:
         history = (*given.dispatch_history, dispatch(f"D_{count}"))
         return Change(
             goal=replace(view.goal, budget_usd=float(count), problem_statement="x" * (count * 997 % 9000)),
-            nodes=(replace(view.nodes["P1"], name=f"{count}"),),
+            nodes=tuple(
+                replace(one, name=f"{count}", objective=f"{count} " * 600) for one in view.nodes.values()
+            ),
             assignments=(replace(given, retry_count=count, dispatch_history=history),),
             events=(Event(ts=1.0, type="count", goal_id=GOAL, data={"count": count}),),
         )
@@ -66,7 +72,9 @@ def check_whole(store: GoalStore, seen: int) -> int:
     count = int(view.goal.budget_usd)
     given = view.assignments["A_1"]
     assert count >= seen
-    assert (int(view.nodes["P1"].name) if count else 0, given.retry_count) == (count, count)
+    assert given.retry_count == count
+    if count:
+        assert {one.name for one in view.nodes.values()} == {f"{count}"}
     assert [one.dispatch_id for one in given.dispatch_history] == [f"D_{n}" for n in range(1, count + 1)]
     with store.reading() as found:
         assert [one.data["count"] for _, one in found.events()] == list(range(1, count + 1))
@@ -92,7 +100,7 @@ def test_writers_of_several_processes_lose_nothing(store: GoalStore) -> None:
 
 @pytest.mark.req("3-077", "3-X19", "3-011")
 def test_a_hundred_kills_at_random_lose_nothing(store: GoalStore) -> None:
-    """Break: `PRAGMA journal_mode = OFF`."""
+    """Break: a COMMIT in the middle of Writer.apply."""
     chance = random.Random(20261115)
     set_up(store)
     count = 0
@@ -106,7 +114,7 @@ def test_a_hundred_kills_at_random_lose_nothing(store: GoalStore) -> None:
 
         child = start(save)
         assert reader.poll(20)
-        time.sleep(chance.uniform(0, 0.03))  # the random moment itself, not a wait for anything
+        time.sleep(chance.uniform(0, 0.04))  # the random moment itself, not a wait for anything
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         child.join(20)
@@ -146,6 +154,33 @@ def test_a_kill_around_the_commit_leaves_the_old_or_the_new(
     count_up(store)
     killed_at(store, monkeypatch, point)
     assert check_whole(store, 1) == saved
+
+
+@pytest.mark.req("3-077", "3-X19")
+def test_a_kill_after_half_of_the_pages_leaves_the_old(
+    store: GoalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: `PRAGMA journal_mode = OFF`. A change larger than the cache is written before its commit."""
+    set_up(store)
+    count_up(store)
+    size = store.path.stat().st_size
+    long = "x" * 4000
+    more = [
+        node(f"S2.1.{n}", objective=long, expected_outcome=long, definition_of_done=long) for n in range(400)
+    ]
+    monkeypatch.setenv("LLMC_FAULT", "goals.write:before:kill")
+
+    def save() -> None:
+        faults._passed.clear()
+        store.apply(Change(nodes=tuple(more)))
+
+    child = start(save)
+    child.join(20)
+    assert child.exitcode == -signal.SIGKILL
+    monkeypatch.delenv("LLMC_FAULT")
+    assert store.path.stat().st_size > size + 1_000_000, "half of it is in the file"
+    assert check_whole(store, 1) == 1
+    assert store.path.stat().st_size == size
 
 
 @pytest.mark.req("3-006", "3-007", "3-X21")

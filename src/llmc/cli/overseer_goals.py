@@ -172,6 +172,8 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
         views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
         proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
         log = [event for _, event in found.events()]
+    if store.damage:  # or a good copy would be replaced by an empty one
+        raise store.damaged()
     warn(store)
     text = json.dumps(exported(views, proofs, log), ensure_ascii=False, indent=1)
     if output is None:

@@ -104,7 +104,7 @@ def check_typed(name: str, text: str) -> str:
     """What a person typed, as it is; refused where it holds a secret or is too long."""
     if found := scan(text):
         raise SecretRefused(
-            f"{_in_words(name)} holds a {found[0].kind}, at character {found[0].start + 1}: nothing was written",
+            f"in {_in_words(name)} is a secret ({found[0].kind}, at character {found[0].start + 1}): nothing was written",
             hint="Say which credential is needed and where it is set up, not the credential itself.",
         )
     most = _KEY_CAP if name in KEYS else CAPS.get(name, CAP)

@@ -20,7 +20,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
-from llmc.goals.rollup import children_of, is_ready, line_of, settled
+from llmc.goals.rollup import after, children_of, is_ready, joined, line_of, settled
 from llmc.goals.transitions import (
     HUMAN,
     OPEN_ASSIGNMENT,
@@ -76,17 +76,22 @@ def done(
 
 
 def block(project: Project, node_id: str, goal_id: str = "", *, reason: str, kind: str = HUMAN) -> Node:
-    """Nothing is sent for it until `unblock`."""
+    """Nothing is sent for it until `unblock`; what has parts is blocked with all of them that are open."""
     why = BlockedReason(kind=check_typed("kind", kind), text=check_typed("reason", reason))
 
     def write(view: GoalView, node: Node, now: float) -> Change:
-        moved, event = move_node(node, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why)
+        closed = (NodeStatus.BLOCKED, NodeStatus.DONE, NodeStatus.CANCELLED)
+        parts = [one for one in _leaves_of(view, node) if one is node or one.status not in closed]
+        if not parts:
+            raise Refused(f"{node.kind} {node_id} has no open parts", hint="`llmc goal show` draws them.")
+        nodes = [move_node(one, NodeStatus.BLOCKED, now, actor=HUMAN, blocked=why) for one in parts]
         given = [
             move_assignment(one, AssignmentStatus.BLOCKED, now, actor=HUMAN, blocked=why)
-            for one in _open(view, node_id)
+            for part in parts
+            for one in _open(view, part.node_id)
             if one.status is not AssignmentStatus.BLOCKED
         ]
-        return _change(moved, given, (event,))
+        return _moved(nodes, given)
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -96,9 +101,13 @@ def unblock(project: Project, node_id: str, goal_id: str = "", *, reason: str = 
     check_typed("reason", reason)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
-        if node.status is not NodeStatus.BLOCKED:
+        parts = [one for one in _leaves_of(view, node) if one.status is NodeStatus.BLOCKED]
+        if not parts:
             raise Refused(f"{node.kind} {node_id} is {node.status}, not blocked", hint="Nothing keeps it.")
-        return _freed(view, node, now, reason)
+        freed = Change()
+        for one in parts:
+            freed = joined(freed, _freed(view, one, now, reason))
+        return freed
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -209,7 +218,7 @@ def _on_node(
         change = settled(view, write(view, view.nodes[node_id], now), now)
         tx.apply(change)
     project.wake()
-    return next(node for node in change.nodes if node.node_id == node_id)
+    return after(view, change).nodes[node_id]
 
 
 def _view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
@@ -261,11 +270,16 @@ def _let_go(view: GoalView, node: Node, now: float) -> Change:
                 last_retry_at=None,
                 backoff_until=None,
                 reminders=0,
-                last_observed_activity_at=now if sent else None,
                 expected_next_update_at=None,
             )
             given.append((fresh, event))
-    return Change(nodes=(node,), assignments=tuple(a for a, _ in given), events=tuple(e for _, e in given))
+    return _moved([], given)
+
+
+def _leaves_of(view: GoalView, node: Node) -> list[Node]:
+    """The leaves below it; itself, where there are none."""
+    below = children_of(view).get(node.node_id)
+    return [leaf for child in below for leaf in _leaves_of(view, child)] if below else [node]
 
 
 def _questions(view: GoalView) -> list[Question]:
@@ -319,6 +333,14 @@ def _open(view: GoalView, node_id: str) -> list[Assignment]:
         for one in view.assignments.values()
         if one.work_node_id == node_id and one.status in OPEN_ASSIGNMENT
     ]
+
+
+def _moved(nodes: list[tuple[Node, Event]], given: list[tuple[Assignment, Event]]) -> Change:
+    return Change(
+        nodes=tuple(one for one, _ in nodes),
+        assignments=tuple(one for one, _ in given),
+        events=(*(event for _, event in nodes), *(event for _, event in given)),
+    )
 
 
 def _change(

@@ -129,7 +129,8 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
             raise Refused(f"goal {goal_id} was planned by somebody else meanwhile", hint="Look at it first.")
         return settled(now, made, now_unix())
 
-    store.update(goal_id, write)
+    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    store.update(goal_id, write, typed=file is not None)
     project.wake()
     return store.view(goal_id)
 

@@ -41,6 +41,10 @@ _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _DAMAGED, _FULL, _CANTOPEN, _NO_DATABA
     26,
 )
 
+_SET_ASIDE = (
+    "The next command that writes sets it aside as it is, and goes on with an empty one in safe mode."
+)
+
 #: writers of this process go one after another: SQLite's locks are between processes, and polled
 _writers: dict[str, threading.Lock] = {}
 _writing = threading.local()
@@ -73,6 +77,7 @@ class GoalStore:
     def reading(self) -> Iterator[Reader]:
         """A look at the store as of one moment; empty where there is none, or it is damaged (`damage` says so)."""
         with self._explained():
+            self.damage = ""
             try:
                 db = self._open_to_read()
             except Damaged as error:
@@ -114,10 +119,16 @@ class GoalStore:
 
     def view(self, goal_id: str) -> GoalView:
         with self.reading() as found:
+            if self.damage:
+                raise self.damaged()
             view = found.view(goal_id)
             if view is None:
                 raise unknown_goal(goal_id, found.goal_ids())
             return view
+
+    def damaged(self) -> Damaged:
+        """For who cannot go on with nothing."""
+        return Damaged(self.damage, hint=_SET_ASIDE)
 
     def changed_since(self, revision: int) -> tuple[int, list[str]]:
         """The revision now, and the goals that were written since the other one."""
@@ -320,7 +331,7 @@ class GoalStore:
             self._examined = None
             return Damaged(
                 f"{self.path} is damaged: {error}",
-                hint="The next command that writes sets it aside and goes on in safe mode.",
+                hint=_SET_ASIDE,
             )
         if code == _FULL:
             return DiskFull(

@@ -1,0 +1,149 @@
+"""What a person does with goals, below the command line: planning by whoever plans, and two people at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.config.paths import Root
+from llmc.errors import LlmcError, Refused
+from llmc.goals.model import Change, Event, GoalView, PlannerRef
+from llmc.services import goal_work, goals
+from llmc.services.goals import NewGoal, open_store
+from llmc.services.project import Project, bare_project
+from tests.support.goal_records import node
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return bare_project(Root(tmp_path))
+
+
+@dataclass
+class Stub:
+    """A planner that answers as it is told to."""
+
+    answer: Callable[[GoalView], Change]
+    asked: int = 0
+    file: Path | None = None
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
+        self.asked += 1
+        self.file = file
+        return self.answer(view)
+
+
+def two_tasks(view: GoalView) -> Change:
+    goal_id = view.goal.goal_id
+    nodes = tuple(replace(node(one), goal_id=goal_id) for one in ("P1", "T1.1", "T1.2"))
+    told = Event(ts=2.0, type="plan.generated", goal_id=goal_id)
+    return Change(goal=replace(view.goal, planner=PlannerRef(model_ref="stub")), nodes=nodes, events=(told,))
+
+
+def types(project: Project, goal_id: str) -> list[str]:
+    with open_store(project).reading() as found:
+        return [event.type for _, event in found.events(goal_id)]
+
+
+@pytest.mark.req("3-X17", "3-X25")
+def test_a_goal_is_kept_and_then_planned(project: Project, tmp_path: Path) -> None:
+    """Break: plan before the goal is written."""
+    seen: list[GoalView] = []
+
+    def look(view: GoalView) -> Change:
+        seen.append(
+            open_store(project).view(view.goal.goal_id)
+        )  # it is on the disk, and nobody holds the store
+        return two_tasks(view)
+
+    planner = Stub(look)
+    made = goals.create(project, NewGoal("Import"), planner, tmp_path / "plan.md")
+    assert (made.planned, made.problem, planner.file) == (True, "", tmp_path / "plan.md")
+    assert list(made.view.nodes) == ["P1", "T1.1", "T1.2"]
+    assert made.view.goal.planner.model_ref == "stub"
+    goal_id = made.view.goal.goal_id
+    assert seen[0].goal.title == "Import"
+    assert types(project, goal_id) == ["goal.created", "plan.generated"]
+    with pytest.raises(Refused, match="has a plan"):
+        goals.plan(project, goal_id, planner)
+    assert planner.asked == 1
+
+
+@pytest.mark.req("3-X17")
+def test_a_goal_is_kept_whatever_its_planner_does(project: Project) -> None:
+    """Break: write the goal in the same transaction as its plan."""
+
+    def fail(view: GoalView) -> Change:
+        raise LlmcError("the model is away", hint="Try later.")
+
+    def crash(view: GoalView) -> Change:
+        raise RuntimeError("a bug")
+
+    failed = goals.create(project, NewGoal("Import"), Stub(fail))
+    assert (failed.planned, failed.problem, failed.hint) == (False, "the model is away", "Try later.")
+    goal_id = failed.view.goal.goal_id
+    assert types(project, goal_id) == ["goal.created", "plan.failed"]
+    with pytest.raises(RuntimeError):
+        goals.create(project, NewGoal("Export"), Stub(crash))
+    with open_store(project).reading() as found:
+        assert [one.title for one in found.goals()] == ["Import", "Export"]
+        assert len({one.goal_id for one in found.goals()}) == 2
+    view = goals.plan(project, goal_id, Stub(two_tasks))
+    assert len(view.nodes) == 3
+
+
+def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> None:
+    """Break: leave the second look at `nodes` out of `plan`."""
+    goal_id = goals.create(project, NewGoal("Import"), None).view.goal.goal_id
+
+    def slow(view: GoalView) -> Change:
+        goals.plan(project, goal_id, Stub(two_tasks))
+        return two_tasks(view)
+
+    with pytest.raises(Refused, match="meanwhile"):
+        goals.plan(project, goal_id, Stub(slow))
+    assert types(project, goal_id).count("plan.generated") == 1
+
+
+def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: leave the look at `_questions` out of `answer`."""
+    goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
+    goal_work.block(project, "T1.1", reason="which?")
+    goal_work.block(project, "T1.2", reason="and this?")
+    asked = goal_work.inbox(project)
+    goal_work.answer(project, "T1.1", "that")
+    with pytest.raises(LlmcError, match="nothing waits"):
+        goal_work.answer(project, "T1.1", "this")
+    monkeypatch.setattr(goal_work, "inbox", lambda project: asked)  # as it was for somebody who looked before
+    with pytest.raises(Refused, match="answered meanwhile"):
+        goal_work.answer(project, "T1.1", "this")
+    assert types(project, goal_id).count("work.answered") == 1
+
+
+@pytest.mark.req("3-016")
+def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Project, tmp_path: Path) -> None:
+    """Break: `typed=False` in `plan`. Of a machine's plan only the secret goes."""
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+    def loose(view: GoalView) -> Change:
+        made = two_tasks(view)
+        return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
+
+    by_hand = goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
+    assert "in the objective is a secret (GitHub token" in by_hand.problem
+    assert by_hand.view.nodes == {}
+    by_machine = goals.create(project, NewGoal("Import"), Stub(loose))
+    assert by_machine.view.nodes["P1"].objective == "push with [GitHub token removed]"
+
+
+@pytest.mark.req("3-061")
+def test_an_id_is_never_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: leave out the loop that looks whether the id is taken."""
+    numbers = iter(["goal_1", "goal_1", "goal_1", "goal_2"])
+    monkeypatch.setattr(goals, "new_id", lambda kind: next(numbers))
+    first = goals.create(project, NewGoal("First"), None).view.goal.goal_id
+    second = goals.create(project, NewGoal("Second"), None).view.goal.goal_id
+    assert (first, second) == ("goal_1", "goal_2")
+    assert open_store(project).view("goal_1").goal.title == "First"
