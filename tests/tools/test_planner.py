@@ -67,7 +67,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
     """A plan of the right shape with a circle in it, then the corrected one; what it cost and who made it are known, it
     could only read, and it left no conversation behind. An API that refuses is a result.
 
-    Break: give the client no schema, read `result` instead of `structured_output`, or let it keep its session.
+    Break: give the client no schema, all its tools, or let it keep its session.
     """
     config = tmp_path / "config"
     seed_config(config, [tmp_path])

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -78,6 +78,9 @@ def test_a_handoff_is_bounded() -> None:
 
 
 @given(st.text(max_size=60))
+@example("# a heading")
+@example("12. an entry")
+@example("- an entry")
 def test_text_of_others_is_no_markdown(text: str) -> None:
     """Break: leave a character of the class in `escaped` out, or the one at the start."""
     line = escaped(text)

@@ -32,7 +32,7 @@ from llmc.goals.replan import (
     split_leaf,
     wants_plan,
 )
-from tests.support.goal_plans import Json, has_circle, leaf_graph, node, plan, plans, small_plan
+from tests.support.goal_plans import Json, all_nodes, has_circle, leaf_graph, node, plan, plans, small_plan
 
 GOAL = Goal(goal_id="goal_1", title="Ship it", created_at=1.0, updated_at=1.0)
 
@@ -114,7 +114,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
 
 @pytest.mark.req("3-X15")
 def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason() -> None:
-    """Break: drop `_kept`, take the new plan's words for a done node, or leave an assignment on a node that is gone."""
+    """Break: drop `_kept`, or leave an assignment on a node that is gone."""
     view = planned(small_plan())
     view = with_status(view, S1_1_1=NodeStatus.DONE, S1_1_2=NodeStatus.IN_PROGRESS, T1_2=NodeStatus.QUEUED)
     view = assigned(view, keeps="S1.1.2", loses="T1.2", moves="T2.1")
@@ -162,8 +162,10 @@ def test_no_new_plan_loses_finished_work(before: Json, after: Json, dice: random
     """Any plan in place of any other, with anything done or assigned: finished nodes, and all above them, are there
     afterwards; no live assignment is on a node that is gone or not a leaf; and the graph is still sound, both ways.
 
-    Break: keep a finished node without its parents.
+    Break: keep a finished node without its parents, or take the new plan's words for it.
     """
+    for item, _ in all_nodes(after):
+        item["name"] = dice.choice(["New", item["name"]])
     view = planned(before)
     leaves = [id for id in view.nodes if not children(view, id)]
     statuses = {id: dice.choice([NodeStatus.DONE, NodeStatus.TODO, NodeStatus.IN_PROGRESS]) for id in leaves}

@@ -317,7 +317,8 @@ def json_lines(text: str) -> dict[str, int]:
         elif token in "}]":
             if not stack:
                 return found
-            path, wants_key = stack.pop()[0], False
+            stack.pop()
+            wants_key = False
         elif token == "," and stack:
             base, at = stack[-1]
             wants_key = not isinstance(at, int)
