@@ -26,6 +26,15 @@ def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:
     assert styles["Which provider?"] == "red"
 
 
+def test_a_long_name_gives_way_to_what_became_of_it() -> None:
+    """Break: cut a line at its end, whatever stands there."""
+    view = half_done()
+    nodes = {id: replace(node, name="n" * 200) for id, node in view.nodes.items()}
+    text = plain(plan_tree(GoalView(view.goal, nodes, view.assignments), PERCENT, 80))
+    assert "n…  [in_progress]  auto-2 (stalled)\n" in text
+    assert "n…  waits for T1.2, S1.1.2" in text
+
+
 def test_a_goal_without_a_plan_says_so() -> None:
     """Break: draw nothing below the bar."""
     assert plain(plan_tree(GoalView(half_done().goal), {}, 80)).endswith("\nno plan yet")

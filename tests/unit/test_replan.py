@@ -22,6 +22,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.plan import Limits, Plan, Provenance, Split
 from llmc.goals.plan_check import check_plan, check_split
+from llmc.goals.plan_text import read_plan
 from llmc.goals.replan import (
     current_id,
     may_replan,
@@ -149,6 +150,29 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
     assert revision.moved == {"T2.1": "T3.1"}
     assert current_id(after.goal, "T2.1") == "T3.1"
     assert current_id(after.goal, "S1.1.1") == "S1.1.1"
+
+    again = plan(node("P1", tasks=[node("T2.1", name="Something else")]), new["phases"][1])
+    refused = merge_plan(after, checked(again, after), 30.0, "again")
+    assert [str(problem) for problem in refused] == [  # type: ignore[union-attr]
+        "$: the id T2.1 was of T3.1 before; give new work another one"
+    ]
+
+
+@pytest.mark.req("3-X15")
+def test_what_a_plan_calls_done_is_done_with_a_word_about_it() -> None:
+    """Break: leave the crystallization out, or the work of somebody who is at it."""
+    text = "# G\n## P1: P\n### T1: A\naccept: x\n### [x] T2: B\naccept: x\n"
+    view = planned(plan(node("P1", tasks=[node("T1"), node("T2")])))
+    found = read_plan(text, Limits())
+    assert isinstance(found, Plan)
+    change = merge_plan(assigned(view, one="T1", two="T2"), found, 20.0, "by hand")
+    after = applied(assigned(view, one="T1", two="T2"), change)
+    assert after.nodes["T2"].status is NodeStatus.DONE
+    assert after.assignments["one"].status is AssignmentStatus.ACTIVE
+    assert after.assignments["two"].status is AssignmentStatus.CANCELLED
+    assert isinstance(change, Change)
+    assert [(crystal.work_node_id, crystal.level) for crystal in change.crystallizations] == [("T2", "task")]
+    assert [event.type for event in change.events] == ["plan.revised", "work.done", "assignment.cancelled"]
 
 
 def children(view: GoalView, parent: str) -> list[Node]:
