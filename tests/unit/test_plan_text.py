@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llmc.goals.model import NodeStatus
@@ -145,9 +145,12 @@ LINES = (
 )
 
 
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(LINES), max_size=25))
+@example(["### Task", "verify: make", "# Goal", "    deeper"])
+@example(["success: yes", "### Task", "    deeper"])
 def test_no_text_breaks_the_reader(lines: list[str]) -> None:
-    """Break: take `self._open[-1]` without looking whether a phase is open."""
+    """Break: let a field go on below the next heading, or take `self._open[-1]` without looking."""
     found = read_plan("\n".join(lines), LIMITS)
     assert isinstance(found, Plan) or found
     if isinstance(found, Plan):
