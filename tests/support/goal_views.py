@@ -71,6 +71,7 @@ def half_done() -> GoalView:
         ),
         plan_revision_history=(
             PlanRevision(ts=DAY, why="first plan", added=("P1", "T1.1")),
+            PlanRevision(ts=DAY + 40, why="other ids", moved={"S1.1.8": "S1.1.2"}),
             PlanRevision(ts=DAY + 60, why="S1.1.9 was too large", added=("S1.1.2",), removed=("S1.1.9",)),
         ),
     )
@@ -136,7 +137,7 @@ def crystallizations() -> list[Crystallization]:
         Crystallization(
             crystallization_id="c2",
             goal_id="goal_1",
-            work_node_id="S1.1.2",
+            work_node_id="S1.1.8",
             level="subtask",
             created_at=DAY + 700,
             summary="Begun",

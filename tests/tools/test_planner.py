@@ -67,7 +67,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
     """A plan of the right shape with a circle in it, then the corrected one; what it cost and who made it are known, it
     could only read, and it left no conversation behind. An API that refuses is a result.
 
-    Break: give the client no schema, read `result` instead of `structured_output`, or let it keep its session.
+    Break: give the client no schema, all its tools, or let it keep its session.
     """
     config = tmp_path / "config"
     seed_config(config, [tmp_path])
@@ -112,6 +112,7 @@ def test_a_command_is_sent_back_with_everything_that_was_wrong(tmp_path: Path) -
     first["phases"][0]["tasks"][0]["acceptance"] = []
     first["colour"] = "red"
     command = saying(tmp_path, first, f"```json\n{json.dumps(small_plan())}\n```", small_plan())
+    command = f"A_KEY=secret {command}"
     env = {"LLMC_WORKER": "adam", "OF_MINE": "yes"}
     made = plan_goal(PlannerSetup(cwd=tmp_path, command=command, env=env), goal("Customers ask for it"))
     assert isinstance(made, Planned), made
@@ -125,6 +126,7 @@ def test_a_command_is_sent_back_with_everything_that_was_wrong(tmp_path: Path) -
         'attempt 1: $: unknown key "colour"',
         "attempt 2: $: it is wrapped in a Markdown fence; JSON alone is wanted",
     )
+    assert made.provenance.planner == PLAN.ref("command:cat")
     prompts = [(tmp_path / f"prompt-{number}").read_text() for number in (1, 2, 3)]
     assert "    Customers ask for it\n" in prompts[0]
     assert prompts[1].startswith(prompts[0].rstrip())

@@ -147,6 +147,29 @@ def test_detached_output_goes_to_a_private_file(tmp_path: Path) -> None:
     assert output.stat().st_mode & 0o777 == 0o600
 
 
+def bounded(command: str, input: bytes, most_bytes: int = 3_000_000) -> proc.Done:
+    argv = ["/bin/sh", "-c", command]
+    return proc.run_bounded(
+        argv, cwd=Path("/"), env=proc.clean_env(), input=input, timeout_s=60, most_bytes=most_bytes
+    )
+
+
+def test_a_program_is_fed_while_it_talks() -> None:
+    """More than any pipe holds goes in and comes out; who does not listen to the end, or at all, is no failure.
+
+    Break: write all of the input before anything is read, or let a BrokenPipeError out.
+    """
+    data = b"0123456789abcde\n" * 65536
+    done = bounded("tee /dev/stderr", data)
+    assert (done.stdout.encode(), done.stderr.encode()) == (data, data)
+    assert bounded("head -c 4", data).stdout == "0123"
+    assert bounded("exec 0<&-; echo deaf; sleep 0.1", data).stdout == "deaf\n"
+    silent = bounded("exec >&- 2>&-; cat > /dev/null; exit 7", data)
+    assert (silent.returncode, silent.stdout) == (7, "")
+    with pytest.raises(proc.Overran, match="printed more than 1000 bytes"):
+        bounded("cat", data, most_bytes=1000)
+
+
 def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
     """Breaks when one mark is enough: the client itself, or another worker's tool, would be killed."""
     marks = [

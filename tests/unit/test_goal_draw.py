@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -24,6 +24,15 @@ def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:
     assert (styles["✓"], styles["●"], styles["!"], styles["·"]) == ("green", "blue", "red", "dim")
     assert styles["(stalled)"] == "yellow"
     assert styles["Which provider?"] == "red"
+
+
+def test_a_long_name_gives_way_to_what_became_of_it() -> None:
+    """Break: cut a line at its end, whatever stands there."""
+    view = half_done()
+    nodes = {id: replace(node, name="n" * 200) for id, node in view.nodes.items()}
+    text = plain(plan_tree(GoalView(view.goal, nodes, view.assignments), PERCENT, 80))
+    assert "n…  [in_progress]  auto-2 (stalled)\n" in text
+    assert "n…  waits for T1.2, S1.1.2" in text
 
 
 def test_a_goal_without_a_plan_says_so() -> None:
@@ -78,6 +87,9 @@ def test_a_handoff_is_bounded() -> None:
 
 
 @given(st.text(max_size=60))
+@example("# a heading")
+@example("12. an entry")
+@example("- an entry")
 def test_text_of_others_is_no_markdown(text: str) -> None:
     """Break: leave a character of the class in `escaped` out, or the one at the start."""
     line = escaped(text)

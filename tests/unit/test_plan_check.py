@@ -163,6 +163,15 @@ def test_circles_are_those_of_the_leaves(value: Json, dice: random.Random) -> No
     assert all(": a circle: " in problem for problem in found)
 
 
+@pytest.mark.req("3-081")
+@pytest.mark.parametrize("version", [1, 1.0, True, "1", 2, None])
+def test_the_version_is_one(version: object) -> None:
+    """JSON knows one kind of number. Break: let `True` pass for 1."""
+    value = {**small_plan(), "planVersion": version}
+    assert (problems_of(value) == []) == (version in (1, 1.0) and version is not True)
+    assert fits(value, plan_schema(LIMITS)) == (problems_of(value) == [])
+
+
 def test_only_a_leaf_is_verified() -> None:
     """Break: leave `_verify_of_groups` out: the command would never run."""
     value = small_plan()
@@ -220,7 +229,7 @@ def mutate(value: Json, dice: random.Random) -> None:
 def test_the_check_and_the_schema_agree(value: Json, dice: random.Random, changes: int) -> None:
     """The schema that the client is given refuses what the check calls a matter of shape, and nothing else.
 
-    Break: compare a maximum with `>=`, or let `True` pass for 1.
+    Break: compare a maximum with `>=`.
     """
     for _ in range(changes):
         mutate(value, dice)

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llmc.goals.model import NodeStatus
@@ -116,9 +116,9 @@ def test_json_is_taken_too_and_its_problems_name_lines() -> None:
     assert problems(text[:-1])[0].startswith("line 1: $: not JSON")
 
 
-@given(plans(most=2), st.sampled_from([None, 1, "\t"]))
+@given(plans(most=3), st.sampled_from([None, 1, "\t"]))
 def test_lines_of_json_are_where_things_stand(value: Json, indent: int | str | None) -> None:
-    """Break: forget to pop the path at the end of an array in `json_lines`."""
+    """Break: do not count the entries of an array in `json_lines`."""
     text = json.dumps(value, indent=indent)
     found = json_lines(text)
     lines = text.split("\n")
@@ -129,8 +129,31 @@ def test_lines_of_json_are_where_things_stand(value: Json, indent: int | str | N
     assert "planVersion" in lines[found["$.planVersion"] - 1]
 
 
-@given(st.text(alphabet="#-[]x \n:aPT1.,`", max_size=300))
-def test_no_text_breaks_the_reader(text: str) -> None:
-    """Break: take `self._open[-1]` without looking whether a phase is open."""
-    found = read_plan(text, LIMITS)
+LINES = (
+    *(
+        "# Goal",
+        "## P1: Phase",
+        "## Phase 2: Two",
+        "### Task",
+        "### [x] T9: Task",
+        "- [ ] Box",
+        "- [x] S1: Box",
+        "* [?] Odd",
+    ),
+    *("accept: it works", "deps: P1, T9", "deps:", "verify: make", "risk: low", "success: yes", "typo: no"),
+    *("text", "    deeper", "```", "", "#### Deep", "- [ ]", "##"),
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(LINES), max_size=25))
+@example(["### Task", "verify: make", "# Goal", "    deeper"])
+@example(["success: yes", "### Task", "    deeper"])
+def test_no_text_breaks_the_reader(lines: list[str]) -> None:
+    """Break: let a field go on below the next heading, or take `self._open[-1]` without looking."""
+    found = read_plan("\n".join(lines), LIMITS)
     assert isinstance(found, Plan) or found
+    if isinstance(found, Plan):
+        assert nodes_of(found, "g", 1.0)
+    else:
+        assert all(0 <= problem.line <= len(lines) for problem in found)

@@ -22,6 +22,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.plan import Limits, Plan, Provenance, Split
 from llmc.goals.plan_check import check_plan, check_split
+from llmc.goals.plan_text import read_plan
 from llmc.goals.replan import (
     current_id,
     may_replan,
@@ -32,7 +33,7 @@ from llmc.goals.replan import (
     split_leaf,
     wants_plan,
 )
-from tests.support.goal_plans import Json, has_circle, leaf_graph, node, plan, plans, small_plan
+from tests.support.goal_plans import Json, all_nodes, has_circle, leaf_graph, node, plan, plans, small_plan
 
 GOAL = Goal(goal_id="goal_1", title="Ship it", created_at=1.0, updated_at=1.0)
 
@@ -114,7 +115,7 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
 
 @pytest.mark.req("3-X15")
 def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason() -> None:
-    """Break: drop `_kept`, take the new plan's words for a done node, or leave an assignment on a node that is gone."""
+    """Break: drop `_kept`, or leave an assignment on a node that is gone."""
     view = planned(small_plan())
     view = with_status(view, S1_1_1=NodeStatus.DONE, S1_1_2=NodeStatus.IN_PROGRESS, T1_2=NodeStatus.QUEUED)
     view = assigned(view, keeps="S1.1.2", loses="T1.2", moves="T2.1")
@@ -150,6 +151,29 @@ def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason(
     assert current_id(after.goal, "T2.1") == "T3.1"
     assert current_id(after.goal, "S1.1.1") == "S1.1.1"
 
+    again = plan(node("P1", tasks=[node("T2.1", name="Something else")]), new["phases"][1])
+    refused = merge_plan(after, checked(again, after), 30.0, "again")
+    assert [str(problem) for problem in refused] == [  # type: ignore[union-attr]
+        "$: the id T2.1 was of T3.1 before; give new work another one"
+    ]
+
+
+@pytest.mark.req("3-X15")
+def test_what_a_plan_calls_done_is_done_with_a_word_about_it() -> None:
+    """Break: leave the crystallization out, or the work of somebody who is at it."""
+    text = "# G\n## P1: P\n### T1: A\naccept: x\n### [x] T2: B\naccept: x\n"
+    view = planned(plan(node("P1", tasks=[node("T1"), node("T2")])))
+    found = read_plan(text, Limits())
+    assert isinstance(found, Plan)
+    change = merge_plan(assigned(view, one="T1", two="T2"), found, 20.0, "by hand")
+    after = applied(assigned(view, one="T1", two="T2"), change)
+    assert after.nodes["T2"].status is NodeStatus.DONE
+    assert after.assignments["one"].status is AssignmentStatus.ACTIVE
+    assert after.assignments["two"].status is AssignmentStatus.CANCELLED
+    assert isinstance(change, Change)
+    assert [(crystal.work_node_id, crystal.level) for crystal in change.crystallizations] == [("T2", "task")]
+    assert [event.type for event in change.events] == ["plan.revised", "work.done", "assignment.cancelled"]
+
 
 def children(view: GoalView, parent: str) -> list[Node]:
     found = [item for item in view.nodes.values() if item.parent_id == parent]
@@ -162,8 +186,10 @@ def test_no_new_plan_loses_finished_work(before: Json, after: Json, dice: random
     """Any plan in place of any other, with anything done or assigned: finished nodes, and all above them, are there
     afterwards; no live assignment is on a node that is gone or not a leaf; and the graph is still sound, both ways.
 
-    Break: keep a finished node without its parents.
+    Break: keep a finished node without its parents, or take the new plan's words for it.
     """
+    for item, _ in all_nodes(after):
+        item["name"] = dice.choice(["New", item["name"]])
     view = planned(before)
     leaves = [id for id in view.nodes if not children(view, id)]
     statuses = {id: dice.choice([NodeStatus.DONE, NodeStatus.TODO, NodeStatus.IN_PROGRESS]) for id in leaves}

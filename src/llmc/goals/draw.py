@@ -25,6 +25,8 @@ Line = tuple[Span, ...]
 #: narrower than this nothing can be read, wider than that nobody can follow
 LEAST_WIDTH, MOST_WIDTH = 40, 160
 BAR_CELLS = 20
+#: so much of a name stays, whatever else there is to say
+LEAST_NAME = 16
 #: so many ids of what a node waits for
 MAX_WAITS = 4
 
@@ -91,7 +93,9 @@ def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Li
     if not view.nodes:
         lines.append((("no plan yet", "dim"),))
     owners = _owners(view)
-    lines += [_row(view, tree, owners, percent, *found) for found in _branches(tree, "", "")]
+    for node, indent in _branches(tree, "", ""):
+        end = _end(view, tree, owners.get(node.node_id), percent, node)
+        lines.append(_row(node, indent, end, width))
     return [_fitted(line, width) for line in lines]
 
 
@@ -126,26 +130,29 @@ def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]
         yield from _branches(tree, node.node_id, indent + ("   " if last else "│  "))
 
 
-def _row(
-    view: GoalView,
-    tree: Tree,
-    owners: Mapping[str, Assignment],
-    percent: Mapping[str, int],
-    node: Node,
-    indent: str,
-) -> Line:
-    style = STYLES[node.status]
-    group = bool(tree.children(node.node_id))
-    spans: list[Span] = [(indent, "dim"), (MARKS[node.status], style), (f" {node.node_id} ", "dim")]
-    spans.append((printable(node.name), "bold" if node.kind is NodeKind.PHASE else ""))
-    if group:
-        spans.append((f"  {percent.get(node.node_id, 0)}%", style))
+def _row(node: Node, indent: str, end: list[Span], width: int) -> Line:
+    """A name gives way to what has become of the node."""
+    start: list[Span] = [
+        (indent, "dim"),
+        (MARKS[node.status], STYLES[node.status]),
+        (f" {node.node_id} ", "dim"),
+    ]
+    taken = sum(cells(text) for text, _ in [*start, *end])
+    name = shortened(printable(node.name), max(LEAST_NAME, width - taken))
+    return (*start, (name, "bold" if node.kind is NodeKind.PHASE else ""), *end)
+
+
+def _end(
+    view: GoalView, tree: Tree, assignment: Assignment | None, percent: Mapping[str, int], node: Node
+) -> list[Span]:
+    """What stands behind a name: the status, and what there is to know about it."""
+    spans: list[Span] = []
+    if tree.children(node.node_id):
+        spans.append((f"  {percent.get(node.node_id, 0)}%", STYLES[node.status]))
     elif node.status is not NodeStatus.TODO:
-        spans.append((f"  [{node.status}]", style))
-    spans += _about(view, node, owners.get(node.node_id))
-    if node.overridden:
-        spans.append(("  (set by a person)", "dim"))
-    return tuple(spans)
+        spans.append((f"  [{node.status}]", STYLES[node.status]))
+    spans += _about(view, node, assignment)
+    return [*spans, ("  (set by a person)", "dim")] if node.overridden else spans
 
 
 def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Span]:

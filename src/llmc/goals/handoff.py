@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from llmc.fit import printable
 from llmc.goals.draw import Tree, open_waits, owner_of
 from llmc.goals.model import (
@@ -18,6 +20,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
+from llmc.goals.replan import current_id
 
 #: so many characters of one text, so many entries of one list, so many revisions of the plan
 TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
@@ -31,7 +34,8 @@ _OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent: Mapping[str, int]) -> str:
     """The whole handoff. `percent`: of each node by its id, and of the goal under ""."""
     tree = Tree.of(view)
-    kept = sorted(crystallizations, key=lambda c: (c.created_at, c.crystallization_id))
+    found = [replace(c, work_node_id=current_id(view.goal, c.work_node_id)) for c in crystallizations]
+    kept = sorted(found, key=lambda c: (c.created_at, c.crystallization_id))
     parts = [
         f"# Handoff: {escaped(view.goal.title)}",
         *_purpose(view),

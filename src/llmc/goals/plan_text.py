@@ -132,6 +132,7 @@ class _Markdown:
             self._part.prose.append(line.strip())
 
     def _begin_heading(self, number: int, level: int, text: str) -> None:
+        self._last_key = ""
         if level == 1 and not self.goal.line and not self._open:
             self.goal.line, self.goal.name = number, _sort_removed(text)
             self._part = self.goal
@@ -149,6 +150,7 @@ class _Markdown:
         self._begin(number, NodeKind.SUBTASK, text, done=mark in ("x", "X"))
 
     def _begin(self, number: int, kind: NodeKind, text: str, done: bool) -> None:
+        self._last_key = ""
         part = _Part(kind, number, text, done=done)
         given = _GIVEN_ID.match(text)
         part.id, part.name = (given["id"], given["name"]) if given else ("", _sort_removed(text))
@@ -166,7 +168,6 @@ class _Markdown:
             part.id = "PTS"[depth] + ".".join(map(str, places))
         self._open.append(part)
         self._part = part
-        self._last_key = ""
 
     def _places(self) -> list[int]:
         """Where the open phase and task stand, counted from 1."""
@@ -317,7 +318,8 @@ def json_lines(text: str) -> dict[str, int]:
         elif token in "}]":
             if not stack:
                 return found
-            path, wants_key = stack.pop()[0], False
+            stack.pop()
+            wants_key = False
         elif token == "," and stack:
             base, at = stack[-1]
             wants_key = not isinstance(at, int)

@@ -77,6 +77,8 @@ def merge_plan(
     if problems := _contradictions(view, places):
         return bounded(problems)
     moved = _moved(view.nodes, places)
+    if problems := _used_before(view, [id for id in places if id not in moved.values()]):
+        return bounded(problems)
     after = _planned(view, places, moved, now)
     after |= _kept(view.nodes, after, moved)
     found = _arranged(after, moved, list(places))
@@ -107,6 +109,8 @@ def split_leaf(
     """A leaf that was too large as several: a task gets subtasks, a subtask makes room for others."""
     if room_for_split(view, leaf_id, limits) < len(split.subtasks):
         return (Problem("$.subtasks", f"{leaf_id} cannot become {len(split.subtasks)} subtasks", False),)
+    if problems := _used_before(view, [part.id for part in split.subtasks]):
+        return bounded(problems)
     leaf = view.nodes[leaf_id]
     parts = [record_of(part, leaf.goal_id, _parent_of_parts(leaf), 0, now) for part in split.subtasks]
     after = dict(view.nodes)
@@ -174,6 +178,16 @@ def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
             text = f"{parent} is {above.status}; new work cannot be a part of it"
             problems.append(Problem(path, text, False))
     return problems
+
+
+def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
+    """Ids that were of a node which has another one now: they still mean that node."""
+    now = {id: current_id(view.goal, id) for id in ids if id not in view.nodes}
+    return [
+        Problem("$", f"the id {id} was of {other} before; give new work another one", False)
+        for id, other in now.items()
+        if other != id
+    ]
 
 
 def _moved(old: Mapping[str, Node], places: _Places) -> dict[str, str]:

@@ -8,6 +8,7 @@ from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
     Change,
+    Crystallization,
     Event,
     Goal,
     GoalView,
@@ -56,6 +57,7 @@ def change_of(
         goal=_goal(view.goal, revision, provenance, now),
         nodes=tuple(node for id, node in nodes.items() if node != view.nodes.get(id)),
         assignments=tuple(assignment for assignment, _ in assignments),
+        crystallizations=tuple(_done_already(view, nodes, same, now)),
         events=tuple(events),
         removed_nodes=tuple(id for id in view.nodes if id not in nodes),
     )
@@ -157,12 +159,36 @@ def _restarted(
         old = view.nodes.get(former.get(id, id))
         before = old.status if old is not None else NodeStatus.TODO
         if before is not node.status:
-            data = {"from": str(before), "reason": "new plan"}
+            said = (
+                "the plan says so" if node.status is NodeStatus.DONE else "it is not the same work any more"
+            )
+            data = {"from": str(before), "reason": said}
             goal_id = view.goal.goal_id
             events.append(
                 Event(ts=now, type=f"work.{node.status}", goal_id=goal_id, work_node_id=id, data=data)
             )
     return events
+
+
+def _done_already(
+    view: GoalView, after: Mapping[str, Node], same: Mapping[str, Node | None], now: float
+) -> list[Crystallization]:
+    """Nothing is done without a word about it; here that word is the plan's."""
+    found = []
+    for id, node in after.items():
+        old = same[id]
+        if node.status is NodeStatus.DONE and (old is None or old.status is not NodeStatus.DONE):
+            found.append(
+                Crystallization(
+                    crystallization_id=f"plan:{view.goal.goal_id}:{id}:{now:.3f}",
+                    goal_id=view.goal.goal_id,
+                    work_node_id=id,
+                    level=str(node.kind),
+                    created_at=now,
+                    summary="The plan says that it was done already.",
+                )
+            )
+    return found
 
 
 def _goal(goal: Goal, revision: PlanRevision, provenance: Provenance | None, now: float) -> Goal:

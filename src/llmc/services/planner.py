@@ -227,7 +227,7 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         said = _ask(setup, request, prompt, number)
         elapsed_s = time.monotonic() - begun
         model = said.model or model
-        ref = request.template.ref(model or setup.model or setup.command or "claude")
+        ref = request.template.ref(model or _known_as(setup))
         if isinstance(said, _Silent):
             attempts.append(Attempt(elapsed_s, said.tokens, (said.text,)))
             return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
@@ -310,16 +310,28 @@ def _told(request: _Request[T], attempt: int) -> dict[str, str]:
     }
 
 
+def _known_as(setup: PlannerSetup) -> str:
+    """What is kept of who planned. Of a command only its program: the line may hold a key."""
+    if not setup.command:
+        return setup.model or "claude"
+    program = next((word for word in setup.command.split() if "=" not in word), "")
+    return f"command:{program.rpartition('/')[2][:80]}"
+
+
+def _who(setup: PlannerSetup) -> str:
+    return f"the planner `{_known_as(setup).removeprefix('command:')}`"
+
+
 def _named(setup: PlannerSetup, message: str) -> str:
     """The shell is not what a person configured."""
-    return message.replace("`/bin/sh`", f"the planner `{setup.command[:80]}`")
+    return message.replace("`/bin/sh`", _who(setup)) if setup.command else message
 
 
 def _of_command(setup: PlannerSetup, done: proc.Done) -> _Said | _Silent:
     if done.ok:
-        return _Said(done.stdout.strip(), Tokens(), f"command: {setup.command[:80]}")
+        return _Said(done.stdout.strip(), Tokens(), _known_as(setup))
     failure = Failure.MISSING if done.returncode == 127 else Failure.FAILED
-    return _Silent(failure, _ended(f"the planner `{setup.command[:80]}`", done))
+    return _Silent(failure, _ended(_who(setup), done))
 
 
 def _of_client(done: proc.Done) -> _Said | _Silent:

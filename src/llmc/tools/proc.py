@@ -177,19 +177,21 @@ class _Talk:
         """Everything it printed, once it has ended; an open pipe that somebody inherited is not waited for."""
         with self._pipes:
             ended = False
-            while not ended and any(fd in self._pipes.get_map() for fd in self._said):
+            while not ended:
                 ended = self._process.poll() is not None
                 self._exchange(0.0 if ended else min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
                 if stopping is not None and stopping():
                     raise ShuttingDown
                 if not ended and time.monotonic() > deadline:
                     raise subprocess.TimeoutExpired("", 0)
-        self._process.wait(max(0.0, deadline - time.monotonic()))
         out, err = self._said.values()
         return bytes(out), bytes(err)
 
     def _exchange(self, wait_s: float) -> None:
-        for key, _ in self._pipes.select(wait_s):
+        if not self._pipes.get_map():  # nothing will wake us but its end
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(wait_s)
+        for key, _ in self._pipes.select(wait_s if self._pipes.get_map() else 0.0):
             if key.fd in self._said:
                 self._take(key.fd)
             else:
