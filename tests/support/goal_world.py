@@ -161,6 +161,9 @@ class World:
     most_reminders: int = 0
     nudged: set[str] = field(default_factory=set)
     kills: int = 0
+    #: places where it could have been killed, and the one where it is
+    points: int = 0
+    kill_at: int = 0
     numbers: int = 0
     asked_samples: int = 0
     #: last tick that went through; a stall may be found so much later as ticks were lost
@@ -309,7 +312,8 @@ class World:
         return decided
 
     def may_kill(self) -> None:
-        if self.rng.random() < self.habits.killed:
+        self.points += 1
+        if self.points == self.kill_at or self.rng.random() < self.habits.killed:
             raise Killed
 
     def check_same_again(self, signals: dict[str, Signals]) -> None:
