@@ -373,8 +373,9 @@ class World:
         job = self.job_of(one)
         if not event.data["reason"].startswith("no sign of life") or job is None:
             return
-        given = [d.result_at for d in one.dispatch_history if d.purpose in INSTRUCTIONS]
-        signs = (job.wrote, job.ended, job.claimed, job.made, given[-1])
+        given = [d for d in one.dispatch_history if d.purpose in INSTRUCTIONS][-1]
+        answered_at = given.result_at if given.mode is Mode.SEND else None
+        signs = (job.wrote, job.ended, job.claimed, job.made, answered_at)
         last = max(at for at in signs if at is not None)
         assert self.now - last >= self.policy.idle_after_s, "a false stall"
         assert job.state is not Run.IN_FLIGHT

@@ -148,8 +148,9 @@ def judge(
         return Liveness(State.FAILED, error, active_at, progress_at)
     due, why = _due(assignment, policy, active_at, now)
     due = max(due, granted_until or due)
-    state = State.ALIVE if active_at is not None and now < due else State.QUIET
-    return Liveness(state, why, active_at, progress_at, due)
+    if active_at is not None and now < due:
+        return Liveness(State.ALIVE, "it stirs", active_at, progress_at, due)
+    return Liveness(State.QUIET, why, active_at, progress_at, due)
 
 
 def activity(assignment: Assignment, signals: Signals, now: float) -> float | None:
