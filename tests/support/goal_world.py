@@ -161,6 +161,9 @@ class World:
     most_reminders: int = 0
     nudged: set[str] = field(default_factory=set)
     kills: int = 0
+    #: places where it could have been killed, and the one where it is
+    points: int = 0
+    kill_at: int = 0
     numbers: int = 0
     asked_samples: int = 0
     #: last tick that went through; a stall may be found so much later as ticks were lost
@@ -309,7 +312,8 @@ class World:
         return decided
 
     def may_kill(self) -> None:
-        if self.rng.random() < self.habits.killed:
+        self.points += 1
+        if self.points == self.kill_at or self.rng.random() < self.habits.killed:
             raise Killed
 
     def check_same_again(self, signals: dict[str, Signals]) -> None:
@@ -369,8 +373,9 @@ class World:
         job = self.job_of(one)
         if not event.data["reason"].startswith("no sign of life") or job is None:
             return
-        given = [d.result_at for d in one.dispatch_history if d.purpose in INSTRUCTIONS]
-        signs = (job.wrote, job.ended, job.claimed, job.made, given[-1])
+        given = [d for d in one.dispatch_history if d.purpose in INSTRUCTIONS][-1]
+        answered_at = given.result_at if given.mode is Mode.SEND else None
+        signs = (job.wrote, job.ended, job.claimed, job.made, answered_at)
         last = max(at for at in signs if at is not None)
         assert self.now - last >= self.policy.idle_after_s, "a false stall"
         assert job.state is not Run.IN_FLIGHT

@@ -7,8 +7,9 @@ from llmc.goals.policy import Policy
 from tests.support.goal_world import Habits, World, goal, plan
 
 POLICY = Policy(max_in_progress=4, reminder_every_s=1200.0)
-SEEDS = range(100)
-MANY_SEEDS = range(100, 1500)
+#: 300 runs in all
+EASY_SEEDS, HARD_SEEDS = range(200), range(100)
+MANY_SEEDS = range(200, 1500)
 
 UNRELIABLE = Habits(lost=0.12, late=0.12, refused=0.1, doubled=0.15, killed=0.08)
 AWFUL = Habits(
@@ -56,34 +57,50 @@ def awful(seed: int) -> World:
     return found
 
 
-@pytest.mark.req("3-020", "3-022", "3-027", "3-110", "3-X7")
+@pytest.mark.req("3-020", "3-022", "3-110", "3-X7")
 def test_everybody_well_but_nothing_else() -> None:
     """Workers who finish; deliveries that get lost, late, refused and doubled; kills between any two steps.
 
     Each leaf is done exactly once. Break: in `_settle` (attend.py) send a new intent instead of `send_again`.
     """
-    worlds = [unreliable(seed) for seed in SEEDS]
+    worlds = [unreliable(seed) for seed in EASY_SEEDS]
     assert sum(found.kills for found in worlds) > 100
     assert any(event.type == "assignment.settled" for found in worlds for event in found.events)
     assert any(event.type == "assignment.resent" for found in worlds for event in found.events)
 
 
-@pytest.mark.req("3-022", "3-035", "3-105", "3-108", "3-133", "3-X4", "3-X5")
+@pytest.mark.req("3-022", "3-028", "3-035", "3-108", "3-133", "3-X4", "3-X5")
 def test_everything_goes_wrong() -> None:
     """Workers who fall silent, are deaf, fail and ask, besides all that: found in time, helped, asked about, completed.
 
-    Break: in `next_step` (ladder.py) do not escalate when the retries are used up.
+    No planner is asked for any of it. Break: `return Recovery.NUDGE` where `next_step` (ladder.py) escalates.
     """
-    worlds = [awful(seed) for seed in SEEDS]
+    worlds = [awful(seed) for seed in HARD_SEEDS]
     purposes = {
         dispatch.purpose
         for found in worlds
         for one in found.view.assignments.values()
         for dispatch in one.dispatch_history
     }
-    assert purposes >= {"work", "nudge", "reassign", "escalate", "reminder", "answer"}
+    assert purposes == {"work", "nudge", "reassign", "escalate", "reminder", "answer"}
     assert sum(len(found.finding_times) for found in worlds) > 50
     assert sum(found.asked_samples for found in worlds) > 50
+
+
+def test_killed_once_at_every_point() -> None:
+    """Wherever one kill strikes, every leaf is done exactly once, and nothing is owed.
+
+    Break: in `decide` (decide.py) return the actions without the intents in the change.
+    """
+    whole = world(1, Habits())
+    whole.run(100)
+    for point in range(1, whole.points + 1):
+        found = world(1, Habits())
+        found.kill_at = point
+        found.run(100)
+        assert found.kills == 1
+        assert set(found.begun.values()) == {1}, f"killed at {point}: {found.begun}"
+        check(found)
 
 
 @pytest.mark.soak

@@ -146,10 +146,11 @@ def judge(
     error = error_in_sample(assignment, signals)
     if error:
         return Liveness(State.FAILED, error, active_at, progress_at)
-    due, why = _due(assignment, signals, policy, active_at, now)
+    due, why = _due(assignment, policy, active_at, now)
     due = max(due, granted_until or due)
-    state = State.ALIVE if active_at is not None and now < due else State.QUIET
-    return Liveness(state, why, active_at, progress_at, due)
+    if active_at is not None and now < due:
+        return Liveness(State.ALIVE, "it stirs", active_at, progress_at, due)
+    return Liveness(State.QUIET, why, active_at, progress_at, due)
 
 
 def activity(assignment: Assignment, signals: Signals, now: float) -> float | None:
@@ -159,7 +160,7 @@ def activity(assignment: Assignment, signals: Signals, now: float) -> float | No
     """
     if is_of_former_run(assignment, signals):
         return None
-    signs = [signals.agent_wrote_at, signals.committed_at]
+    signs = [signals.agent_wrote_at, signals.committed_at, signals.run_ended_at]
     if signals.session_updated_at is not None and not _is_echo(signals.session_updated_at, signals):
         signs.append(signals.session_updated_at)
     spoke = [message.at for message in sampled(signals) if message.role in ("assistant", "person")]
@@ -219,31 +220,29 @@ def is_of_former_run(assignment: Assignment, signals: Signals) -> bool:
     return bool(assignment.run_id) or any(d.run_id == signals.run_id for d in assignment.dispatch_history)
 
 
-def _arrived_at(assignment: Assignment) -> float | None:
-    """When the outcome of the last instruction was known: one that was sent again has its full time from then on."""
-    results = [d.result_at for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
-    return results[-1] if results else None
+def _sent_at(assignment: Assignment) -> float | None:
+    """When the last instruction was last tried: one that was sent again has its full time from then on."""
+    given = [d for d in assignment.dispatch_history if d.purpose in INSTRUCTIONS]
+    if not given:
+        return None
+    tried = max(given[-1].ts, given[-1].result_at or given[-1].ts)
+    return min(tried, assignment.last_dispatch_at or tried)
 
 
 def _is_echo(at: float, signals: Signals) -> bool:
     return any(0 <= at - prompted <= ECHO_S for prompted in signals.prompted_at)
 
 
-def _due(
-    assignment: Assignment, signals: Signals, policy: Policy, active_at: float | None, now: float
-) -> tuple[float, str]:
+def _due(assignment: Assignment, policy: Policy, active_at: float | None, now: float) -> tuple[float, str]:
     """When silence becomes a stall, and which silence: the earlier of the two limits, neither older than the last sign."""
     idle_s = idle_after(assignment, policy)
-    known = (
-        assignment.last_observed_activity_at,
-        active_at,
-        signals.run_ended_at,
-        began_at(assignment),
-        _arrived_at(assignment),
-    )
+    observed = assignment.last_observed_activity_at
+    known = (observed, active_at, began_at(assignment), _sent_at(assignment))
     last_sign = max(min(at, now) for at in known if at is not None)
     silent = last_sign + idle_s
     expected = assignment.expected_next_update_at
-    if expected is None or expected <= last_sign or expected >= silent:
+    # what stirred since the last look has moved the expected time on already
+    stirred = active_at is not None and (observed is None or active_at > observed)
+    if expected is None or stirred or expected <= last_sign or expected >= silent:
         return silent, f"no sign of life for {idle_s:g} s"
     return expected, "the update it was expected to give did not come"
