@@ -168,6 +168,8 @@ def full_change() -> Change:
         idle_after_ms=900_000,
         retry_count=1,
         last_retry_at=8.0,
+        last_progress_at=8.5,
+        answer="use the second server",
         backoff_until=10.0,
         recovery_policy=Recovery.RESEND,
         applied_updates=("f1",),

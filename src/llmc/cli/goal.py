@@ -13,6 +13,7 @@ from llmc.errors import Exit, UsageError
 from llmc.goals.export import goal_tree
 from llmc.goals.model import Goal, Priority
 from llmc.services import goals as service
+from llmc.services.goal_planning import ConfiguredPlanner
 from llmc.services.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
@@ -84,7 +85,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     project = project_of(ctx)
     words = {key: value for key, value in given.items() if value is not None}
     words["budget_usd"] = words.pop("budget", 0.0)
-    planner = service.planner_for(project) if planned else None
+    planner = ConfiguredPlanner() if planned else None
     made = service.create(project, service.NewGoal(**words), planner, file)
     goal = made.view.goal
     if as_json:
@@ -113,7 +114,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, as_json: bool) -> 
       llmc goal plan goal_1f0c9a7e42 --from plan.md
     """
     project = project_of(ctx)
-    view = service.plan(project, goal_id, service.planner_for(project), file)
+    view = service.plan(project, goal_id, ConfiguredPlanner(), file)
     if as_json:
         print_json(goal_tree(view))
         return

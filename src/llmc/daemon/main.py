@@ -17,6 +17,7 @@ from llmc.agents.protocol import Agent
 from llmc.daemon import chores
 from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
+from llmc.daemon.goals import GoalsLane
 from llmc.daemon.lanes import Lane, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.notices import Notices
@@ -153,14 +154,10 @@ class Daemon:
         self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
         self.watch = Watch(now_unix(), monotonic())
         self.agents = AgentsWatch(loop, self._poke_after)
+        self.goals = GoalsLane(loop, self.pool)
+        told = self._poke_queued, self.goals.poke
         self.rounds = Rounds(
-            self._current_project,
-            self.log,
-            self.watch,
-            self.agents,
-            self.auto,
-            self.seen,
-            self._poke_queued,
+            self._current_project, self.log, self.watch, self.agents, self.auto, self.seen, *told
         )
         self._open_notices()
         self._register(agent, ready=False)
@@ -176,6 +173,7 @@ class Daemon:
                 self.auto.begin(loop, self.instance_id)
                 for name in self.auto.workers:
                     self._poke_after(name, 0.0)
+            self.goals.update(self.project)
             await self._serve(stopping)
         finally:
             loop.remove_reader(sock)
@@ -303,6 +301,7 @@ class Daemon:
         if changed != self.config_changed:
             self.project = self._as_daemon(open_project(str(self.project.root.path)))
             self.config_changed = changed
+            self.loop.call_soon_threadsafe(self.goals.update, self.project)
         return self.project
 
     def _drain(self, sock: socket.socket) -> None:
@@ -313,6 +312,7 @@ class Daemon:
             self.lanes[name].poke()
         if names - self.lanes.keys():
             self._find_new_workers()
+            self.goals.poke()
 
     def _find_new_workers(self) -> None:
         """Workers added or removed since."""
@@ -343,6 +343,7 @@ class Daemon:
     async def _shut_down(self) -> None:
         say("stopping ...")
         self.stopping.set()
+        self.goals.stop()
         if self.patrolling is not None:
             self.patrolling.cancel()
         await asyncio.gather(*(lane.stop() for lane in self.lanes.values()))

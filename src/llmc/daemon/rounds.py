@@ -34,6 +34,8 @@ class Rounds:
     _seen: dict[str, Status]
     #: the lanes of workers whom an accept has queued have work
     _poke_queued: Callable[[], None]
+    #: a worker's status is another one
+    _on_status: Callable[[], None]
     _meters: Meters = field(default_factory=Meters)
 
     def look(self, name: str, patrol: bool) -> None:
@@ -95,6 +97,7 @@ class Rounds:
         record = project.store.worker(name)
         if self._seen.get(name) is not record.status:
             self._seen[name] = record.status
+            self._on_status()
             reason = f" ({record.reason})" if record.reason else ""
             wants_a_person = (
                 record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"

@@ -25,6 +25,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
     Priority,
+    Result,
 )
 from llmc.goals.policy import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.round import AT_WORK, NO_ROOM, OPEN, Room, Round
@@ -72,6 +73,20 @@ def workset(view: GoalView, now: float) -> Workset:
         if a.expected_next_update_at is not None and a.expected_next_update_at <= now
     )
     return Workset(nodes, tuple(a.assignment_id for a in observed), due)
+
+
+def has_business(view: GoalView) -> bool:
+    """A goal that goes on, or one that is over or paused, and has something out that must come back."""
+    if view.goal.status is GoalStatus.ACTIVE:
+        return True
+    return any(a.status in OPEN or _is_owed(a) for a in view.assignments.values())
+
+
+def _is_owed(assignment: Assignment) -> bool:
+    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    return last is not None and (
+        last.result is Result.PENDING or (last.purpose == intents.WITHDRAW and last.result is not Result.OK)
+    )
 
 
 def at_work(view: GoalView) -> int:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 from llmc.errors import LlmcError
-from llmc.goals.decide import Decided, decide, full_room, in_order, orphans, workset
+from llmc.goals.decide import Decided, decide, full_room, has_business, in_order, orphans, workset
 from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
 from llmc.goals.model import Assignment, Change, Crystallization, Event, GoalStatus, GoalView, Result
@@ -106,7 +106,7 @@ class Runner:
         room = full_room(self._views.values(), policy, now)
         tick = _Tick(store, policy, now, room, monotonic() + MOST_TICK_S, self._granted_until)
         self._close_orphans(tick)
-        open_views = [view for view in self._views.values() if _wants_a_look(view, now)]
+        open_views = [view for view in self._views.values() if has_business(view)]
         for view in in_order(open_views):
             if monotonic() > tick.ends_at:
                 tick.dues.append(now)
@@ -306,8 +306,3 @@ def log(project: Project, text: str) -> None:
     with contextlib.suppress(LlmcError, OSError):
         private_dir(project.root.logs)
         append_line(project.root.log(LOG), line.encode(errors="replace"))
-
-
-def _wants_a_look(view: GoalView, now: float) -> bool:
-    """A goal that goes on, or one that is over and has something out that must come back."""
-    return view.goal.status is GoalStatus.ACTIVE or bool(workset(view, now).assignments)

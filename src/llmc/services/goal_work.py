@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from llmc.errors import NotFound, Refused, UsageError
 from llmc.goals.clean import check_typed
+from llmc.goals.decide import answered
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -55,7 +56,7 @@ class Question:
 def done(
     project: Project, node_id: str, goal_id: str = "", *, summary: str = "", commits: tuple[str, ...] = ()
 ) -> Node:
-    """It is done, whoever did it; whoever was at it is done too."""
+    """It is done, whoever did it; the next tick takes it back from whoever has it."""
     text = check_typed("summary", summary) or "a person says that it is done"
 
     def write(view: GoalView, node: Node, now: float) -> Change:
@@ -66,11 +67,7 @@ def done(
             )
         proof = _word_of_a_person(node, text, commits, now)
         moved, event = move_node(node, NodeStatus.DONE, now, reason=text, actor=HUMAN, proof=proof)
-        given = [
-            move_assignment(one, AssignmentStatus.DONE, now, reason=text, actor=HUMAN, proof=proof)
-            for one in _open(view, node_id)
-        ]
-        return _change(moved, given, (event,), proof)
+        return _change(moved, [], (event,), proof)
 
     return _on_node(project, node_id, goal_id, write)
 
@@ -181,11 +178,9 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     def write(view: GoalView, node: Node, now: float) -> Change:
         if question not in _questions(view):
             raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
-        freed = (
-            _freed(view, node, now, "answered")
-            if node.status is NodeStatus.BLOCKED
-            else _let_go(view, node, now)
-        )
+        freed = answered(view, question.assignment_id, said, now)
+        if freed.is_empty():  # nobody is at it: the part itself was blocked
+            freed = _freed(view, node, now, "answered")
         event = Event(
             ts=now,
             type="assignment.answered" if question.assignment_id else "work.answered",

@@ -17,7 +17,6 @@ from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
 from llmc.goals.clean import check_typed
 from llmc.goals.model import (
-    AssignmentStatus,
     Change,
     Event,
     Goal,
@@ -29,7 +28,7 @@ from llmc.goals.model import (
     Risk,
 )
 from llmc.goals.rollup import FINISHED, leaves, settled
-from llmc.goals.transitions import HUMAN, OPEN_ASSIGNMENT, move_assignment, move_goal, move_node
+from llmc.goals.transitions import HUMAN, move_goal, move_node
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
 from llmc.tools.clock import now_unix
@@ -42,13 +41,6 @@ class Planner(Protocol):
     """
 
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
-
-
-class NoPlanner:
-    """Until somebody brings one."""
-
-    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
-        raise LlmcError("this llmc has no planner", hint="The goal is kept; it can be planned later.")
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,7 @@ def archive(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Give it up: what is not done of it is cancelled, and so is everybody's work on it."""
+    """Give it up: what is not done of it is cancelled; the next tick takes back what was handed out."""
     why = check_typed("reason", reason) or "the goal was cancelled"
 
     def write(view: GoalView) -> Change:
@@ -175,16 +167,8 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
         goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
         open_nodes = [node for node in leaves(view) if node.status not in FINISHED]
         nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
-        given = [
-            move_assignment(one, AssignmentStatus.CANCELLED, now, reason=why, actor=HUMAN)
-            for one in view.assignments.values()
-            if one.status in OPEN_ASSIGNMENT
-        ]
         gone = Change(
-            goal=goal,
-            nodes=tuple(node for node, _ in nodes),
-            assignments=tuple(one for one, _ in given),
-            events=(event, *(one for _, one in nodes), *(one for _, one in given)),
+            goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))
         )
         return settled(view, gone, now)
 
@@ -193,11 +177,6 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 def new_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(5)}"
-
-
-def planner_for(project: Project) -> Planner:
-    """Who plans here."""
-    return NoPlanner()
 
 
 def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:

@@ -1,0 +1,84 @@
+"""The goals' lane in the daemon: a tick every so often, and whenever something happens that may matter. It can stop nobody."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from llmc.services.goal_runner import Runner, Ticked, log
+from llmc.services.project import Project
+from llmc.tools.clock import now_unix
+
+#: things that happen together are looked at together
+SETTLE_S = 0.2
+#: a look that something was asked for, and the earliest after it
+LEAST_S = 0.5
+
+
+class GoalsLane:
+    """One tick at a time, in a thread of the daemon's own pool. Switched on and off by the configuration, while it runs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._runner: Runner | None = None
+        self._project: Project | None = None
+        self._ticking = False
+        self._poked = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def update(self, project: Project) -> None:
+        """The configuration as it is now: begin, go on, or stop."""
+        was_on = self._project is not None
+        self._project = project if project.config.overseer.goals.enabled else None
+        if self._project is None and was_on:
+            self._cancel()
+            log(project, "goals are switched off")
+        elif self._project is not None and not was_on:
+            self._runner = Runner(project)
+            log(project, "goals are driven")
+            self._after(0.0, "start")
+
+    def poke(self) -> None:
+        """Something happened; from any thread."""
+        self._loop.call_soon_threadsafe(self._poke)
+
+    def stop(self) -> None:
+        self._project = None
+        self._cancel()
+
+    def _poke(self) -> None:
+        if self._project is None:
+            return
+        if self._ticking:
+            self._poked = True
+        elif self._timer is None or self._timer.when() > self._loop.time() + SETTLE_S:
+            self._after(SETTLE_S, "wake")
+
+    def _after(self, delay_s: float, reason: str) -> None:
+        self._cancel()
+        self._timer = self._loop.call_later(delay_s, self._begin, reason)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self, reason: str) -> None:
+        self._timer = None
+        if self._project is None or self._runner is None or self._ticking:
+            return
+        self._ticking = True
+        work = self._loop.run_in_executor(self._pool, self._runner.tick, self._project, reason)
+        work.add_done_callback(self._ended)
+
+    def _ended(self, work: "asyncio.Future[Ticked]") -> None:
+        self._ticking = False
+        if self._project is None or work.cancelled():
+            return
+        every_s = self._project.config.overseer.goals.tick_every
+        due = work.result().next_due
+        if self._poked:
+            self._poked = False
+            self._after(SETTLE_S, "wake")
+        else:
+            soon = every_s if due is None else max(LEAST_S, min(every_s, due - now_unix()))
+            self._after(soon, "interval" if due is None else "due")
