@@ -17,15 +17,14 @@ from llmc.goals.plan_check import check_plan
 from llmc.goals.plan_prompt import PLAN
 from llmc.goals.replan import merge_plan
 from llmc.services.planner import (
-    Failure,
     PlanFailed,
     Planned,
-    PlannerSetup,
     diagnose,
     plan_goal,
     replan_goal,
     split_work,
 )
+from llmc.services.planner_run import Failure, PlannerSetup
 from llmc.tools import proc
 from tests.support.goal_plans import Json, node, plan, small_plan
 from tests.support.loopback_api import STRUCTURED, LoopbackApi
@@ -182,7 +181,7 @@ FAILING = {
 @pytest.mark.req("3-085", "3-X17")
 @pytest.mark.parametrize("case", FAILING)
 def test_a_planner_that_fails_is_a_result(case: str, tmp_path: Path) -> None:
-    """Break: let any exception of running a program out of `_ask`."""
+    """Break: let any exception of running a program out of `ask`."""
     command, failure, text = FAILING[case]
     setup = PlannerSetup(
         cwd=tmp_path, command=command, most_bytes=100_000, timeout_s=60, max_repair_attempts=1

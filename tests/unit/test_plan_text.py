@@ -7,10 +7,11 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from llmc.goals.json_lines import json_lines
 from llmc.goals.model import NodeStatus
 from llmc.goals.plan import Limits, Plan, nodes_of
 from llmc.goals.plan_check import check_plan
-from llmc.goals.plan_text import json_lines, read_plan
+from llmc.goals.plan_text import read_plan
 from tests.support.goal_plans import Json, plans, small_plan
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"

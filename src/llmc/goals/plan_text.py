@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from llmc.goals.json_lines import json_lines
 from llmc.goals.model import NodeKind
 from llmc.goals.plan import Limits, Plan, PlanNode
 from llmc.goals.plan_check import check_plan, check_value
@@ -295,42 +296,3 @@ def _in_words(problem: Problem, lines: Mapping[str, int]) -> str:
     key = next((key for key, value in {**_FIELDS, **_GOAL_FIELDS}.items() if value == name), "")
     text = re.sub(r"\$[\w.\[\]]+", lambda path: f"line {_nearest(path[0], lines)}", problem.text)
     return f"{key}: {text}" if key else text
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+')
-
-
-def json_lines(text: str) -> dict[str, int]:
-    """The line in which each path of a JSON text begins; nothing where it is no JSON."""
-    found: dict[str, int] = {"$": 1}
-    stack: list[tuple[str, str | int]] = []  # the path of each open container, and the key or index within it
-    line = 1
-    path = "$"
-    wants_key = False
-    for token in _TOKEN.findall(text):
-        if token == "\n":
-            line += 1
-        elif token in "{[":
-            found.setdefault(path, line)
-            stack.append((path, 0 if token == "[" else ""))
-            wants_key = token == "{"
-            path = f"{path}[0]" if token == "[" else path
-        elif token in "}]":
-            if not stack:
-                return found
-            stack.pop()
-            wants_key = False
-        elif token == "," and stack:
-            base, at = stack[-1]
-            wants_key = not isinstance(at, int)
-            if isinstance(at, int):
-                stack[-1] = (base, at + 1)
-                path = f"{base}[{at + 1}]"
-        elif token == ":":
-            wants_key = False
-        elif wants_key and stack:
-            path = f"{stack[-1][0]}.{token[1:-1]}"
-            found.setdefault(path, line)
-        else:
-            found.setdefault(path, line)
-    return found

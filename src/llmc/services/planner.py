@@ -8,70 +8,25 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from llmc.agents import print_mode
-from llmc.agents.claude_code import ClaudeCode
 from llmc.agents.print_mode import Tokens
-from llmc.errors import LlmcError
 from llmc.goals import plan_prompt as prompts
 from llmc.goals.diagnosis import Diagnosis, check_diagnosis, diagnosis_schema
 from llmc.goals.model import GoalView, PlannerRef
-from llmc.goals.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
+from llmc.goals.plan import Plan, Provenance, Split
 from llmc.goals.plan_check import Problems, check_plan, check_split
 from llmc.goals.plan_prompt import PromptTemplate
 from llmc.goals.plan_schema import plan_schema, split_schema
 from llmc.goals.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
-from llmc.tools import proc
+from llmc.services.planner_run import Failure, PlannerSetup, Silent, ask, known_as
 
 T = TypeVar("T", Plan, Split, Diagnosis)
 
 #: more repairs than this never helped anybody
 MOST_REPAIRS = 5
-#: so much of a refused answer, and of what a program said when it failed, is kept
-OUTPUT_CHARS, ERROR_CHARS = 2000, 500
-
-
-class Failure(StrEnum):
-    """Why there is no plan."""
-
-    #: the goal has one, or the leaf cannot be split: nobody was asked
-    NOT_NEEDED = "not_needed"
-    #: the program is not there, or cannot be started
-    MISSING = "missing"
-    #: it was ended by us: too slow, or too much output
-    OVERRAN = "overran"
-    #: it ended with an error
-    FAILED = "failed"
-    #: the API refused: not logged in, the usage limit, anything else
-    AUTH = "auth"
-    LIMIT = "limit"
-    API = "api"
-    #: no answer was a plan, repairs included
-    INVALID = "invalid"
-
-
-@dataclass(frozen=True)
-class PlannerSetup:
-    """Who plans, and what that may take."""
-
-    #: where it runs: the repository it plans for
-    cwd: Path
-    #: a line for the shell; "": the Claude Code client
-    command: str = ""
-    #: the path of the client; "": it is looked for
-    client: str = ""
-    #: "": the client's own default
-    model: str = ""
-    timeout_s: float = 600.0
-    most_bytes: int = 2_000_000
-    max_repair_attempts: int = 2
-    limits: Limits = DEFAULT_LIMITS
-    #: on top of ours
-    env: Mapping[str, str] = field(default_factory=dict)
-    stopping: Callable[[], bool] | None = None
+#: so much of a refused answer is kept
+OUTPUT_CHARS = 2000
 
 
 @dataclass(frozen=True)
@@ -224,11 +179,11 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
     model = ""
     for number in range(1, 2 + max(0, min(setup.max_repair_attempts, MOST_REPAIRS))):
         begun = time.monotonic()
-        said = _ask(setup, request, prompt, number)
+        said = ask(setup, request.schema, _told(request, number), prompt)
         elapsed_s = time.monotonic() - begun
         model = said.model or model
-        ref = request.template.ref(model or _known_as(setup))
-        if isinstance(said, _Silent):
+        ref = request.template.ref(model or known_as(setup))
+        if isinstance(said, Silent):
             attempts.append(Attempt(elapsed_s, said.tokens, (said.text,)))
             return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
         found = request.check(said.text)
@@ -251,104 +206,11 @@ def _errors(attempts: "list[Attempt] | tuple[Attempt, ...]") -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Said:
-    text: str
-    tokens: Tokens
-    model: str
-
-
-@dataclass(frozen=True)
-class _Silent:
-    """No answer that could be looked at."""
-
-    failure: Failure
-    text: str
-    hint: str = ""
-    tokens: Tokens = field(default_factory=Tokens)
-    model: str = ""
-
-
-def _ask(setup: PlannerSetup, request: _Request[T], prompt: str, attempt: int) -> _Said | _Silent:
-    """Run the planner once."""
-    client = ClaudeCode(setup.client)
-    env = {**proc.command_env(), **setup.env, **_told(request, attempt)}
-    try:
-        if setup.command:
-            argv = ["/bin/sh", "-c", setup.command]
-        else:
-            argv = print_mode.argv(client.program(), request.schema, setup.model)
-            env = client.environment(env, task_tools=False)
-        done = proc.run_bounded(
-            argv,
-            cwd=setup.cwd,
-            env={key: value for key, value in env.items() if key not in _NOT_FOR_IT},
-            input=prompt.encode("utf-8", "replace"),
-            timeout_s=setup.timeout_s,
-            most_bytes=setup.most_bytes,
-            stopping=setup.stopping,
-        )
-    except proc.Overran as error:
-        return _Silent(Failure.OVERRAN, _named(setup, error.message))
-    except (LlmcError, OSError) as error:
-        return _Silent(
-            Failure.MISSING, f"the planner could not be started: {error}", getattr(error, "hint", "")
-        )
-    return _of_command(setup, done) if setup.command else _of_client(done)
-
-
-#: a planner is no worker, whoever started us
-_NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
-
-
 def _told(request: _Request[T], attempt: int) -> dict[str, str]:
+    """What a planner finds in its environment."""
     return {
         "LLMC_GOAL_ID": request.goal_id,
         "LLMC_PLAN_KIND": request.kind,
         "LLMC_PLAN_ATTEMPT": str(attempt),
         "LLMC_PLAN_SCHEMA": json.dumps(request.schema),
     }
-
-
-def _known_as(setup: PlannerSetup) -> str:
-    """What is kept of who planned. Of a command only its program: the line may hold a key."""
-    if not setup.command:
-        return setup.model or "claude"
-    program = next((word for word in setup.command.split() if "=" not in word), "")
-    return f"command:{program.rpartition('/')[2][:80]}"
-
-
-def _who(setup: PlannerSetup) -> str:
-    return f"the planner `{_known_as(setup).removeprefix('command:')}`"
-
-
-def _named(setup: PlannerSetup, message: str) -> str:
-    """The shell is not what a person configured."""
-    return message.replace("`/bin/sh`", _who(setup)) if setup.command else message
-
-
-def _of_command(setup: PlannerSetup, done: proc.Done) -> _Said | _Silent:
-    if done.ok:
-        return _Said(done.stdout.strip(), Tokens(), _known_as(setup))
-    failure = Failure.MISSING if done.returncode == 127 else Failure.FAILED
-    return _Silent(failure, _ended(_who(setup), done))
-
-
-def _of_client(done: proc.Done) -> _Said | _Silent:
-    answer = print_mode.read_answer(done.stdout)
-    if answer is None:
-        return _Silent(Failure.FAILED, _ended("the client", done))
-    if answer.error or not done.ok:
-        failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
-        text = f"the client could not answer: {answer.error[:ERROR_CHARS] or done.returncode}"
-        return _Silent(failure, text, _HINTS.get(failure, ""), answer.tokens, answer.model)
-    return _Said(answer.text, answer.tokens, answer.model)
-
-
-_STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
-_HINTS = {Failure.AUTH: "Log in again with `claude`."}
-
-
-def _ended(who: str, done: proc.Done) -> str:
-    tail = (done.stderr.strip() or done.stdout.strip())[-ERROR_CHARS:]
-    return f"{who} ended with code {done.returncode}" + (f": {tail}" if tail else ", and printed nothing")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 from llmc.errors import LlmcError, ToolFailed
 from llmc.tools import progress
 from llmc.tools.rotation import open_log
+from llmc.tools.talk import Talk, TooMuch
 
 #: how often a long command's waiter looks whether it is to end
 STOP_POLL_S = 0.2
@@ -124,6 +124,11 @@ def run_bounded(
     """
     args = list(argv)
     interrupt = _LateInterrupt()
+
+    def look() -> None:
+        if stopping is not None and stopping():
+            raise ShuttingDown
+
     try:
         with interrupt:
             process = subprocess.Popen(
@@ -140,8 +145,8 @@ def run_bounded(
     with process, progress.waiting(timeout_s):
         try:
             interrupt.raise_if_pressed()
-            said = _Talk(process, input, most_bytes).until(time.monotonic() + timeout_s, stopping)
-        except _TooMuch:
+            said = Talk(process, input, most_bytes).until(time.monotonic() + timeout_s, STOP_POLL_S, look)
+        except TooMuch:
             raise Overran(
                 args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes"
             ) from None
@@ -150,78 +155,6 @@ def run_bounded(
         finally:
             kill_group(process)
     return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
-
-
-class _TooMuch(Exception):
-    """A program printed more than it may."""
-
-
-class _Talk:
-    """Feeds a program its input and takes what it prints, without waiting for either side alone."""
-
-    def __init__(self, process: Child, input: bytes, most_bytes: int) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process, self._rest, self._most = process, memoryview(input), most_bytes
-        self._said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
-        self._stdin = process.stdin
-        self._pipes = selectors.DefaultSelector()
-        for fd in self._said:
-            os.set_blocking(fd, False)
-            self._pipes.register(fd, selectors.EVENT_READ)
-        os.set_blocking(self._stdin.fileno(), False)
-        self._pipes.register(self._stdin.fileno(), selectors.EVENT_WRITE)
-
-    def until(self, deadline: float, stopping: Callable[[], bool] | None) -> tuple[bytes, bytes]:
-        """Everything it printed, once it has ended; an open pipe that somebody inherited is not waited for."""
-        with self._pipes:
-            ended = False
-            while not ended:
-                ended = self._process.poll() is not None
-                self._exchange(0.0 if ended else min(STOP_POLL_S, max(0.0, deadline - time.monotonic())))
-                if stopping is not None and stopping():
-                    raise ShuttingDown
-                if not ended and time.monotonic() > deadline:
-                    raise subprocess.TimeoutExpired("", 0)
-        out, err = self._said.values()
-        return bytes(out), bytes(err)
-
-    def _exchange(self, wait_s: float) -> None:
-        if not self._pipes.get_map():  # nothing will wake us but its end
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(wait_s)
-        for key, _ in self._pipes.select(wait_s if self._pipes.get_map() else 0.0):
-            if key.fd in self._said:
-                self._take(key.fd)
-            else:
-                self._give()
-
-    def _take(self, fd: int) -> None:
-        while data := self._read(fd):
-            self._said[fd] += data
-            if len(self._said[fd]) > self._most:
-                raise _TooMuch
-
-    def _read(self, fd: int) -> bytes:
-        try:
-            data = os.read(fd, 65536)
-        except BlockingIOError:
-            return b""
-        if not data:
-            self._pipes.unregister(fd)
-        return data
-
-    def _give(self) -> None:
-        try:
-            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:65536]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # it does not want to hear more
-            self._rest = self._rest[:0]
-        if not self._rest:
-            self._pipes.unregister(self._stdin.fileno())
-            self._stdin.close()
 
 
 class _LateInterrupt:
