@@ -15,7 +15,8 @@ from llmc.goals.replan import may_replan, merge_plan, split_leaf
 from llmc.goals.rollup import settled
 from llmc.services import planner
 from llmc.services.goal_dispatch import Done
-from llmc.services.planner import PlanFailed, PlannerSetup
+from llmc.services.planner import PlanFailed
+from llmc.services.planner_run import PlannerSetup
 from llmc.services.project import Project, agent_for
 from llmc.state.goal_store import GoalStore
 from llmc.tools.clock import now_unix
