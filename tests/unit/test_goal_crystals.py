@@ -23,7 +23,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
         Update(
             status=Claim.DONE,
             summary="Parser written",
-            evidence=Evidence(tests_run=(Ran(command="make test"),), files_touched=("a.py",)),
+            evidence=Evidence(tests_run=(Ran(command="make test"),), files_touched=("a.py", "c.py")),
         ),
         START,
     )
@@ -38,7 +38,7 @@ def test_a_merged_leaf_is_its_commit_and_what_was_told() -> None:
     assert found.summary == "Parser written"
     assert found.current_state == "merged as 1a2b3c4d5e6f"
     assert found.evidence.commits == ("1a2b3c4d5e6f7890",)
-    assert found.evidence.files_touched == ("a.py", "b.py")
+    assert found.evidence.files_touched == ("a.py", "b.py", "c.py")
     assert found.evidence.tests_run == (Ran(command="make test", result="ok"),)
     assert found.decisions == told.decisions
     assert (found.anchors[0].session_id, found.anchors[0].run_ids) == ("s-1", ("17",))

@@ -336,7 +336,18 @@ def test_a_question_that_reached_nobody_is_asked_again() -> None:
 
 
 def test_a_commit_unblocks() -> None:
-    """Whoever was asked helped without a word to us; a commit of before the question does not count."""
+    """Whoever was asked helped without a word to us; a commit of before the question does not count.
+
+    Break: do not compare with `asked.ts` in `_unblock_by_progress`.
+    """
+    stalled = OneLeaf(
+        Policy(max_retries=0, allow_agents=("eve",), allow_cross_agent=True), suggested_agent_id="eve"
+    )
+    stalled.begin()
+    assert stalled.look(seen(), after=IDLE) == ["escalate"]
+    stalled.ended()
+    stalled.look(seen(committed_at=START + 800), after=10)
+    assert stalled.one.status is S.BLOCKED
     leaf = OneLeaf().begin()
     waits = seen(waiting=BlockedReason(kind="question", text="A or B?"), waiting_since=START + 5)
     leaf.look(waits, after=10)

@@ -3,7 +3,9 @@
 What is asked for was stored before. Done again under the same id, after a crash or in doubt, it has the effect of once.
 """
 
+import contextlib
 from dataclasses import dataclass
+from functools import partial
 
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
@@ -17,6 +19,7 @@ from llmc.services.task_list import add, open_list
 from llmc.services.tasks import send_message
 from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
+from llmc.tasks import claims
 from llmc.tasks.books import Claim, entry
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task, TaskStatus
@@ -71,6 +74,9 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     made = _task_of(files, ledger, action.dispatch_id)
     if made is not None:
         return Done(Result.ACCEPTED, "it was there", made)
+    landed = [one for one in map(partial(_task_of, files, ledger), action.replaces) if one in ledger.books().completed]
+    if landed:
+        return Done(Result.ERROR, f"task {landed[0]} has landed meanwhile")
     withdrawn = _withdraw(project, action)
     if withdrawn.result is not Result.OK:
         return withdrawn
@@ -110,18 +116,18 @@ def _withdraw(project: Project, action: Action) -> Done:
 
 
 def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: TaskId) -> bool:
-    """Whether nobody has the task, and nobody can take it."""
-    books = ledger.books()
-    if task_id in books.completed:
+    """Whether nobody has the task, and nobody can take it: first nobody new may, then who has it lets go."""
+    if task_id in ledger.books().completed:
         return True
-    claim = next((one for one in books.claims.values() if one.task == task_id), None)
+    if ledger.books().kept_back(task_id) != claims.WITHDRAWN:
+        ledger.write(entry("withdrawn", Claim("", task_id, ""), now_unix(), reason="its goal does not want it any more"))
+    with contextlib.suppress(NotFound):
+        files.change(task_id, claims.withdrawn)
+    claim = next((one for one in ledger.books().claims.values() if one.task == task_id), None)
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        gone = files.remove(task_id, _is_nobodys)
-    if gone and claim is None and not books.latest.get(task_id):
-        ledger.note("withdrawn", task=task_id)
-    return gone
+        return files.remove(task_id, _is_nobodys)
 
 
 def _is_nobodys(task: Task) -> bool:

@@ -127,18 +127,22 @@ def _of(facts: _Facts, assignment: Assignment) -> Signals:
         return Signals()
     if last.mode is Mode.SEND and assignment.agent_id != HOME:
         return _of_persons_worker(facts, assignment, last.ts)
-    dispatch = _spawned(assignment)
+    runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
+    landed = next((run for run in runs if run is not None and run[0] in facts.books.completed), None)
+    run = landed or (runs[-1] if runs else None)
+    return Signals() if run is None else _of_task(facts, *run)
+
+
+def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskId, Task | None] | None:
     task = facts.tasks.get(dispatch)
     task_id = facts.books.dispatches.get(dispatch) or (task.id if task else None)
-    return Signals() if task_id is None else _of_task(facts, task_id, task)
+    return (task_id, task) if task_id is not None else None
 
 
-def _spawned(assignment: Assignment) -> str:
-    """The dispatch whose task file is the run; an answer typed into its session makes no new one."""
-    spawned = [
-        d for d in assignment.dispatch_history if d.mode is Mode.SPAWN and d.purpose in ("work", "reassign")
-    ]
-    return spawned[-1].dispatch_id if spawned else ""
+def _spawned(assignment: Assignment) -> list[str]:
+    """The dispatches that made task files, oldest first: the last is the run; whichever landed ends it."""
+    spawned = [d for d in assignment.dispatch_history if d.mode is Mode.SPAWN]
+    return [d.dispatch_id for d in spawned if d.purpose in ("work", "reassign")]
 
 
 def _of_task(facts: _Facts, task_id: TaskId, task: Task | None) -> Signals:

@@ -9,7 +9,9 @@ from llmc.names import TaskId
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
 
-Action = Literal["claimed", "completed", "released", "failed", "requeued", "proposed", "approved"]
+Action = Literal[
+    "claimed", "completed", "released", "failed", "requeued", "proposed", "approved", "withdrawn"
+]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Failure:
 class Kept:
     """Why llmc keeps a task back for a person."""
 
-    #: `quarantined` or `parked`
+    #: `quarantined`, `parked`, `blocked` (a goal asks a person) or `withdrawn` (a goal does not want it any more)
     word: str
     reason: str
     at_unix: float
@@ -162,6 +164,8 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
             case "released":
                 _keep_back(books, task, row)
                 _let_go(books, worker, claim_id)
+            case "withdrawn":
+                books.kept[task] = Kept("withdrawn", str(row.get("reason", "")), float(row.get("ts", 0)))
             case "requeued":
                 books.failures.pop(task, None)
                 books.completed.discard(task)

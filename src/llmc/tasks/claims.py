@@ -11,6 +11,8 @@ Edit = Callable[[Task, Raw], Raw | None]
 
 #: a task that a worker made waits for a person's `tasks approve`
 PROPOSED = "proposed"
+#: the goal that it belongs to does not want it any more
+WITHDRAWN = "withdrawn"
 
 
 def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
@@ -50,6 +52,11 @@ def freed(task: Task, raw: Raw, seen: Task) -> Raw | None:
     if (task.status, task.owner, task.claim) != (seen.status, seen.owner, seen.claim):
         return None
     return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.PENDING.value}
+
+
+def withdrawn(task: Task, raw: Raw) -> Raw | None:
+    """Nobody may take it any more; who has it, has it."""
+    return _with_ours(raw, hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
 
 
 def approved(task: Task, raw: Raw) -> Raw | None:
