@@ -74,7 +74,11 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     made = _task_of(files, ledger, action.dispatch_id)
     if made is not None:
         return Done(Result.ACCEPTED, "it was there", made)
-    landed = [one for one in map(partial(_task_of, files, ledger), action.replaces) if one in ledger.books().completed]
+    landed = [
+        one
+        for one in map(partial(_task_of, files, ledger), action.replaces)
+        if one in ledger.books().completed
+    ]
     if landed:
         return Done(Result.ERROR, f"task {landed[0]} has landed meanwhile")
     withdrawn = _withdraw(project, action)
@@ -120,7 +124,11 @@ def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: Tas
     if task_id in ledger.books().completed:
         return True
     if ledger.books().kept_back(task_id) != claims.WITHDRAWN:
-        ledger.write(entry("withdrawn", Claim("", task_id, ""), now_unix(), reason="its goal does not want it any more"))
+        ledger.write(
+            entry(
+                "withdrawn", Claim("", task_id, ""), now_unix(), reason="its goal does not want it any more"
+            )
+        )
     with contextlib.suppress(NotFound):
         files.change(task_id, claims.withdrawn)
     claim = next((one for one in ledger.books().claims.values() if one.task == task_id), None)
