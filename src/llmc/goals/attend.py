@@ -152,6 +152,8 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
     """Of an active goal: what is seen, what was begun, and then what does not get on."""
     if assignment.status is S.QUEUED:
+        if signals is not None:
+            hear(work, assignment, node, signals, ask)
         return
     if _was_unblocked(assignment, node):
         assignment = work.drop_pending(assignment, "a person unblocked it")
