@@ -104,9 +104,10 @@ def _settle_closed(work: Round, assignment: Assignment) -> None:
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     if last is None:
         return
-    if last.result is Result.PENDING and last.purpose != WITHDRAW:
+    withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
+    if last.result is Result.PENDING and not withdrawing:
         work.drop_pending(assignment, f"it is {assignment.status}")
-    elif last.purpose == WITHDRAW:
+    elif withdrawing:
         _settle_withdrawal(work, assignment, last)
 
 
