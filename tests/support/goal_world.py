@@ -34,6 +34,8 @@ from llmc.goals.shape import Shape, shape_of
 from llmc.goals.updates import Claim, Update
 
 START = 1_000_000.0
+#: how long a person does not look into the inbox unasked
+INBOX_S = 40_000.0
 
 
 def plan(phases: int, tasks: int, subtasks: int, *, chained: bool = True) -> dict[str, Node]:
@@ -435,8 +437,9 @@ class World:
             self.nudged.add(job.dispatch_id)
 
     def answer(self) -> None:
-        """A person answers what they were told a while ago."""
-        for at, name, _ in self.told:
+        """A person answers what they were told a while ago, or, where no message came through, found in the inbox."""
+        inbox = [(one.updated_at + INBOX_S, name, "") for name, one in self.view.assignments.items()]
+        for at, name, _ in (*self.told, *inbox):
             one = self.view.assignments[name]
             if one.status is AssignmentStatus.BLOCKED and self.now - at >= self.habits.person_after:
                 self.habits_of_answered(one)
