@@ -31,10 +31,10 @@ def test_what_is_blocked_takes_whoever_is_at_it_along_and_back() -> None:
     change = settled(stopped, by_hand.unblock(stopped, stopped.nodes["P1"], 11.0, "go"), 11.0)
     going = after(stopped, change)
     assert [going.nodes[i].status.value for i in ("P1", "T1.1", "S1.1.1", "S1.1.2")] == [
-        "in_progress", "in_progress", "in_progress", "queued"
+        "queued", "queued", "queued", "queued"
     ]  # fmt: skip
     one = going.assignments["A_1"]
-    assert (one.status, one.retry_count, one.backoff_until, one.reminders) == (A.ACTIVE, 0, None, 0)
+    assert (one.status, one.retry_count, one.backoff_until, one.reminders) == (A.QUEUED, 0, None, 0)
     assert one.last_observed_activity_at is None, "a person's word is not the worker's progress"
     assert all(event.data["actor"] in ("human", "overseer") for event in change.events)
 
@@ -86,14 +86,14 @@ def test_an_answer_is_an_event_and_lets_the_work_go_on() -> None:
     change = answered(view, question, "2", 12.0)
     assert (change.events[0].type, change.events[0].data["answer"]) == ("assignment.answered", "TSV")
     now = after(view, change)
-    assert (now.nodes["S1.1.1"].status, now.assignments["A_1"].status) == (S.IN_PROGRESS, A.ACTIVE)
+    assert (now.nodes["S1.1.1"].status, now.assignments["A_1"].status) == (S.QUEUED, A.QUEUED)
     assert questions(now) == []
     with pytest.raises(Refused, match="answered meanwhile"):
         answered(now, question, "1", 13.0)
     # The worker asked, but its part was never marked blocked.
     half = plan(given=A.BLOCKED, leaf=S.IN_PROGRESS)
     goes_on = after(half, answered(half, questions(half)[0], "CSV, please", 12.0))
-    assert goes_on.assignments["A_1"].status is A.ACTIVE
+    assert goes_on.assignments["A_1"].status is A.QUEUED
     assert goes_on.nodes == half.nodes
 
 

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from llmc.errors import Refused
+from llmc.goals.ladder import progressed
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -112,7 +113,19 @@ def freed(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Out of blocked: queued when its turn has come; the next tick sends it to whoever is to do it."""
     to = NodeStatus.QUEUED if is_ready(view, node) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False), event)], [])
+    return moves([(replace(moved, overridden=False), event)], let_go(view, node, now))
+
+
+def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
+    """Whoever is at it waits for nobody any more: it is sent again, and the counters of recovery begin anew."""
+    given = []
+    for one in at_it(view, node):
+        if one.status is AssignmentStatus.BLOCKED:
+            fresh = progressed(one, now, now)
+            given.append(
+                move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="a person freed it", actor=HUMAN)
+            )
+    return given
 
 
 def at_it(view: GoalView, node: Node) -> list[Assignment]:
