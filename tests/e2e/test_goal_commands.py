@@ -214,7 +214,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     rows = [json.loads(line) for line in fleet.llmc("overseer", "events", "--json").out.splitlines()]
     (override,) = [row for row in rows if row["type"] == "work.overridden"]
     assert (override["data"]["reason"], override["data"]["actor"]) == ("not worth it", "human")
-    for kind in ("work.blocked", "work.queued", "assignment.stalled", "work.done", "assignment.done"):
+    for kind in ("work.blocked", "work.queued", "assignment.stalled", "work.done"):
         assert kind in [row["type"] for row in rows], kind
     assert [row["type"] for row in rows if row["type"] in ("goal.completed", "goal.reopened")] == [
         "goal.completed",
