@@ -47,6 +47,8 @@ class Scratch:
         self.tasks = directory / "tasks" / "drill"
         #: sourced by the `llmc` that the supervisor starts: faults for its next daemon
         self.variables = directory / "variables"
+        #: there until the drill ends: whatever waits for something that never comes ends then, too
+        self.running = directory / "running"
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
@@ -70,6 +72,7 @@ class Scratch:
     # -- making it
 
     def create(self, **settings: str) -> None:
+        self.running.touch()
         sample.create(self.source)
         self._put_llmc_on_path()
         self.llmc("init", "--target", str(self.root), "--agent", "scripted")
@@ -139,7 +142,7 @@ class Scratch:
     def gate(self, name: str) -> str:
         """For an agent: wait until the drill opens it."""
         path = self.directory / name
-        return f"touch {path}.reached; while ! test -e {path}; do sleep 0.05; done"
+        return f"touch {path}.reached; while test -e {self.running} && ! test -e {path}; do sleep 0.05; done"
 
     def open(self, name: str) -> None:
         (self.directory / name).touch()
@@ -208,6 +211,7 @@ class Scratch:
 
     def end(self) -> None:
         """Nothing of it runs any more."""
+        self.running.unlink(missing_ok=True)
         if self._supervisor is not None and self._supervisor.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._supervisor.pid, signal.SIGCONT)
