@@ -67,7 +67,7 @@ class Night:
 
     def _size(self) -> int:
         """About as many tasks as three workers do in that time, so that there is always something to break."""
-        return max(12, int(self.lasts_s / 2))
+        return max(12, int(self.lasts_s * 0.8))
 
     def _lines(self, number: int) -> list[str]:
         scratch, slow = self.scratch, f"sleep {self.dice.uniform(0.1, 3):.1f}"
