@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from llmc.drills.table import DRILLS, ROWS
+from tests.support import zygote
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
@@ -26,7 +27,8 @@ def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:
 
 
 def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
-    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, TMPDIR=str(fleet.dir))
+    env = {"TMPDIR": str(fleet.dir), zygote.COLD: "1"}  # a drill starts other programs than daemons
+    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     if report["skipped"]:
         pytest.skip(report["skipped"])
