@@ -44,7 +44,7 @@ class Fleet:
 
     def __init__(self, agent: str, api: LoopbackApi | None = None) -> None:
         self.agent = agent
-        self.dir = Path(tempfile.mkdtemp(prefix="llmc-t-"))
+        self.dir = Path(tempfile.mkdtemp(prefix="t-"))
         self.root = self.dir / "root"
         self.source = self.dir / "src"
         self.home = self.dir / "home"

@@ -100,13 +100,17 @@ class Typist:
 
     def deliver(self) -> tuple[Outcome, str]:
         """What became of it, and why if it did not arrive."""
-        trace = self._trace_of_an_earlier_try() if self.delivery.outcome is Outcome.TYPED else _Trace.NONE
+        was_typed = self.delivery.outcome is Outcome.TYPED
+        trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
             return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption"
         if trace is _Trace.UNCLEAR:
             return Outcome.UNCONFIRMED, _STILL_UNCLEAR
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
         if trace is not _Trace.IN_BOX:
+            self._let_the_box_settle()
+            if was_typed and self._box_is_ours():  # a slow agent has shown only now what it was given
+                return self._press_enter(was_busy)
             self._refuse_if_there_is_a_draft()
             if self.delivery.clear and not self.delivery.cleared:
                 self._new_conversation(was_busy)
@@ -156,9 +160,12 @@ class Typist:
             raise Refusal(f"{self.name} has a dialog open, and the text would answer it; {attach}")
         return status is ClientStatus.BUSY
 
-    def _refuse_if_there_is_a_draft(self) -> None:
-        """Our text must not be joined to somebody else's; the screen may lag, so it gets time to settle."""
+    def _let_the_box_settle(self) -> None:
+        """The screen may lag."""
         wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+
+    def _refuse_if_there_is_a_draft(self) -> None:
+        """Our text must not be joined to somebody else's."""
         box = self._box()
         if box.box is Box.ABSENT:
             raise Refusal(f"the input box of {self.name} is not on its screen; see `llmc peek {self.name}`")
