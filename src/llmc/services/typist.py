@@ -33,6 +33,8 @@ PROOF_WAIT_S = 2.0
 ENTERS = 3
 #: how long the agent has to begin a new conversation on /clear
 CLEAR_WAIT_S = 5.0
+#: how long a client may be busy after it has said that its turn is over
+AFTER_STOP_S = 3.0
 #: how long a redraw may lag behind what the agent has done already
 REDRAW_S = 2.0
 #: how long to wait for our text to show up in the box before the first Enter
@@ -174,7 +176,8 @@ class Typist:
             raise Refusal(f"a draft is in the input box of {self.name} ({box.text[:40]!r}); {attach}")
 
     def _new_conversation(self, was_busy: bool) -> None:
-        if was_busy:
+        # A client is busy for a moment more after it has said that its turn is over.
+        if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
             raise Refusal(f"{self.name} is busy, it cannot begin a new conversation now")
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
@@ -189,6 +192,9 @@ class Typist:
                     f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
                 )
         self._remember(replace(self.delivery, cleared=True))
+
+    def _rests(self) -> bool:
+        return self._status() is not ClientStatus.BUSY
 
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():
