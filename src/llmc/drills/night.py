@@ -24,8 +24,8 @@ SETTINGS = {
     "overseer.stall_timeout_secs": "60",
     "overseer.max_remediations_per_day": "1000",
 }
-#: after the last fault, everything has to come to its end by itself
-MORNING_S = 240.0
+#: after the last fault, everything has to come to its end by itself: something lands at least this often
+MORNING_S = 180.0
 #: between two faults
 PAUSE_S = (0.5, 4.0)
 #: the cooldown, and some more
@@ -106,8 +106,10 @@ class Night:
 
     def _morning(self) -> None:
         """Faults are over. What was put aside has a cause, and a person has it done again; then all is done."""
-        scratch, deadline = self.scratch, monotonic() + MORNING_S
-        while not self._is_done() and monotonic() < deadline:
+        scratch, landed, since = self.scratch, 0, monotonic()
+        while not self._is_done() and monotonic() - since < MORNING_S:
+            if len(scratch.landed()) > landed:
+                landed, since = len(scratch.landed()), monotonic()
             for row in scratch.events("task_quarantined"):
                 key = f"{row['task_id']} {row['ts']}"
                 if key not in self.quarantined:
