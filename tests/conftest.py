@@ -1,5 +1,6 @@
 """What every test gets: no way to a person's home, tmux server or credentials, and a fleet on request."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,12 @@ pytest_plugins = ["tests.support.requirements"]
 
 # A shell that runs the suite in the background lets it ignore Ctrl-C, and every program started here would too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What collection made stays until the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

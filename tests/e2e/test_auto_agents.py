@@ -1,9 +1,9 @@
 """Auto mode end to end, on both agents: dependencies, a usage limit, a crash; everything lands."""
 
+from tests.support import auto
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import CRASH
 from tests.support.plans import COMMIT, auto_config, task_files
-from tests.support.waiting import wait_until
 
 
 def work(number: int) -> str:
@@ -29,7 +29,8 @@ def test_six_tasks_with_a_limit_and_a_crash(fleet: Fleet) -> None:
         waits = [arg for other in after for arg in ("--after", str(other))]
         fleet.llmc("tasks", "add", f"Do {number}", "--description", text, *waits)
     fleet.up("--auto", "--concurrency", "2")
-    wait_until(lambda: fleet.llmc("status", "--json").json["auto"]["tasks_completed"] == 6, 120)
+    auto.wait_completed(fleet, 6, 120)
+    assert fleet.llmc("status", "--json").json["auto"]["tasks_completed"] == 6
     assert sorted(fleet.log()) == sorted([*(f"Task {number}" for number in tasks), "First commit"])
     assert all(task["status"] == "completed" and not task.get("owner") for task in task_files(fleet).values())
     parks = fleet.events("fleet_parked")

@@ -67,7 +67,7 @@ def test_a_client_that_works_passes(fleet: Fleet) -> None:
     assert "canary: submit: passed" in said
     found = verdict(fleet)
     assert found["passed"], found
-    assert set(found["probes"].values()) <= {"passed", "not_tried"}
+    assert set(found["probes"].values()) <= {"passed", "not_tried"}, json.dumps(found)
     assert (found["cannot_see"], kinds_of(found["hooks"])) == ([], HOOKS)
     assert scratch(fleet) == []
     assert list(fleet.llmc("status", "--json").json["workers"][0]["name"]) == list("auto-1")

@@ -94,14 +94,16 @@ def test_events_follow_prints_as_things_happen(running: Fleet) -> None:
 
 
 def test_events_since_and_by_worker(running: Fleet) -> None:
-    newest = running.events()[-1]
+    known = running.events()
+    assert running.printed_events()[: len(known)] == known
+    newest = known[-1]
     since = running.llmc("events", "--json", "--since", str(newest["ts"])).out.splitlines()
     assert 1 <= len(since) < 10
     rows = [
         json.loads(line) for line in running.llmc("events", "--json", "--worker", "baker").out.splitlines()
     ]
     assert {row["worker"] for row in rows} == {"baker"}
-    assert [row["seq"] for row in running.events()] == list(range(1, newest["seq"] + 1))
+    assert [row["seq"] for row in running.printed_events()] == list(range(1, newest["seq"] + 1))
 
 
 @pytest.mark.req("1-095")

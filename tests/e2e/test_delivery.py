@@ -23,13 +23,11 @@ def in_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Project:
     return open_project(str(fleet.root))
 
 
-def is_idle(project: Project, worker: str) -> bool:
-    record = project.store.worker(worker)
-    pane = project.tmux.pane(record.session_id)
+def process_of(project: Project, worker: str) -> int:
+    """The agent's process: one for the whole test, since another one's status file would not be found."""
+    pane = project.tmux.pane(project.store.worker(worker).session_id)
     assert isinstance(pane, Pane)
-    from pathlib import Path
-
-    return client_status(Path(record.config_dir), pane.pid) is ClientStatus.IDLE
+    return pane.pid
 
 
 def send(project: Project, text: str) -> Receipt:
@@ -47,16 +45,21 @@ def test_awkward_prompts_arrive_exactly_and_once(
     fleet.set_up("adam")
     fleet.up()
     project = in_process(fleet, monkeypatch)
+    agent = process_of(project, "adam")
+
+    def is_idle() -> bool:
+        return client_status(fleet.client_config, agent) is ClientStatus.IDLE
+
     expected = {}
     outcomes: Counter[Outcome] = Counter()
     for index, text in enumerate(awkward(count, seed=7)):
         if index % 4:  # every fourth goes out while the agent may still be busy with the one before
-            wait_until(lambda: is_idle(project, "adam"))
+            wait_until(is_idle)
         receipt = send(project, text)
         outcomes[receipt.outcome] += 1
         assert receipt.outcome.arrived, f"{index}: {receipt} {text[:80]!r}\n{fleet.story()}"
         expected[receipt.prompt_id] = typed(receipt.prompt_id, normalise(text)).rstrip()
-    wait_until(lambda: is_idle(project, "adam"), 60)
+    wait_until(is_idle, 60)
     wait_until(lambda: {header_id(text) for text in fleet.prompts_in_transcripts()} >= set(expected))
     found: dict[str, list[str]] = {}
     for prompt in fleet.prompts_in_transcripts():

@@ -3,13 +3,18 @@
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from llmc.agents.protocol import ClientStatus
 from llmc.names import header_id
-from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S
+from llmc.services import submit
+from llmc.services.project import open_project
+from llmc.services.tasks import start_task
+from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
 from llmc.tools.processes import is_alive
 from tests.support import starved_agent
 from tests.support.fleet import Fleet
@@ -161,6 +166,41 @@ def test_killed_while_typing_then_finished_by_the_daemon(shared: Fleet, point: s
     prompt_id = shared.status("adam")["prompt_id"]
     assert turns_with(shared, prompt_id) == 1
     assert marks(shared, name) == 1
+
+
+def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that rests, and has not drawn yet what it was given. Break: take our own text for a person's draft."""
+    scripted.set_up("adam")
+    scripted.up()
+    with scripted.frozen_daemon():
+        scripted.llmc(
+            "message",
+            "adam",
+            mark_prompt(scripted, "late"),
+            code=-signal.SIGKILL,
+            LLMC_FAULT="submit.paste:after:kill",
+        )
+        monkeypatch.setattr(Typist, "_trace_of_an_earlier_try", lambda _: _Trace.NONE)
+        project = open_project(str(scripted.root))
+        with project.worker_lock("adam"):
+            assert submit.deliver(project, "adam").outcome.arrived
+    wait_until(lambda: marks(scripted, "late") == 1)
+    assert turns_with(scripted, scripted.status("adam")["prompt_id"]) == 1
+
+
+def test_a_client_that_is_busy_for_a_moment_after_its_stop(
+    scripted: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: refuse a task because its client has not put its status right yet."""
+    scripted.set_up("adam")
+    scripted.up()
+    real, until = Typist._status, time.monotonic() + 1.0
+    busy = lambda typist: ClientStatus.BUSY if time.monotonic() < until else real(typist)  # noqa: E731
+    monkeypatch.setattr(Typist, "_status", busy)
+    project = open_project(str(scripted.root))
+    with scripted.frozen_daemon(), project.worker_lock("adam"):
+        assert start_task(project, "adam", mark_prompt(scripted, "busy")).outcome.arrived
+    wait_until(lambda: marks(scripted, "busy") == 1)
 
 
 def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:

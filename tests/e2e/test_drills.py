@@ -1,13 +1,20 @@
 """Every drill, as a person runs it: the failure is real, it is noticed in time, and nothing is lost."""
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmc.drills.table import DRILLS, ROWS
+from tests.support import zygote
 from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
 #: the lines of docs/requirements/drills.md are in the order of the rows
 _IDS = {row: f"0-{201 + index}" for index, row in enumerate(dict.fromkeys(drill.row for drill in ROWS))}
@@ -20,7 +27,8 @@ def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:
 
 
 def drill(fleet: Fleet, name: str, *options: str) -> dict[str, Any]:
-    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, TMPDIR=str(fleet.dir))
+    env = {"TMPDIR": str(fleet.dir), zygote.COLD: "1"}  # a drill starts other programs than daemons
+    done = fleet.llmc("drill", name, *options, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     if report["skipped"]:
         pytest.skip(report["skipped"])
@@ -62,3 +70,26 @@ def test_the_command(scripted: Fleet) -> None:
     assert "There are: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
     assert "either names or --all" in scripted.llmc("drill", "conflict", "--all", code=2).err
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
+
+
+def test_ctrl_c_leaves_nothing_running(scripted: Fleet) -> None:
+    """Break: wait for the drill, or end it without its fleet."""
+    env = {**scripted.env, "TMPDIR": str(scripted.dir)}
+    argv = [sys.executable, "-m", "llmc", "drill", "agent-hangs"]
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: list(scripted.dir.glob("llmc-drill-*/never.reached")), 60)
+    (directory,) = scripted.dir.glob("llmc-drill-*")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) != 0
+    assert not directory.exists()
+    wait_until(lambda: not mentioning(str(directory)), 5)
+
+
+def mentioning(words: str) -> list[str]:
+    """The processes whose command line has these words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found += [line] if words in line else []
+    return found

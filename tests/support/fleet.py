@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.agents.client_files import client_status
+from llmc.cli.fast import _event_rows
 from llmc.config.layout import tmux_server
 from llmc.tools.locks import is_locked
 from llmc.tools.processes import is_alive
@@ -43,12 +44,13 @@ class Fleet:
 
     def __init__(self, agent: str, api: LoopbackApi | None = None) -> None:
         self.agent = agent
-        self.dir = Path(tempfile.mkdtemp(prefix="llmc-t-"))
+        self.dir = Path(tempfile.mkdtemp(prefix="t-"))
         self.root = self.dir / "root"
         self.source = self.dir / "src"
         self.home = self.dir / "home"
         self.config_dir = self.dir / "claude"
         self.env = self._environment(api)
+        self._logs: dict[str, str] = {}
         for directory in (self.home, self.source):
             directory.mkdir()
         self.git("init", "-q", "-b", "main")
@@ -147,21 +149,30 @@ class Fleet:
         self.llmc("up", "--detach", *args, *known, **({zygote.COLD: "1"} if cold else {}))
 
     def status(self, worker: str) -> dict[str, Any]:
-        view = self.llmc("status", "--json").json
+        view = self.llmc("status", "--json", cwd=self.root).json
         return next(row for row in view["workers"] if row["name"] == worker)
 
     def wait(self, worker: str, status: str, timeout: float = 30) -> dict[str, Any]:
-        result = self.llmc("wait", worker, "--status", status, "--timeout", str(timeout), "--json", code=None)
+        arguments = ("--status", status, "--timeout", str(timeout), "--json")
+        result = self.llmc("wait", worker, *arguments, code=None, cwd=self.root)
         assert result.code == 0, f"{worker} did not become {status}: {result!r}\n{self.story()}"
         return dict(result.json["worker"])
 
     def events(self, action: str | None = None) -> list[dict[str, Any]]:
-        rows = [json.loads(line) for line in self.llmc("events", "--json").out.splitlines()]
+        """The event log, read by the function that `llmc events` has, without a process for each look."""
+        rows = list(_event_rows(str(self.root / "logs/events.jsonl"), follow=False))
         return [row for row in rows if action in (None, row["action"])]
 
+    def printed_events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.llmc("events", "--json").out.splitlines()]
+
     def log(self) -> list[str]:
-        """The subjects on the source's main branch, newest first."""
-        return self.git("log", "--format=%s", "main").splitlines()
+        """The subjects on the source's main branch, newest first; git is asked once for each commit there."""
+        ref = self.source / ".git/refs/heads/main"
+        commit = ref.read_text().strip() if ref.is_file() else self.git("rev-parse", "refs/heads/main")
+        if commit not in self._logs:
+            self._logs[commit] = self.git("log", "--format=%s", commit)
+        return self._logs[commit].splitlines()
 
     def worktree(self, worker: str) -> Path:
         return self.root / ".worktrees" / worker

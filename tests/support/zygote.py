@@ -12,11 +12,12 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+import msgspec
 
 from llmc.tools import proc
 
@@ -92,26 +93,22 @@ class _Zygote:
     def run(
         self, argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str | None, timeout_s: float
     ) -> "subprocess.CompletedProcess[str]":
-        with tempfile.TemporaryDirectory(prefix="llmc-run-") as folder:
-            files = {name: Path(folder, name) for name in ("in", "out", "err")}
-            files["in"].write_text(stdin or "")
+        with _memory(stdin or "") as given, _memory() as out, _memory() as err:
             request = {
                 "argv": argv,
                 "cwd": str(cwd),
                 "env": dict(env),
-                "in": os.devnull if stdin is None else str(files["in"]),
-                "out": str(files["out"]),
-                "err": str(files["err"]),
+                "in": os.devnull if stdin is None else str(given),
+                "out": str(out),
+                "err": str(err),
             }
             pid = self.begin(request)
             try:
                 code = self.answer(timeout_s)
             except TimeoutError as error:
                 os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(
-                    ["llmc", *argv], timeout_s, _text(files["out"]), _text(files["err"])
-                ) from error
-            return subprocess.CompletedProcess(argv, code, _text(files["out"]), _text(files["err"]))
+                raise subprocess.TimeoutExpired(["llmc", *argv], timeout_s, _text(out), _text(err)) from error
+            return subprocess.CompletedProcess(argv, code, _text(out), _text(err))
 
     def begin(self, request: dict[str, Any]) -> int:
         """The pid of the process that becomes llmc."""
@@ -128,16 +125,22 @@ class _Zygote:
         return int(self._process.stdout.readline())
 
 
+@contextlib.contextmanager
+def _memory(text: str = "") -> Iterator[Path]:
+    """A file of one command's own, on no disk."""
+    with open(os.memfd_create("llmc-run"), "wb") as file:
+        file.write(text.encode())
+        file.flush()
+        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
 def _text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "backslashreplace") if path.exists() else ""
+    return path.read_bytes().decode("utf-8", "backslashreplace")
 
 
 def _serve() -> None:
     """One request a line; answered by the child's pid, then by its exit code."""
-    from llmc.cli.app import COMMANDS
-
-    for name in COMMANDS:
-        importlib.import_module(f"llmc.cli.{name}")
+    _import_everything()
     gc.collect()
     gc.freeze()
     while line := sys.stdin.buffer.readline():
@@ -147,6 +150,24 @@ def _serve() -> None:
             _become_llmc(request)
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _import_everything() -> None:
+    """What commands import at once, what they import late, and what each makes once: templates and types."""
+    from llmc.cli.app import COMMANDS
+
+    late = ("llmc.config.edit", "llmc.config.schema", "llmc.services.catch_up", "difflib", "tomlkit")
+    for name in (*(f"llmc.cli.{command}" for command in COMMANDS), *late):
+        importlib.import_module(name)
+    from llmc.config.load import check_text
+    from llmc.config.starter import initial_text
+    from llmc.services.prompts import _templates
+    from llmc.state.model import State
+
+    check_text(initial_text("/source", "main", "scripted"), "config.toml")
+    msgspec.convert({}, State)
+    for template in _templates().list_templates():
+        _templates().get_template(template)
 
 
 def _become_llmc(request: dict[str, Any]) -> NoReturn:

@@ -40,8 +40,12 @@ def note(scratch: Scratch, sha: str) -> None:
 
 
 def completed(scratch: Scratch, number: int) -> None:
-    with (scratch.root / "logs/events.jsonl").open("a") as file:
-        file.write(json.dumps({"action": "task_completed", "task_id": str(number), "ts": 1.0}) + "\n")
+    ledger = scratch.root / ".llmc/tasks.jsonl"
+    ledger.parent.mkdir(exist_ok=True)
+    with ledger.open("a") as file:
+        file.write(
+            json.dumps({"action": "completed", "task": str(number), "worker": "w", "claim": "c"}) + "\n"
+        )
 
 
 def test_a_commit_that_nothing_leads_to(scratch: Scratch) -> None:

@@ -52,6 +52,18 @@ def test_somebody_else_was_faster(queue: TaskQueue) -> None:
     assert taken(queue, "auto-2") is None
 
 
+@pytest.mark.req("4-044")
+def test_the_next_worker_asks_before_the_watch_has_told(queue: TaskQueue, tmp_path: Path) -> None:
+    """Break: leave what was claimed here to the watch; the second worker then claims it in vain, in the ledger too."""
+    put(queue, 1)
+    assert queue.count_ready() == 1
+    queue.note_changed([])
+    assert taken(queue) is not None
+    assert taken(queue, "auto-2") is None
+    rows = [json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text().splitlines()]
+    assert [(row["action"], row["worker"]) for row in rows] == [("claimed", "auto-1")]
+
+
 @pytest.mark.req("4-029", "4-044")
 def test_threads_that_ask_at_once_get_different_tasks(queue: TaskQueue) -> None:
     """Break: leave the lock out of take_next."""

@@ -102,21 +102,26 @@ def failed(number: int, task: str, worker: str, cause: str = "agent") -> list[di
 
 @pytest.mark.req("0-054", "0-055")
 def test_when_going_on_makes_no_sense() -> None:
-    """Break: let any failure count, or forget the streak when the ledger is read anew."""
+    """Break: let any failure count, also by the streak of another worker; or forget it when the ledger is read anew."""
     workers = ["auto-1", "auto-2"]
     rows = [*failed(1, "7", "auto-1"), *failed(2, "7", "auto-1"), *failed(3, "7", "auto-2")]
-    assert hopeless(fold(Books(), rows), workers) == "", "one bad task is quarantined, and no more"
+    assert hopeless(fold(Books(), rows), workers, "auto-2") == "", "one bad task is quarantined, and no more"
     other_cause = [*rows, *failed(4, "8", "auto-1", "crash")]
-    assert hopeless(fold(Books(), other_cause), workers) == ""
+    assert hopeless(fold(Books(), other_cause), workers, "auto-1") == ""
     same = [*rows, *failed(4, "8", "auto-1")]
-    assert hopeless(fold(Books(), same), workers) == "auto-1 failed at the tasks 7, 8, each time by agent"
+    assert (
+        hopeless(fold(Books(), same), workers, "auto-1")
+        == "auto-1 failed at the tasks 7, 8, each time by agent"
+    )
     everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
-    assert hopeless(fold(Books(), everybody), workers) == "every worker failed by agent"
-    assert hopeless(fold(Books(), everybody), [*workers, "auto-3"]) == ""
+    assert hopeless(fold(Books(), everybody), workers, "auto-2") == "every worker failed by agent"
+    assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]
-    assert hopeless(fold(Books(), released), workers), "neither a restart nor a release forgives"
+    assert hopeless(fold(Books(), released), workers, "auto-1"), "neither a restart nor a release forgives"
+    by_another = [*same, *failed(6, "9", "auto-2", "crash")]
+    assert hopeless(fold(Books(), by_another), workers, "auto-2") == "", "an old streak is nobody else's"
     done = [*same, entry("claimed", claim(5, "9"), 3), entry("completed", claim(5, "9"), 4)]
-    assert hopeless(fold(Books(), done), workers) == ""
+    assert hopeless(fold(Books(), done), workers, "auto-1") == ""
 
 
 def test_a_claim_of_ours_that_ended() -> None:

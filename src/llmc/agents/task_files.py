@@ -72,6 +72,10 @@ def list_name(list_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", list_id)
 
 
+def file_name(task_id: str) -> str:
+    return f"{task_id}{_SUFFIX}"
+
+
 class TaskFiles:
     """One task list. Listing it again reads only the files that changed."""
 

@@ -14,6 +14,7 @@ from llmc.drills.scratch import Scratch, overwrite
 from llmc.errors import LlmcError
 from llmc.tools import git
 from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.processes import is_alive
 
 #: a real night has the defaults of the configuration; this one their sixtieth, as far as a machine can follow
 SETTINGS = {
@@ -23,10 +24,14 @@ SETTINGS = {
     "overseer.stall_timeout_secs": "60",
     "overseer.max_remediations_per_day": "1000",
 }
-#: after the last fault, everything has to come to its end by itself
-MORNING_S = 240.0
+#: after the last fault, everything has to come to its end by itself: something lands at least this often
+MORNING_S = 180.0
 #: between two faults
 PAUSE_S = (0.5, 4.0)
+#: the cooldown, and some more
+CALM_S = 2.0
+#: a serious fault that did not end the daemon by then will not
+OVER_S = 15.0
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Night:
     scratch: Scratch
     dice: random.Random
     lasts_s: float
+    struck_unix: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     quarantined: dict[str, str] = field(default_factory=dict)
 
@@ -61,7 +67,7 @@ class Night:
 
     def _size(self) -> int:
         """About as many tasks as three workers do in that time, so that there is always something to break."""
-        return max(12, int(self.lasts_s / 2))
+        return max(12, int(self.lasts_s * 0.8))
 
     def _lines(self, number: int) -> list[str]:
         scratch, slow = self.scratch, f"sleep {self.dice.uniform(0.1, 3):.1f}"
@@ -76,27 +82,34 @@ class Night:
 
     def _break_something(self) -> None:
         harmless, serious = _harmless(self), _serious(self)
-        is_calm = self._daemon_runs_s() > 2.0
-        name, strike = self.dice.choice([*harmless, *serious] if is_calm else harmless)
+        name, strike = self.dice.choice([*harmless, *serious] if self._is_calm() else harmless)
         try:
             strike()
         except (OSError, LlmcError, DrillFailed):
             return  # what it would have broken is not there at the moment
         self.faults[name] += 1
+        if name in dict(serious):
+            self.struck_unix = now_unix()
 
-    def _daemon_runs_s(self) -> float:
-        """How long the daemon has been ready: a second failure within the cooldown would rightly end the supervisor."""
-        rows = self.scratch.events("overseer_daemon_started")
+    def _is_calm(self) -> bool:
+        """The last serious fault is over: another one within the cooldown would rightly end the supervisor."""
+        started = self.scratch.events("overseer_daemon_started")[-1]["ts"]
+        is_over = started > self.struck_unix or now_unix() - self.struck_unix > OVER_S
+        return is_over and now_unix() - started > CALM_S and self._is_ready()
+
+    def _is_ready(self) -> bool:
         try:
-            ready = json.loads((self.scratch.root / ".llmc/daemon.json").read_text())["ready"]
-        except (OSError, ValueError, KeyError):
-            return 0.0
-        return now_unix() - float(rows[-1]["ts"]) if rows and ready else 0.0
+            row = json.loads((self.scratch.root / ".llmc/daemon.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(row.get("ready")) and is_alive(int(row["pid"]))
 
     def _morning(self) -> None:
         """Faults are over. What was put aside has a cause, and a person has it done again; then all is done."""
-        scratch, deadline = self.scratch, monotonic() + MORNING_S
-        while not self._is_done() and monotonic() < deadline:
+        scratch, landed, since = self.scratch, 0, monotonic()
+        while not self._is_done() and monotonic() - since < MORNING_S:
+            if len(scratch.landed()) > landed:
+                landed, since = len(scratch.landed()), monotonic()
             for row in scratch.events("task_quarantined"):
                 key = f"{row['task_id']} {row['ts']}"
                 if key not in self.quarantined:

@@ -1,13 +1,15 @@
 """Runs drills: each in a process and a directory of its own, several at a time."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +18,75 @@ from llmc.drills.model import Chance, Drill, DrillFailed, Kind, Report
 from llmc.drills.scratch import Scratch
 from llmc.errors import LlmcError
 from llmc.tools import proc
+from llmc.tools.clock import monotonic
 
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-drill-"
 #: the longest drill takes two minutes on a slow machine
 LIMIT_S = 600.0
+#: ending a supervisor takes up to half a minute where a daemon hangs
+END_S = 90.0
+POLL_S = 0.05
 SMALL_DISK = "48m"
+_SAID = "report"
 _HUMAN_EXITS = {10: "a spiral", 11: "an agent asks for a person", 12: "only a person can mend it"}
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A drill in a process of its own."""
+
+    drill: Drill
+    child: proc.Child
+    directory: Path
+    deadline: float
+
+    def report(self) -> Report:
+        """What it said; its directory is kept where something went wrong."""
+        report = _read(self.drill, (self.directory / _SAID).read_text(errors="replace"))
+        if report.outcome == "passed":
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return report
+        return replace(report, directory=str(self.directory))
+
+    def end(self) -> None:
+        """Told to, it ends its fleet first; a process that hangs all the same is killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child.pid, signal.SIGTERM)
+        with contextlib.suppress(Exception):
+            self.child.wait(END_S)
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
 
 
 def run_all(
     drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
 ) -> Iterator[Report]:
-    """The reports, as they come."""
+    """The reports, as they come; whoever stops asking, by Ctrl-C too, leaves nothing running."""
+    waiting = list(drills)
+    running: list[_Running] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                drill = waiting.pop(0)
+                began(drill)
+                started = _start(drill, chance)
+                if isinstance(started, Report):
+                    yield started
+                else:
+                    running.append(started)
+            for one in [one for one in running if _has_ended(one)]:
+                running.remove(one)
+                yield one.report()
+            time.sleep(POLL_S)
+    finally:
+        for one in running:
+            one.end()
+            shutil.rmtree(one.directory, ignore_errors=True)
 
-    def one(drill: Drill) -> Report:
-        began(drill)
-        return run_apart(drill, chance)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(one, drill) for drill in drills]
-        try:
-            for done in as_completed(waiting):
-                yield done.result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
-def run_apart(drill: Drill, chance: Chance) -> Report:
-    """One drill in a process of its own; its directory is kept where something went wrong."""
+def _start(drill: Drill, chance: Chance) -> _Running | Report:
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     wrapper, problem = _wrapper(drill.needs, directory)
     if problem:
@@ -53,19 +94,21 @@ def run_apart(drill: Drill, chance: Chance) -> Report:
         return replace(_blank(drill), skipped=problem)
     argv = [*wrapper, sys.executable, "-P", "-m", "llmc.drills", drill.name, str(directory)]
     argv += [str(chance.seed), str(chance.lasts_s)]
-    done = proc.run(argv, timeout_s=LIMIT_S + chance.lasts_s, check=False, env=dict(os.environ))
-    report = _read(drill, done.stdout, done.stderr)
-    if report.outcome == "passed":
-        shutil.rmtree(directory, ignore_errors=True)
-        return report
-    return replace(report, directory=str(directory))
+    child = proc.spawn_detached(argv, directory / _SAID, dict(os.environ))
+    return _Running(drill, child, directory, monotonic() + LIMIT_S + chance.lasts_s)
 
 
-def _read(drill: Drill, text: str, errors: str) -> Report:
+def _has_ended(one: _Running) -> bool:
+    if one.child.poll() is None and monotonic() > one.deadline:
+        one.end()
+    return one.child.poll() is not None
+
+
+def _read(drill: Drill, text: str) -> Report:
     try:
         row: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        return replace(_blank(drill), problems=[f"the drill itself broke: {errors.strip()[-2000:]}"])
+        return replace(_blank(drill), problems=[f"the drill itself broke: {text.strip()[-2000:]}"])
     row.pop("outcome")
     return Report(**row)
 
@@ -98,16 +141,10 @@ def _tried(argv: list[str], problem: str) -> tuple[list[str], str]:
 def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
     """One drill in this process."""
     scratch = Scratch(directory, chance)
-    problems: list[str] = []
     try:
-        drill.run(scratch)
-    except DrillFailed as error:
-        problems.append(str(error))
-    except Exception as error:
-        problems.append(f"{type(error).__name__}: {error}")
-    if not problems:
-        problems += _kind_problems(drill, scratch)
-    scratch.end()
+        problems = _problems(drill, scratch)
+    finally:
+        scratch.end()
     report = replace(
         _blank(drill),
         detected_s=_since(scratch, scratch.detected_unix),
@@ -117,6 +154,17 @@ def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
         notes=scratch.notes,
     )
     return replace(report, problems=[*problems, *_late(report)])
+
+
+def _problems(drill: Drill, scratch: Scratch) -> list[str]:
+    """What went otherwise than it should."""
+    try:
+        drill.run(scratch)
+    except DrillFailed as error:
+        return [str(error)]
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"]
+    return _kind_problems(drill, scratch)
 
 
 def _blank(drill: Drill) -> Report:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmc.config.layout import TASKS_LEDGER
 from llmc.drills.model import Chance, DrillFailed
 from llmc.errors import LlmcError
 from llmc.services import sample
 from llmc.services.project import Project, open_project
+from llmc.state.ledger import Ledger
 from llmc.tools import git, proc, processes
 from llmc.tools.clock import monotonic, now_unix
 
@@ -47,6 +49,8 @@ class Scratch:
         self.tasks = directory / "tasks" / "drill"
         #: sourced by the `llmc` that the supervisor starts: faults for its next daemon
         self.variables = directory / "variables"
+        #: there until the drill ends: whatever waits for something that never comes ends then, too
+        self.running = directory / "running"
         self.fault_unix = 0.0
         self.detected_unix = 0.0
         self.recovered_unix = 0.0
@@ -70,6 +74,7 @@ class Scratch:
     # -- making it
 
     def create(self, **settings: str) -> None:
+        self.running.touch()
         sample.create(self.source)
         self._put_llmc_on_path()
         self.llmc("init", "--target", str(self.root), "--agent", "scripted")
@@ -139,7 +144,7 @@ class Scratch:
     def gate(self, name: str) -> str:
         """For an agent: wait until the drill opens it."""
         path = self.directory / name
-        return f"touch {path}.reached; while ! test -e {path}; do sleep 0.05; done"
+        return f"touch {path}.reached; while test -e {self.running} && ! test -e {path}; do sleep 0.05; done"
 
     def open(self, name: str) -> None:
         (self.directory / name).touch()
@@ -208,6 +213,7 @@ class Scratch:
 
     def end(self) -> None:
         """Nothing of it runs any more."""
+        self.running.unlink(missing_ok=True)
         if self._supervisor is not None and self._supervisor.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._supervisor.pid, signal.SIGCONT)
@@ -283,10 +289,7 @@ class Scratch:
     def all_landed(self, limit_s: float = PATIENCE_S) -> None:
         """Every task is on the default branch, and llmc says so too; then the fleet has recovered."""
         self.until(lambda: set(self.landed()) >= self.expected, "every task landed", limit_s)
-        self.until(
-            lambda: {int(row["task_id"]) for row in self.events("task_completed")} >= self.expected,
-            "every task is completed",
-        )
+        self.until(lambda: self.completed() >= self.expected, "every task is completed")
         self.recovered_unix = now_unix()
 
     def ended(self, limit_s: float = PATIENCE_S) -> int:
@@ -298,6 +301,10 @@ class Scratch:
 
     def is_supervised(self) -> bool:
         return self._supervisor is not None and self._supervisor.poll() is None
+
+    def completed(self) -> set[int]:
+        """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
+        return {int(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""

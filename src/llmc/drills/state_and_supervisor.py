@@ -87,9 +87,7 @@ def overseer_session_dies(scratch: Scratch) -> None:
     mended, tried = scratch.directory / "mended", scratch.directory / "tried"
     check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
     scratch.create(**{"auto.post_accept_command": check})
-    scratch.remedy(
-        f"test -e {tried} || {{ touch {tried}; while test ! -e {tried}.over; do sleep 0.1; done; }}; touch {mended}"
-    )
+    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {mended}")
     scratch.task(1)
     scratch.task(2, after=(1,))
     scratch.supervise()
@@ -115,7 +113,7 @@ def bad_fix(scratch: Scratch) -> None:
 def remediation_hangs(scratch: Scratch) -> None:
     check = "echo the build is red; exit 1"
     scratch.create(**{"auto.post_accept_command": check, "overseer.remediation_timeout_secs": "5"})
-    scratch.remedy("while :; do sleep 1; done")
+    scratch.remedy(scratch.gate("never"))
     scratch.task(1)
     scratch.task(2, after=(1,), expected=False)
     scratch.supervise()

@@ -49,7 +49,7 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
         if why.counts and books.is_quarantined(task.task_id):
             tx.emit("task_quarantined", attempt=attempt, **about)
     run.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
-    stop = hopeless(books, run.workers) if why.counts else ""
+    stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
     if why.cause is Cause.TMUX:

@@ -31,7 +31,7 @@ from llmc.tools import locks, proc, processes
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row, private_dir, write_atomic
 from llmc.tools.tmux import Pane, Tmux
-from llmc.workers.model import Outcome, WorkerRecord
+from llmc.workers.model import WorkerRecord
 
 NAME = WorkerName("canary")
 PROMPT = "Reply with OK. Do nothing else."
@@ -41,8 +41,8 @@ TURN_S = 45.0
 REST_S = 5.0
 #: how long it must rest before its turns are over: between a turn and a queued one it rests for a moment
 PAUSE_S = 0.7
-STATUS_FILE_S = 3.0
-ROW_S = 3.0
+#: a client that works shows each of its signs at once; on a busy machine that may take a while
+SIGN_S = 10.0
 EXIT_S = 10.0
 SCREEN_LINES = 25
 SCREEN_WIDTH = 160
@@ -254,7 +254,7 @@ class _Drive:
         self._note(ready=ready and not self._is_dead())
         if self.seen.ready:
             known = processes.wait_until(
-                lambda: self._status() is not ClientStatus.UNKNOWN, STATUS_FILE_S, interval_s=0.05
+                lambda: self._status() is not ClientStatus.UNKNOWN, SIGN_S, interval_s=0.05
             )
             self._note(status_file=known)
 
@@ -272,8 +272,8 @@ class _Drive:
             return _kind_of_row(path, receipt.prompt_id) != ""
 
         self._note(
-            prompt_hook=processes.wait_until(lambda: self._has_hook("UserPromptSubmit"), 1.0),
-            transcript_row=processes.wait_until(has_row, ROW_S, interval_s=0.05),
+            prompt_hook=processes.wait_until(lambda: self._has_hook("UserPromptSubmit"), SIGN_S),
+            transcript_row=processes.wait_until(has_row, SIGN_S, interval_s=0.05),
         )
 
     def _send_to_a_busy_agent(self) -> None:
@@ -283,9 +283,10 @@ class _Drive:
         if not receipt.outcome.arrived:
             self._note(queue_row=False)
             return
-        processes.wait_until(lambda: _kind_of_row(path, receipt.prompt_id) != "", ROW_S, interval_s=0.05)
-        if receipt.outcome is Outcome.QUEUED:  # else it had ended by then, and there was nothing to queue
-            self._note(queue_row=_kind_of_row(path, receipt.prompt_id) == "queue-operation")
+        processes.wait_until(lambda: _kind_of_row(path, receipt.prompt_id) != "", SIGN_S, interval_s=0.05)
+        kind = _kind_of_row(path, receipt.prompt_id)
+        if kind != "user":  # else it had ended by then, and there was nothing to queue
+            self._note(queue_row=kind == "queue-operation")
 
     def _wait_for_the_end(self) -> None:
         """Until its turns are over by its hooks; by its status file where it has one, too."""

@@ -183,7 +183,8 @@ def _new_record(project: Project, name: str) -> WorkerRecord:
 
 
 def _clone(source: Source, target: Path) -> None:
-    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout"]
+    settings = [f"--config={key}={value}" for key, value in CLONE_SETTINGS.items()]
+    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", *settings]
     where = [source.location, str(target)]
     linked = (
         source.local and git.git(target.parent, *clone, "--local", *where, check=False, timeout_s=3600).ok
@@ -191,24 +192,31 @@ def _clone(source: Source, target: Path) -> None:
     if not linked:
         # A `git gc` may take files away while they are being linked, and git links no objects behind a symlink.
         git.git(target.parent, *clone, "--no-local", *where, timeout_s=3600)
-    configure_clone(target)
+    _without_checkout(target)
 
 
 def configure_clone(target: Path) -> None:
     """The settings of a root's clone; safe to repeat."""
     for key, value in CLONE_SETTINGS.items():
         git.git(target, "config", "--replace-all", key, value)
-    # The root itself has no checkout: a source that tracks `config.toml` or `logs/` cannot collide with ours.
+    _without_checkout(target)
+
+
+def _without_checkout(target: Path) -> None:
+    """A source that tracks `config.toml` or `logs/` cannot collide with what is ours in the root itself."""
     git.git(target, "config", "--unset-all", "core.bare", check=False)
     git.git(target, "config", "--worktree", "core.bare", "true")
 
 
 def _copy_identity(source: Source, target: Path) -> None:
     """A source with an identity of its own: the workers' commits carry it too."""
-    for key in ("user.name", "user.email") if source.local else ():
-        done = git.git(Path(source.location), "config", "--local", "--get", key, check=False)
-        if done.ok:
-            git.git(target, "config", key, done.stdout.strip())
+    if not source.local:
+        return
+    which = ["--local", "-z", "--get-regexp", r"^user\.(name|email)$"]
+    rows = git.git(Path(source.location), "config", *which, check=False).stdout.split("\0")
+    identity = dict(row.split("\n", 1) for row in rows if "\n" in row)
+    for key, value in identity.items():
+        git.git(target, "config", key, value.strip())
 
 
 def _default_branch(source: Source, target: Path) -> str:

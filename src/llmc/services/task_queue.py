@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import Changes, TaskFiles, Unreadable
+from llmc.agents.task_files import Changes, TaskFiles, Unreadable, file_name
 from llmc.errors import LlmcError
 from llmc.names import TaskId
 from llmc.services import claims
@@ -62,6 +62,8 @@ class TaskQueue:
             while task := choose(ready, labels_in_use):
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=task.id)
                 claim = claims.take(self.files, self.ledger, worker, task.id, task.subject, task.dispatch)
+                if self._changed is not None:  # the watch may tell of it only after the next worker has asked
+                    self._changed.add(file_name(task.id))
                 if claim is not None:
                     return task, claim
                 ready.remove(task)

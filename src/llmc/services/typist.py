@@ -33,6 +33,8 @@ PROOF_WAIT_S = 2.0
 ENTERS = 3
 #: how long the agent has to begin a new conversation on /clear
 CLEAR_WAIT_S = 5.0
+#: how long a client may be busy after it has said that its turn is over
+AFTER_STOP_S = 3.0
 #: how long a redraw may lag behind what the agent has done already
 REDRAW_S = 2.0
 #: how long to wait for our text to show up in the box before the first Enter
@@ -100,13 +102,17 @@ class Typist:
 
     def deliver(self) -> tuple[Outcome, str]:
         """What became of it, and why if it did not arrive."""
-        trace = self._trace_of_an_earlier_try() if self.delivery.outcome is Outcome.TYPED else _Trace.NONE
+        was_typed = self.delivery.outcome is Outcome.TYPED
+        trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
             return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption"
         if trace is _Trace.UNCLEAR:
             return Outcome.UNCONFIRMED, _STILL_UNCLEAR
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
         if trace is not _Trace.IN_BOX:
+            self._let_the_box_settle()
+            if was_typed and self._box_is_ours():  # a slow agent has shown only now what it was given
+                return self._press_enter(was_busy)
             self._refuse_if_there_is_a_draft()
             if self.delivery.clear and not self.delivery.cleared:
                 self._new_conversation(was_busy)
@@ -156,9 +162,12 @@ class Typist:
             raise Refusal(f"{self.name} has a dialog open, and the text would answer it; {attach}")
         return status is ClientStatus.BUSY
 
-    def _refuse_if_there_is_a_draft(self) -> None:
-        """Our text must not be joined to somebody else's; the screen may lag, so it gets time to settle."""
+    def _let_the_box_settle(self) -> None:
+        """The screen may lag."""
         wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+
+    def _refuse_if_there_is_a_draft(self) -> None:
+        """Our text must not be joined to somebody else's."""
         box = self._box()
         if box.box is Box.ABSENT:
             raise Refusal(f"the input box of {self.name} is not on its screen; see `llmc peek {self.name}`")
@@ -167,7 +176,8 @@ class Typist:
             raise Refusal(f"a draft is in the input box of {self.name} ({box.text[:40]!r}); {attach}")
 
     def _new_conversation(self, was_busy: bool) -> None:
-        if was_busy:
+        # A client is busy for a moment more after it has said that its turn is over.
+        if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
             raise Refusal(f"{self.name} is busy, it cannot begin a new conversation now")
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
@@ -182,6 +192,9 @@ class Typist:
                     f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
                 )
         self._remember(replace(self.delivery, cleared=True))
+
+    def _rests(self) -> bool:
+        return self._status() is not ClientStatus.BUSY
 
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():

@@ -105,21 +105,25 @@ class Books:
         return kept.word if kept else "quarantined" if self.is_quarantined(task) else ""
 
 
-def hopeless(books: Books, workers: Collection[str]) -> str:
-    """Why going on makes no sense; "" when it does. A task that fails alone is not it: that one is quarantined."""
-    by_cause: dict[str, dict[str, set[TaskId]]] = {}
-    for worker in workers:
-        tasks: dict[str, set[TaskId]] = {}
-        for task, cause in books.streaks.get(worker, ()):
-            tasks.setdefault(cause, set()).add(task)
-            by_cause.setdefault(cause, {}).setdefault(worker, set()).add(task)
-        for cause, failed in tasks.items():
-            if len(failed) > 1:
-                return f"{worker} failed at the tasks {', '.join(sorted(failed))}, each time by {cause}"
-    for cause, hit in by_cause.items():
-        if len(hit) == len(workers) and len(set().union(*hit.values())) > 1:
-            return f"every worker failed by {cause}"
+def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
+    """Why going on makes no sense after this worker failed; "" when it does. A task that fails alone is quarantined.
+
+    Only the cause of that failure counts: an old streak of somebody else was dealt with when it was new.
+    """
+    if not books.streaks.get(failed):
+        return ""
+    cause = books.streaks[failed][-1][1]
+    hit = {worker: _tasks_by(books, worker, cause) for worker in workers}
+    own = hit.get(failed, set())
+    if len(own) > 1:
+        return f"{failed} failed at the tasks {', '.join(sorted(own))}, each time by {cause}"
+    if all(hit.values()) and len(set().union(*hit.values())) > 1:
+        return f"every worker failed by {cause}"
     return ""
+
+
+def _tasks_by(books: Books, worker: str, cause: str) -> set[TaskId]:
+    return {task for task, why in books.streaks.get(worker, ()) if why == cause}
 
 
 def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
