@@ -23,7 +23,7 @@ from llmc.services.tasks import send_message
 from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
 from llmc.tasks import claims
-from llmc.tasks.books import Claim, entry
+from llmc.tasks.books import Books, Claim, entry
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.clock import now_unix
@@ -137,11 +137,12 @@ def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: Tas
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return files.remove(task_id, _is_nobodys)
+        return files.remove(task_id, partial(_is_nobodys, books=ledger.books()))
 
 
-def _is_nobodys(task: Task) -> bool:
-    return task.status is TaskStatus.PENDING and not task.owner
+def _is_nobodys(task: Task, books: Books) -> bool:
+    """Free, or its claim has ended, and only the file does not say so: a crash came between."""
+    return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, task.id)
 
 
 def _let_go(project: Project, claim: Claim) -> bool:
