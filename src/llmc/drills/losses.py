@@ -68,5 +68,6 @@ def _twice(scratch: Scratch) -> list[str]:
 
 def _completed(scratch: Scratch) -> list[str]:
     landed = set(scratch.landed())
-    done = {int(row["task_id"]) for row in scratch.events("task_completed")}
-    return [f"task {number} is completed, and did not land" for number in sorted(done - landed)]
+    return [
+        f"task {number} is completed, and did not land" for number in sorted(scratch.completed() - landed)
+    ]
