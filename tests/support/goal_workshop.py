@@ -13,7 +13,7 @@ from llmc.config.model import Auto, Config, Overseer, Repo
 from llmc.config.paths import Root
 from llmc.goals.intents import REASSIGN, WITHDRAW, WORK, Action
 from llmc.goals.model import Assignment, Change, Dispatch, GoalView, Mode
-from llmc.names import TaskId
+from llmc.names import SessionName, TaskId, WorkerName
 from llmc.services import claims, goal_dispatch, goal_runner, goal_signals, goal_work
 from llmc.services.goal_dispatch import Done
 from llmc.services.goal_runner import Runner, Ticked
@@ -23,6 +23,8 @@ from llmc.services.task_list import open_list
 from llmc.services.task_queue import TaskQueue
 from llmc.tasks.books import Claim
 from llmc.tasks.model import Task
+from llmc.workers.model import Assignment as WorkersTask
+from llmc.workers.model import Status, WorkerRecord
 from tests.support.goal_world import START, goal, plan
 
 GOAL = "goal_1"
@@ -155,3 +157,20 @@ def set_goal(shop: Workshop, **fields: Any) -> None:
 def task_id(done: Done) -> TaskId:
     assert done.run_id, done
     return TaskId(done.run_id)
+
+
+def worker_at(shop: Workshop, claim: Claim, since: float = 1.0, transcript: Path | None = None) -> str:
+    """A worker's record with the task, as auto mode writes it."""
+    record = WorkerRecord(
+        name=WorkerName(claim.worker),
+        worktree_path=str(shop.project.root.path / "worktree"),
+        branch=claim.worker,
+        session_id=SessionName(claim.worker),
+        created_at_unix=1.0,
+        status=Status.WORKING,
+        transcript_path=str(transcript or shop.project.root.path / "transcript.jsonl"),
+        assignment=WorkersTask(task_id=claim.task, claim=claim.id, since_unix=since),
+    )
+    with shop.project.store.transaction() as tx:
+        tx.put(record)
+    return record.name

@@ -31,6 +31,7 @@ from tests.support.goal_workshop import (
     set_goal,
     task_id,
     withdraw,
+    worker_at,
 )
 from tests.support.goal_world import goal, plan
 
@@ -140,7 +141,7 @@ def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.Mon
     shop.perform(action())
     taken = shop.take()
     assert taken is not None
-    record = _worker_at(shop, taken[1])
+    record = worker_at(shop, taken[1])
     monkeypatch.setattr(goal_dispatch, "reset_worker", _raise(Refused(f"{record} is held")))
     done = shop.perform(withdraw("D1"))
     assert done.result is None
@@ -154,25 +155,6 @@ def _raise(error: Exception) -> Callable[..., Any]:
         raise error
 
     return fails
-
-
-def _worker_at(shop: Workshop, claim: Claim) -> str:
-    """A worker's record with the task, as auto mode writes it."""
-    from llmc.names import SessionName, WorkerName
-    from llmc.workers.model import Assignment, Status, WorkerRecord
-
-    record = WorkerRecord(
-        name=WorkerName(claim.worker),
-        worktree_path=str(shop.project.root.path / "worktree"),
-        branch=claim.worker,
-        session_id=SessionName(claim.worker),
-        created_at_unix=1.0,
-        status=Status.WORKING,
-        assignment=Assignment(task_id=claim.task, claim=claim.id, subject="x", since_unix=1.0, dispatch="D1"),
-    )
-    with shop.project.store.transaction() as tx:
-        tx.put(record)
-    return record.name
 
 
 @pytest.mark.soak
@@ -282,9 +264,7 @@ def _typist(shop: Workshop, monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome)
     shop.perform(action("D0"))
     taken = shop.take()
     assert taken is not None
-    _worker_at(shop, taken[1])
-    with shop.project.store.transaction() as tx:
-        tx.update("auto-1", transcript_path=str(shop.project.root.path / "transcript.jsonl"))
+    worker_at(shop, taken[1])
     typed: list[str] = []
 
     def send(project: Any, worker: str, text: str, prompt_id: PromptId) -> Receipt:
