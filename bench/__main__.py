@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import (
     accept,
     auto_throughput,
+    goals,
     hook_sender,
     hook_to_state,
     idle_auto,
@@ -37,6 +38,7 @@ BENCHES = {
         auto_throughput,
         task_rescan,
         idle_auto,
+        goals,
     )
 }
 RESULTS = Path(__file__).parent / "results"

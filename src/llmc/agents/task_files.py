@@ -146,6 +146,7 @@ class TaskFiles:
             with self._ours(), self._clients(f"{task_id}{_SUFFIX}.lock", f"task {task_id}"):
                 if not may(self._parse(task_id, self._load(task_id))):
                     return False
+                self._remember_number(task_id)
                 (self.directory / f"{task_id}{_SUFFIX}").unlink()
         except NotFound:
             pass  # somebody else did
@@ -171,6 +172,11 @@ class TaskFiles:
             return int((self.directory / ".highwatermark").read_text())
         except (OSError, ValueError):
             return 0
+
+    def _remember_number(self, task_id: str) -> None:
+        """As the client does before it removes a file: a new task must not be taken for the one that is gone."""
+        if task_id.isascii() and task_id.isdigit() and int(task_id) > self._highest():
+            write_atomic(self.directory / ".highwatermark", task_id.encode())
 
     def _names(self) -> list[str]:
         try:

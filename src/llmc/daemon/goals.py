@@ -1,8 +1,10 @@
 """The goals' lane in the daemon: a tick every so often, and whenever something happens that may matter. It can stop nobody."""
 
 import asyncio
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
+from llmc.services.goal_desk import Aside
 from llmc.services.goal_runner import Runner, Ticked, log
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
@@ -19,6 +21,7 @@ class GoalsLane:
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
         self._loop = loop
         self._pool = pool
+        self._planners = ThreadPoolExecutor(1, "planner")
         self._runner: Runner | None = None
         self._project: Project | None = None
         self._ticking = False
@@ -33,17 +36,19 @@ class GoalsLane:
             self._cancel()
             log(project, "goals are switched off")
         elif self._project is not None and not was_on:
-            self._runner = Runner(project)
+            self._runner = Runner(project, Aside(self._planners, self.poke))
             log(project, "goals are driven")
             self._after(0.0, "start")
 
     def poke(self) -> None:
         """Something happened; from any thread."""
-        self._loop.call_soon_threadsafe(self._poke)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and a planner with it
+            self._loop.call_soon_threadsafe(self._poke)
 
     def stop(self) -> None:
         self._project = None
         self._cancel()
+        self._planners.shutdown(wait=False, cancel_futures=True)
 
     def _poke(self) -> None:
         if self._project is None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -35,6 +36,7 @@ SETTINGS = {
 #: for anything that a healthy fleet does in seconds
 PATIENCE_S = 60.0
 POLL_S = 0.05
+_LEAF = re.compile(r"S1\.1\.(\d+):")
 _COMMIT = "git -c user.name=Drill -c user.email=drill@example.com commit -q -m"
 
 
@@ -291,6 +293,20 @@ class Scratch:
         self.until(lambda: set(self.landed()) >= self.expected, "every task landed", limit_s)
         self.until(lambda: self.completed() >= self.expected, "every task is completed")
         self.recovered_unix = now_unix()
+
+    def completed(self) -> set[int]:
+        """What llmc calls completed, by the numbers that the commits have."""
+        return {self._number(str(row["task_id"])) for row in self.events("task_completed")}
+
+    def _number(self, task_id: str) -> int:
+        """Of a leaf of a goal the place in its plan, whichever task it has become; else the task's own."""
+        ledger = self.root / ".llmc" / "tasks.jsonl"
+        for line in ledger.read_text().splitlines() if ledger.exists() else ():
+            row = _row(line)
+            leaf = _LEAF.match(str(row.get("subject") or ""))
+            if leaf and row.get("task") == task_id:
+                return int(leaf[1])
+        return int(task_id)
 
     def ended(self, limit_s: float = PATIENCE_S) -> int:
         """The supervisor's exit code, once it has ended by itself."""

@@ -26,8 +26,12 @@ S = AssignmentStatus
 
 #: a withdrawal that fails is tried so often in all
 MAX_WITHDRAWALS = 6
+#: the longest wait before something that nobody could try is tried again
+MAX_SETTLE_S = 60.0
 
 _FAILED = (Result.ERROR, Result.TIMEOUT)
+#: what its own run shows to have arrived, whoever did not live to write that down
+_UNPROVED = (*_FAILED, Result.PENDING)
 
 
 def attend(work: Round, assignment: Assignment, signals: Signals | None) -> None:
@@ -124,11 +128,19 @@ def _settle_withdrawal(work: Round, assignment: Assignment, dispatch: Dispatch) 
 def _settle(work: Round, assignment: Assignment, dispatch: Dispatch) -> None:
     """What was intended and whose outcome nobody saw is done now, under its own id."""
     signals = work.seen.get(assignment.assignment_id)
-    just_made = assignment.last_dispatch_at is not None and assignment.last_dispatch_at >= work.now
-    if just_made or (signals is not None and signals.delivering) or work.room.dispatches <= 0:
+    earliest = (assignment.last_dispatch_at or 0.0) + _settle_wait_s(dispatch)
+    if earliest > work.now:
+        work.due(earliest)
+        return
+    if (signals is not None and signals.delivering) or work.room.dispatches <= 0:
         work.later()
         return
     work.send_again(assignment, dispatch, "assignment.settled")
+
+
+def _settle_wait_s(dispatch: Dispatch) -> float:
+    """What could not even be tried, because a person has the worker or it is busy, is tried less and less often."""
+    return min(MAX_SETTLE_S, 2.0 ** min(dispatch.attempts - 1, 10))
 
 
 def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
@@ -241,7 +253,7 @@ def _bound(work: Round, assignment: Assignment, signals: Signals) -> Assignment:
         )
     last = ladder.last_instruction(assignment)
     spawned = last is not None and last.mode is Mode.SPAWN
-    if signals.run_id and spawned and last is not None and last.result in _FAILED:
+    if signals.run_id and spawned and last is not None and last.result in _UNPROVED:
         proved = replace(
             last, result=Result.ACCEPTED, result_at=work.now, run_id=signals.run_id, notes="seen by its run"
         )

@@ -103,6 +103,11 @@ def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
     """What one tick may do over all goals, those included that it does not look at; less what was begun just now."""
     busy = sum(at_work(view) for view in views if view.goal.status is GoalStatus.ACTIVE)
     just_now = sum(a.last_dispatch_at == now for view in views for a in view.assignments.values())
+    return room_beside(busy, just_now, policy)
+
+
+def room_beside(busy: int, just_now: int, policy: Policy) -> Room:
+    """What is left when so many leaves are at work, and so much was sent in this moment."""
     return Room(
         in_progress=policy.max_in_progress - busy,
         dispatches=policy.max_dispatches_per_tick - just_now,

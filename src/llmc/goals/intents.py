@@ -92,6 +92,12 @@ def pending(assignment: Assignment) -> Dispatch | None:
     return next((d for d in reversed(assignment.dispatch_history) if d.result is Result.PENDING), None)
 
 
+def is_pending(view: GoalView, dispatch_id: str) -> bool:
+    """Whether nobody knows yet what became of a dispatch."""
+    known = (d for a in view.assignments.values() for d in a.dispatch_history)
+    return any(d.dispatch_id == dispatch_id and d.result is Result.PENDING for d in known)
+
+
 def again(assignment: Assignment, dispatch: Dispatch, now: float) -> Assignment:
     """The assignment with one more try under the same id."""
     tried = replace(dispatch, result=Result.PENDING, attempts=dispatch.attempts + 1)

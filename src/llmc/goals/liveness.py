@@ -4,6 +4,7 @@ In the order of trust: the run that is in flight, the session's own signs, and f
 messages. What we sent ourselves is never a sign of life.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -169,7 +170,9 @@ def activity(assignment: Assignment, signals: Signals, now: float) -> float | No
     if is_of_former_run(assignment, signals):
         return None
     signs = [signals.agent_wrote_at, signals.committed_at, signals.run_ended_at]
-    if signals.session_updated_at is not None and not _is_echo(signals.session_updated_at, signals):
+    if signals.session_updated_at is not None and not is_echo(
+        signals.session_updated_at, signals.prompted_at
+    ):
         signs.append(signals.session_updated_at)
     spoke = [message.at for message in sampled(signals) if message.role in ("assistant", "person")]
     since = began_at(assignment)
@@ -237,8 +240,9 @@ def _sent_at(assignment: Assignment) -> float | None:
     return min(tried, assignment.last_dispatch_at or tried)
 
 
-def _is_echo(at: float, signals: Signals) -> bool:
-    return any(0 <= at - prompted <= ECHO_S for prompted in signals.prompted_at)
+def is_echo(at: float, prompted_at: Iterable[float]) -> bool:
+    """Whether that may be our own prompt: it is in the transcript before anybody has noted that it arrived."""
+    return any(abs(at - prompted) <= ECHO_S for prompted in prompted_at)
 
 
 def _due(assignment: Assignment, policy: Policy, active_at: float | None, now: float) -> tuple[float, str]:

@@ -8,6 +8,7 @@ from llmc.goals.model import GoalView
 from llmc.log_reader import LogReader
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
+from llmc.state.ledger import Ledger
 from llmc.tools.files import json_row
 
 _RECORDED = f'"{spending.ACTION}"'.encode()
@@ -31,12 +32,13 @@ class GoalSpending:
 
     def __init__(self) -> None:
         self._log: LogReader | None = None
+        self._ledger: Ledger | None = None
         self._of_task: dict[str, Tally] = {}
         self._of_goal: dict[str, Tally] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
         self._read(project)
-        made = open_ledger(project).books().dispatches
+        made = self._ledger.books().dispatches if self._ledger else {}
         sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
         tasks = {made.get(dispatch) or run for dispatch, run in sent.items()} - {"", None}
         prices = project.config.prices
@@ -47,6 +49,7 @@ class GoalSpending:
     def _read(self, project: Project) -> None:
         if self._log is None:
             self._log = LogReader(str(project.root.events))
+            self._ledger = open_ledger(project)
         for line in self._log.lines():
             event = json_row(line) if _RECORDED in line else None
             row = spending.parse(event) if event else None

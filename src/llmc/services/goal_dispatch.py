@@ -6,27 +6,30 @@ What is asked for was stored before. Done again under the same id, after a crash
 import contextlib
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.goals.intents import REPLAN, WITHDRAW, Action
 from llmc.goals.model import Goal, Mode, Node, Priority, Result
-from llmc.names import PromptId, TaskId, WorkerName
+from llmc.names import PromptId, TaskId, WorkerName, header_id, header_line
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
+from llmc.services.recover import finish_interrupted
 from llmc.services.reset import reset_worker
 from llmc.services.task_list import add, open_list
 from llmc.services.tasks import send_message
 from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
 from llmc.tasks import claims
-from llmc.tasks.books import Claim, entry
+from llmc.tasks.books import Books, Claim, entry
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import json_row
-from llmc.workers.model import Outcome
+from llmc.workers.model import Outcome, WorkerRecord
 
 #: how long a busy worker is waited for; whoever has it is soon done, and the next tick comes
 WORKER_LOCK_S = 2.0
@@ -59,7 +62,7 @@ def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> 
                 case Mode.SEND:
                     return _send(project, action)
                 case Mode.SPAWN if action.purpose == WITHDRAW:
-                    return _withdraw(project, action)
+                    return _withdraw(project, action, open_list(project), open_ledger(project))
                 case Mode.SPAWN:
                     return _spawn(project, action, goal, node)
     except LockTimeout as error:
@@ -74,16 +77,16 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     made = _task_of(files, ledger, action.dispatch_id)
     if made is not None:
         return Done(Result.ACCEPTED, "it was there", made)
-    landed = [
-        one
-        for one in map(partial(_task_of, files, ledger), action.replaces)
-        if one in ledger.books().completed
-    ]
-    if landed:
-        return Done(Result.ERROR, f"task {landed[0]} has landed meanwhile")
-    withdrawn = _withdraw(project, action)
+    if unsettled := files.listing().unsettled:
+        return Done(None, f"{min(unsettled)} is being written, and may be it")
+    withdrawn = _withdraw(project, action, files, ledger)
     if withdrawn.result is not Result.OK:
         return withdrawn
+    # Only now nobody has one of them any more, and none can land after this look.
+    replaced = map(partial(_task_of, files, ledger), action.replaces)
+    landed = next((one for one in replaced if one in ledger.books().completed), None)
+    if landed:
+        return Done(Result.ERROR, f"task {landed} has landed meanwhile")
     subject = f"{action.work_node_id}: {node.name}" if node else action.work_node_id
     draft = Draft(
         subject=subject[:200],
@@ -109,9 +112,8 @@ def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskId | Non
     return known or next((t.id for t in files.listing().tasks.values() if t.dispatch == dispatch_id), None)
 
 
-def _withdraw(project: Project, action: Action) -> Done:
+def _withdraw(project: Project, action: Action, files: TaskFiles, ledger: Ledger) -> Done:
     """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
-    files, ledger = open_list(project), open_ledger(project)
     for dispatch_id in action.replaces:
         task_id = _task_of(files, ledger, dispatch_id)
         if task_id is not None and not _taken_back(project, files, ledger, task_id):
@@ -135,11 +137,12 @@ def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: Tas
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return files.remove(task_id, _is_nobodys)
+        return files.remove(task_id, partial(_is_nobodys, books=ledger.books()))
 
 
-def _is_nobodys(task: Task) -> bool:
-    return task.status is TaskStatus.PENDING and not task.owner
+def _is_nobodys(task: Task, books: Books) -> bool:
+    """Free, or its claim has ended, and only the file does not say so: a crash came between."""
+    return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, task.id)
 
 
 def _let_go(project: Project, claim: Claim) -> bool:
@@ -152,6 +155,8 @@ def _let_go(project: Project, claim: Claim) -> bool:
             if record.accept is not None:
                 return False
             reset_worker(project, claim.worker)
+    except Refused:
+        return False
     except NotFound:
         open_ledger(project).write(entry("released", claim, now_unix(), reason="its worker is gone"))
     return True
@@ -162,11 +167,18 @@ def _send(project: Project, action: Action) -> Done:
     worker = action.session_key.rpartition(":")[2]
     prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
     with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
+        record = finish_interrupted(project, worker)  # it may be the very prompt that a crash interrupted
         before = _delivered(project, WorkerName(worker), prompt_id)
-        if before is not None:
-            return Done(_RESULTS[before], "it was typed before", prompt_id)
+        if before is not None and (before.arrived or _shows_up(record, prompt_id)):
+            return Done(_RESULTS[before] if before.arrived else Result.OK, "it was typed before", prompt_id)
         receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
     return Done(_RESULTS[receipt.outcome], receipt.reason, prompt_id)
+
+
+def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
+    """Whether the conversation has a prompt of which nobody saw in time that it arrived."""
+    rows, _ = rows_since(Path(record.transcript_path), header_line(prompt_id).encode(), 0)
+    return any(header_id(row_text(row)) == prompt_id for row in rows)
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:

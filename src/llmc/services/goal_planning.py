@@ -6,8 +6,8 @@ from typing import Any
 
 from llmc.agents.print_mode import Tokens
 from llmc.auto import spending
-from llmc.errors import LlmcError, NotFound, UsageError
-from llmc.goals.intents import Action
+from llmc.errors import LlmcError, LockTimeout, NotFound, UsageError
+from llmc.goals.intents import Action, is_pending
 from llmc.goals.model import Change, GoalView, PlannerRef, Result
 from llmc.goals.plan import Limits, Plan, Provenance
 from llmc.goals.plan_text import read_plan
@@ -19,7 +19,9 @@ from llmc.services.planner import PlanFailed
 from llmc.services.planner_run import PlannerSetup
 from llmc.services.project import Project, agent_for
 from llmc.state.goal_store import GoalStore
+from llmc.tools import locks
 from llmc.tools.clock import now_unix
+from llmc.tools.locks import Rank
 from llmc.workers.usage import Usage
 
 #: who used the tokens that a plan cost, in `llmc usage`
@@ -72,7 +74,17 @@ def has_planner(project: Project) -> bool:
 
 def replan(project: Project, store: GoalStore, action: Action) -> Done:
     """Smaller steps in place of a leaf. The planner runs while nobody holds the store; then the goal may have changed."""
+    try:
+        with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
+            return _replanned(project, store, action)
+    except LockTimeout as error:
+        return Done(None, error.message)
+
+
+def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
     view = store.view(action.goal_id)
+    if not is_pending(view, action.dispatch_id):
+        return Done(None, "somebody else has done it")
     if not may_replan(view.goal.plan_revision_history, now_unix()):
         return Done(Result.ERROR, "the plan was changed too often of late")
     found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)

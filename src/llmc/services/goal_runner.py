@@ -9,17 +9,21 @@ import os
 import secrets
 import time
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from functools import partial
 
 from llmc.errors import LlmcError
-from llmc.goals.decide import Decided, decide, full_room, has_business, in_order, orphans, workset
+from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
-from llmc.goals.model import Assignment, Change, Crystallization, Event, GoalStatus, GoalView, Result
+from llmc.goals.model import Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
 from llmc.goals.rollup import settled
 from llmc.goals.round import Room
+from llmc.goals.shape import Shape
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
+from llmc.services.goal_desk import Aside, Desk
 from llmc.services.goal_signals import Observer
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -69,13 +73,15 @@ class _Tick:
 class Runner:
     """Keeps what the next tick need not read again: goals that nobody changed, and how far logs were read."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, aside: Aside | None = None) -> None:
+        """`aside`: where planners run, which take minutes, while ticks go on; None: within the tick."""
         self._project = project
+        self._aside = aside
         self._observer: Observer | None = None
         self._spending = GoalSpending()
-        self._revision = -1
-        self._views: dict[str, GoalView] = {}
-        self._crystals: dict[str, dict[str, Crystallization]] = {}
+        self._store: GoalStore | None = None
+        self._desk = Desk()
+        self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
 
@@ -86,55 +92,85 @@ class Runner:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
                 done = self._tick(reason)
         except LlmcError as error:
-            done = Ticked(False, False, problem=f"{error.message} {error.hint}".strip())
+            done = Ticked(False, False, problem=_in_words(error))
         except Exception as error:
             self._forget()
-            done = Ticked(False, False, problem=f"a bug in the goals: {type(error).__name__}: {error}")
+            done = Ticked(False, False, problem=_in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
 
     def _forget(self) -> None:
-        self._revision, self._views, self._observer = -1, {}, None
+        self._desk, self._observer = Desk(), None
 
     def _tick(self, reason: str) -> Ticked:
-        store, policy, now = open_store(self._project), policy_of(self._project), now_unix()
-        problem = self._read(store)
+        store, policy, now = self._opened(), policy_of(self._project), now_unix()
+        tick = _Tick(store, policy, now, Room(), monotonic() + MOST_TICK_S, self._granted_until)
+        self._collect(tick)
+        problem = self._read(tick)
         if problem:
             return Ticked(False, False, problem=problem)
+        if policy != self._policy:
+            self._policy = policy
+            self._desk.look_at_all()
         self._grant(policy, now)
-        room = full_room(self._views.values(), policy, now)
-        tick = _Tick(store, policy, now, room, monotonic() + MOST_TICK_S, self._granted_until)
-        self._close_orphans(tick)
-        open_views = [view for view in self._views.values() if has_business(view)]
-        for view in in_order(open_views):
+        tick.granted_until = self._granted_until
+        tick.room = room_beside(*self._desk.busy(now), policy)
+        problems = []
+        for kept in in_order(self._desk.open_views()):
+            goal_id = kept.goal.goal_id
+            if not self._desk.is_due(goal_id, tick.now, tick.room):
+                continue
             if monotonic() > tick.ends_at:
                 tick.dues.append(now)
                 break
-            self._attend(tick, view)
+            try:
+                self._attend(tick, kept)
+            except Exception as error:
+                # The others must not wait for what is wrong with this one.
+                self._desk.forget(goal_id)
+                problems.append(f"{goal_id}: {_in_words(error)}")
         if tick.sent or tick.changed:
             log(self._project, f"tick ({reason}): {', '.join(tick.sent) or 'records brought up to date'}")
-        return Ticked(True, tick.changed, tuple(tick.sent), next_due=min(tick.dues, default=None))
+        due = self._desk.next_due(tick.room, now)
+        dues = [*tick.dues, *([] if due is None else [due])]
+        return Ticked(
+            not problems,
+            tick.changed,
+            tuple(tick.sent),
+            problem="; ".join(problems),
+            next_due=min(dues, default=None),
+        )
 
-    def _read(self, store: GoalStore) -> str:
+    def _opened(self) -> GoalStore:
+        """The same as before: a store is checked from end to end when it is opened."""
+        wanted = open_store(self._project)
+        if self._store is None or self._store.path != wanted.path:
+            self._forget()
+            self._store = wanted
+        return self._store
+
+    def _collect(self, tick: _Tick) -> None:
+        """What became of the planning that was begun in earlier ticks."""
+        for action, done in self._aside.ended() if self._aside is not None else ():
+            self._told(tick, action, done)
+
+    def _read(self, tick: _Tick) -> str:
         """Bring what is kept here up to date; why nothing may be done, or ""."""
+        store = tick.store
         with store.reading() as found:
             mode = found.safe_mode()
             if mode is not None:
                 return f"safe mode since a damaged store was set aside ({mode.file}): llmc overseer safe-mode --clear"
             if store.damage:
                 return store.damage
-            revision = found.revision()
-            if revision == self._revision:
+            if not self._desk.read(found):
                 return ""
-            for goal_id in found.changed_since(self._revision):
-                view = found.view(goal_id)
-                if view is None:
-                    self._views.pop(goal_id, None)
-                    continue
-                self._views[goal_id] = view
-                self._crystals[goal_id] = {one.work_node_id: one for one in found.crystallizations(goal_id)}
-            self._revision = revision
+            open_ = found.open_assignments()
+        change = orphans(open_, self._desk.goals(), tick.now)
+        if not change.is_empty():
+            store.apply(change)
+            tick.changed = True
         return ""
 
     def _grant(self, policy: Policy, now: float) -> None:
@@ -151,36 +187,26 @@ class Runner:
                 f"{why.replace('patrol', 'the tick')}: no silence is judged for {policy.idle_after_s:g} s",
             )
 
-    def _close_orphans(self, tick: _Tick) -> None:
-        with tick.store.reading() as found:
-            open_ = found.open_assignments()
-        change = orphans(open_, self._views, tick.now)
-        if not change.is_empty():
-            tick.store.apply(change)
-            tick.changed = True
-
     def _attend(self, tick: _Tick, view: GoalView) -> None:
         """One goal: facts, decision, intent, deeds; once more where messages are wanted first."""
         goal_id = view.goal.goal_id
         if self._is_over_budget(tick, view):
             return
-        watched = [view.assignments[one] for one in workset(view, tick.now).assignments]
+        watched = [view.assignments[one] for one in self._desk.watched(goal_id)]
         signals = self._observed(watched)
-        decided = self._decided(tick, view, signals)
+        decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
         if decided.wants_samples:
             stale = [one for one in watched if one.assignment_id in decided.wants_samples]
             signals |= self._observed(stale, samples=decided.wants_samples)
-            decided = self._decided(tick, view, signals)
-        if decided.change.is_empty():
-            tick.room = decided.room
-            if decided.next_due is not None:
-                tick.dues.append(decided.next_due)
-            return
-        stored = self._stored(tick, goal_id, signals)
-        tick.room, tick.changed = stored.room, True
-        if stored.next_due is not None:
-            tick.dues.append(stored.next_due)
-        for action in stored.actions:
+            decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
+        if not decided.change.is_empty():
+            decided = self._stored(tick, goal_id, signals)
+            tick.changed = True
+        tick.room = decided.room
+        self._desk.attended(goal_id, decided)
+        for action in decided.actions:
+            if monotonic() > tick.ends_at:
+                break  # it is an intent, which the next tick finds
             self._act(tick, action)
 
     def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
@@ -188,16 +214,23 @@ class Runner:
             return {}
         if self._observer is None:
             self._observer = Observer(self._project)
-        return self._observer.look(self._project, assignments, samples)
+        seen = self._observer.look(self._project, assignments, samples)
+        if self._aside is not None:
+            for one in self._aside.assignments() & seen.keys():
+                seen[one] = replaced(seen[one], delivering=True)
+        return seen
 
-    def _decided(self, tick: _Tick, view: GoalView, signals: dict[str, Signals]) -> Decided:
+    def _decided(
+        self, tick: _Tick, view: GoalView, signals: dict[str, Signals], shape: Shape | None = None
+    ) -> Decided:
         return decide(
             view,
             signals,
             tick.policy,
             tick.now,
             new_id,
-            crystals=self._crystals.get(view.goal.goal_id),
+            crystals=self._desk.crystals(view.goal.goal_id),
+            shape=shape,
             room=tick.room,
             granted_until=tick.granted_until,
         )
@@ -216,10 +249,16 @@ class Runner:
         """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
-        if action.purpose == REPLAN:
-            done = goal_planning.replan(self._project, tick.store, action)
+        if action.purpose != REPLAN:
+            self._told(tick, action, goal_dispatch.perform(self._project, action, view.goal, node))
+        elif self._aside is None:
+            self._told(tick, action, goal_planning.replan(self._project, tick.store, action))
         else:
-            done = goal_dispatch.perform(self._project, action, view.goal, node)
+            self._aside.begin(action, partial(goal_planning.replan, self._project, tick.store, action))
+            tick.sent.append(f"{action.purpose} {action.work_node_id}: begun")
+
+    def _told(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+        """What became of a deed is written down."""
         what = f"{action.purpose} {action.work_node_id}"
         if done.result is None:
             tick.dues.append(tick.now + 1.0)
@@ -294,6 +333,12 @@ def policy_of(project: Project) -> Policy:
         allow_cross_agent=goals.policy.allow_cross_agent,
         planner=goal_planning.has_planner(project),
     )
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, LlmcError):
+        return f"{error.message} {error.hint}".strip()
+    return f"a bug in the goals: {type(error).__name__}: {error}"
 
 
 def new_id() -> str:

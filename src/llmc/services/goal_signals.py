@@ -11,7 +11,7 @@ from typing import Any
 
 from llmc.auto.waiting import is_parked
 from llmc.goals import ladder
-from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals
+from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
 from llmc.goals.policy import HOME, session_key
 from llmc.goals.updates import Claim as Claimed
@@ -21,7 +21,7 @@ from llmc.names import TaskId, WorkerName
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
-from llmc.services.transcript_tail import last_messages, last_word_unix
+from llmc.services.transcript_tail import last_growth_unix, last_messages, last_word_unix
 from llmc.state.model import State
 from llmc.tasks.books import Books
 from llmc.tasks.model import Task
@@ -34,7 +34,7 @@ from llmc.workers.model import Status, WorkerRecord
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
 _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
-_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_delivered"')
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Log:
     reports: dict[str, list[tuple[float, Update]]] = field(default_factory=dict)
     #: by worker: when its work landed, and as what
     accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
-    #: by worker: when something was typed into its session
+    #: by worker: when something was typed into its session, before and after
     prompted: dict[str, list[float]] = field(default_factory=dict)
     _reader: LogReader | None = None
 
@@ -66,7 +66,7 @@ class _Log:
                 _keep(self.reports, worker, (ts, update))
             case "accepted":
                 _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
-            case "prompt_delivered":
+            case "prompt_pending" | "prompt_delivered":
                 _keep(self.prompted, worker, ts)
 
 
@@ -130,7 +130,7 @@ def _of(facts: _Facts, assignment: Assignment) -> Signals:
     runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
     landed = next((run for run in runs if run is not None and run[0] in facts.books.completed), None)
     run = landed or (runs[-1] if runs else None)
-    return Signals() if run is None else _of_task(facts, *run)
+    return Signals() if run is None else _of_task(facts, assignment, *run)
 
 
 def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskId, Task | None] | None:
@@ -145,14 +145,14 @@ def _spawned(assignment: Assignment) -> list[str]:
     return [d.dispatch_id for d in spawned if d.purpose in ("work", "reassign")]
 
 
-def _of_task(facts: _Facts, task_id: TaskId, task: Task | None) -> Signals:
+def _of_task(facts: _Facts, assignment: Assignment, task_id: TaskId, task: Task | None) -> Signals:
     books = facts.books
     if task_id in books.completed:
         return Signals(run_id=task_id, run=Run.ENDED, merged=_merged(facts, task_id, task))
     claim = next((one for one in books.claims.values() if one.task == task_id), None)
     record = facts.state.workers.get(WorkerName(claim.worker)) if claim else None
     if record is not None and record.assignment is not None and record.assignment.task_id == task_id:
-        return _of_worker(facts, task_id, record, HOME, record.assignment.since_unix)
+        return _of_worker(facts, assignment, task_id, record, record.assignment.since_unix)
     if claim is not None:
         return Signals(run_id=task_id, run=Run.IN_FLIGHT)
     kept = books.kept_back(task_id)
@@ -171,12 +171,19 @@ def _at(failures: list[Any]) -> float | None:
     return failures[-1].at_unix if failures else None
 
 
-def _of_worker(facts: _Facts, run_id: str, record: WorkerRecord, pool: str, since: float) -> Signals:
+def _of_worker(
+    facts: _Facts, assignment: Assignment, run_id: str, record: WorkerRecord, since: float
+) -> Signals:
     """Somebody is at it: in flight as long as there are signs of life, whatever the turn does."""
-    wrote = last_word_unix(Path(record.transcript_path)) if record.transcript_path else None
+    transcript = Path(record.transcript_path) if record.transcript_path else None
+    wrote = last_word_unix(transcript) if transcript else None
+    grew = last_growth_unix(transcript) if transcript else None
+    prompted = tuple(facts.log.prompted.get(record.name, ()))
     committed = _committed(facts.project, record, since)
-    newest = max(at for at in (wrote, committed, since) if at is not None)
-    fresh = facts.now - newest < facts.idle_after_s
+    own = grew if grew is not None and not is_echo(grew, prompted) else None
+    newest = max(at for at in (wrote, own, committed, since) if at is not None)
+    limit_s = facts.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
+    fresh = facts.now - newest < limit_s
     moves = fresh or is_parked(facts.state.auto) or record.accept is not None
     moves |= record.status in (
         Status.NEEDS_REVIEW,
@@ -186,12 +193,13 @@ def _of_worker(facts: _Facts, run_id: str, record: WorkerRecord, pool: str, sinc
         run_id=run_id,
         run=Run.IN_FLIGHT if moves else Run.NONE,
         run_since=since,
-        session_key=session_key(pool, record.name),
+        session_key=session_key(assignment.agent_id, record.name),
         session_id=record.claude_session_id or "",
         reachable=record.status in (*BUSY, Status.NEEDS_INPUT) and not record.held,
+        session_updated_at=grew,
         agent_wrote_at=wrote,
         committed_at=committed,
-        prompted_at=tuple(facts.log.prompted.get(record.name, ())),
+        prompted_at=prompted,
         reports=tuple(
             Report(ts, update) for ts, update in facts.log.reports.get(record.name, ()) if ts > since
         ),
@@ -204,7 +212,7 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
     if record is None:
         return Signals()
     landed = [(ts, commit) for ts, commit in facts.log.accepted.get(record.name, ()) if ts > since]
-    signals = _of_worker(facts, assignment.run_id, record, assignment.agent_id, since)
+    signals = _of_worker(facts, assignment, assignment.run_id, record, since)
     if landed:
         at, commit = landed[-1]
         return replaced(

@@ -1,11 +1,12 @@
 """The end of a conversation: when the agent last said something, and its last few messages."""
 
+import contextlib
 import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.client_files import is_synthetic
+from llmc.agents.client_files import is_synthetic, subagents_of
 from llmc.tools.files import json_row
 
 #: so much of the end of a transcript is read; a single row of output can be longer
@@ -18,6 +19,15 @@ def last_word_unix(path: Path) -> float | None:
     times = [_at(row) for row in _rows(path) if row.get("type") == "assistant" and not is_synthetic(row)]
     known = [at for at in times if at is not None]
     return max(known, default=None)
+
+
+def last_growth_unix(path: Path) -> float | None:
+    """When anything was last written into the conversation or into one of its subagents': also what a tool printed."""
+    times = []
+    for file in (path, *subagents_of(path)):
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return max(times, default=None)
 
 
 def last_messages(path: Path, most: int) -> list[tuple[str, str, float, str]]:

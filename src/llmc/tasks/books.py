@@ -96,7 +96,7 @@ class Books:
     @property
     def highest(self) -> int:
         """The highest number of a task that is known here: a new task of that number would count as that one."""
-        known = (*self.completed, *self.failures, *self.subjects)
+        known = (*self.completed, *self.failures, *self.subjects, *self.kept)
         return max((int(task) for task in known if task.isascii() and task.isdigit()), default=0)
 
     def kept_back(self, task: str) -> str:
@@ -147,7 +147,9 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
             case "claimed":
                 books.claims[worker] = Claim(claim_id, task, worker)
                 books.latest[task] = claim_id
-                books.kept.pop(task, None)
+                # Who claims what was just withdrawn does not get it, or has to give it back: nobody else may begin it.
+                if books.kept_back(task) != "withdrawn":
+                    books.kept.pop(task, None)
                 if row.get("subject"):
                     books.subjects[task] = str(row["subject"])
                 if row.get("dispatch"):

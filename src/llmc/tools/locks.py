@@ -20,7 +20,9 @@ class Rank(IntEnum):
     """The lock order: a lock may only be taken while all locks held have a lower rank."""
 
     #: one tick of the goals at a time
-    TICK = 0
+    TICK = -1
+    #: one planner for the goals at a time, whoever asked for it
+    PLANNER = 0
     WORKER = 1
     TICKET = 2
     MERGE = 3

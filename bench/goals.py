@@ -1,0 +1,110 @@
+"""Fifty goals of 245 leaves: a tick costs what has changed, not what there is."""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+from tests.support.goal_workshop import project_in
+from tests.support.goal_world import goal, plan
+
+from bench.measure import Row, clock_ms, row
+from llmc.goals.model import Assignment, AssignmentStatus, Change, Dispatch, Mode, NodeStatus, Result
+from llmc.services.goal_runner import Runner
+from llmc.services.goals import open_store
+from llmc.services.project import Project
+from llmc.state.goal_store import GoalStore
+
+NAME = "goals"
+GOALS = 50
+TARGET_MS = 150.0
+ROUNDS = 15
+AT_WORK = 6
+
+
+def run() -> list[Row]:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="llmc-bench-", dir=memory) as made:
+        project = project_in(Path(made) / "root", max_in_progress=AT_WORK)
+        project.store.create()
+        Path(made, "root", "tasks", "plan").mkdir(parents=True)
+        store = open_store(project)
+        for number in range(GOALS):
+            store.apply(_goal(number))
+        _ticked(Runner(project), project)  # hands out what may be at work
+        cold = [clock_ms(lambda: _ticked(Runner(project), project)) for _ in range(3)]
+        runner = Runner(project)
+        _ticked(runner, project)
+        nothing = [clock_ms(lambda: _ticked(runner, project)) for _ in range(ROUNDS)]
+        one = _after(runner, project, lambda: _change(store, 1))
+        all_ = _after(runner, project, lambda: _change(store, GOALS))
+    first = statistics.median(cold)
+    note = f"{GOALS} goals x 245 leaves, {AT_WORK} at work"
+    return [
+        row(NAME, "the first tick", cold, "itself", first, note="everything is read and decided"),
+        row(NAME, "nothing changed", nothing, "150 ms", TARGET_MS, target=1.0, judged="p95", note=note),
+        row(NAME, "1 assignment changed", one, "150 ms", TARGET_MS, target=1.0, judged="p95"),
+        row(
+            NAME,
+            "50 assignments in 50 goals changed",
+            all_,
+            "the first tick",
+            first,
+            note="as much as there is",
+        ),
+    ]
+
+
+def _ticked(runner: Runner, project: Project) -> None:
+    ticked = runner.tick(project, "bench")
+    assert ticked.ok, ticked
+
+
+def _after(runner: Runner, project: Project, change: Callable[[], None]) -> list[float]:
+    times = []
+    for _ in range(ROUNDS):
+        change()
+        times.append(clock_ms(lambda: _ticked(runner, project)))
+        _ticked(runner, project)  # what it wrote itself is read again here
+    return times
+
+
+def _change(store: GoalStore, count: int) -> None:
+    """As a person does, or a worker's report: one record of each of so many goals."""
+    for number in range(count):
+        view = store.view(f"goal_{number}")
+        given = next(iter(view.assignments.values()))
+        store.apply(Change(assignments=(replace(given, updated_at=given.updated_at + 1),)))
+
+
+def _goal(number: int) -> Change:
+    """Half of it is done; of the rest as much is given out as may be at work at a time."""
+    goal_id = f"goal_{number}"
+    nodes = {key: replace(node, goal_id=goal_id) for key, node in plan(5, 7, 7).items()}
+    leaves = [key for key in nodes if key.startswith("S")]
+    assignments = []
+    for index, leaf in enumerate(leaves[:120]):
+        nodes[leaf] = replace(nodes[leaf], status=NodeStatus.DONE)
+        sent = Dispatch(
+            dispatch_id=f"D{number}-{index}",
+            ts=1.0,
+            mode=Mode.SPAWN,
+            purpose="work",
+            result=Result.ACCEPTED,
+            instruction_hash="x",
+        )
+        assignments.append(
+            Assignment(
+                assignment_id=f"A{number}-{index}",
+                goal_id=goal_id,
+                work_node_id=leaf,
+                created_at=1.0,
+                updated_at=1.0,
+                status=AssignmentStatus.DONE,
+                last_instruction_text="Write the parser. " * 50,
+                dispatch_history=(sent,),
+            )
+        )
+    return Change(goal=goal(goal_id=goal_id), nodes=tuple(nodes.values()), assignments=tuple(assignments))

@@ -1,0 +1,174 @@
+"""What the goals' ticks keep in mind: goals as they were last read, what each waits for, and planners that run aside.
+
+A tick then costs what has changed and what is being worked on, not what there is.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+
+from llmc.errors import LlmcError
+from llmc.goals.decide import Decided, at_work, has_business, workset
+from llmc.goals.intents import Action
+from llmc.goals.model import Crystallization, GoalStatus, GoalView, Result
+from llmc.goals.round import Room
+from llmc.goals.shape import Shape, shape_of
+from llmc.services.goal_dispatch import Done
+from llmc.state.goal_rows import Reader
+
+
+@dataclass
+class _Kept:
+    """One goal, and all that follows from its records alone."""
+
+    view: GoalView
+    crystals: dict[str, Crystallization]
+    has_business: bool
+    #: leaves that somebody has
+    at_work: int
+    #: the newest dispatch, and how many were made in that moment
+    dispatched_at: float
+    dispatched_then: int
+    #: assignments whose signs of life can change at any time
+    watched: tuple[str, ...]
+    #: nobody has decided about it since it was read
+    is_new: bool = True
+    #: when there is something to do if nothing happens; None: not before its records change
+    due: float | None = None
+    #: it was decided while there was no room for more
+    is_hungry: bool = False
+    shape: Shape | None = None
+
+
+class Desk:
+    """The goals at hand."""
+
+    def __init__(self) -> None:
+        self._revision = -1
+        self._kept: dict[str, _Kept] = {}
+
+    def read(self, found: Reader) -> bool:
+        """Read what was written since the last time; whether anything was."""
+        revision = found.revision()
+        if revision == self._revision:
+            return False
+        for goal_id in found.changed_since(self._revision):
+            view = found.view(goal_id)
+            if view is None:
+                self._kept.pop(goal_id, None)
+            else:
+                crystals = {one.work_node_id: one for one in found.crystallizations(goal_id)}
+                self._kept[goal_id] = _kept(view, crystals)
+        self._revision = revision
+        return True
+
+    def goals(self) -> Collection[str]:
+        return self._kept.keys()
+
+    def look_at_all(self) -> None:
+        """Other limits hold from now on."""
+        for kept in self._kept.values():
+            kept.is_new = True
+
+    def forget(self, goal_id: str) -> None:
+        """Nothing that was concluded about a goal holds; the next tick looks again."""
+        if goal_id in self._kept:
+            self._kept[goal_id].is_new = True
+
+    def open_views(self) -> list[GoalView]:
+        return [kept.view for kept in self._kept.values() if kept.has_business]
+
+    def busy(self, now: float) -> tuple[int, int]:
+        """How many leaves somebody has, and how much was sent in this very moment."""
+        every = self._kept.values()
+        working = sum(kept.at_work for kept in every if kept.view.goal.status is GoalStatus.ACTIVE)
+        return working, sum(kept.dispatched_then for kept in every if kept.dispatched_at == now)
+
+    def is_due(self, goal_id: str, now: float, room: Room) -> bool:
+        """Whether a decision can come out otherwise than the last: by new records, signs of life, the clock, or room."""
+        kept = self._kept[goal_id]
+        if kept.is_new or kept.watched:
+            return True
+        return (kept.due is not None and kept.due <= now) or (kept.is_hungry and _has_room(room))
+
+    def watched(self, goal_id: str) -> tuple[str, ...]:
+        return self._kept[goal_id].watched
+
+    def crystals(self, goal_id: str) -> dict[str, Crystallization]:
+        return self._kept[goal_id].crystals
+
+    def shape(self, goal_id: str) -> Shape:
+        kept = self._kept[goal_id]
+        if kept.shape is None:
+            kept.shape = shape_of(kept.view.nodes)
+        return kept.shape
+
+    def attended(self, goal_id: str, decided: Decided) -> None:
+        kept = self._kept[goal_id]
+        kept.is_new, kept.due, kept.is_hungry = False, decided.next_due, not _has_room(decided.room)
+
+    def next_due(self, room: Room, now: float) -> float | None:
+        """When the next tick has something to do, if nothing happens."""
+        known = [kept for kept in self._kept.values() if kept.has_business]
+        if _has_room(room) and any(kept.is_hungry for kept in known):
+            return now
+        return min((kept.due for kept in known if kept.due is not None), default=None)
+
+
+def _has_room(room: Room) -> bool:
+    return room.in_progress > 0 and room.dispatches > 0
+
+
+def _kept(view: GoalView, crystals: dict[str, Crystallization]) -> _Kept:
+    times = [a.last_dispatch_at for a in view.assignments.values() if a.last_dispatch_at is not None]
+    newest = max(times, default=0.0)
+    business = has_business(view)
+    return _Kept(
+        view,
+        crystals,
+        business,
+        at_work(view),
+        newest,
+        times.count(newest),
+        workset(view, 0.0).assignments if business else (),
+    )
+
+
+@dataclass
+class Aside:
+    """Deeds that take minutes, one after another in a thread of their own; each is told of once it has ended."""
+
+    pool: Executor
+    #: called when one has ended, from its thread
+    tell: Callable[[], None]
+    _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
+
+    def begin(self, action: Action, deed: Callable[[], Done]) -> None:
+        """Unless it is under way."""
+        if action.dispatch_id in self._begun:
+            return
+        try:
+            future = self.pool.submit(_whatever_happens, deed)
+        except RuntimeError:
+            return  # everything ends here; the intent is stored
+        self._begun[action.dispatch_id] = action, future
+        future.add_done_callback(lambda _: self.tell())
+
+    def assignments(self) -> set[str]:
+        """Those that something is under way for."""
+        return {action.assignment_id for action, _ in self._begun.values()}
+
+    def ended(self) -> Iterator[tuple[Action, Done]]:
+        for dispatch_id, (action, future) in tuple(self._begun.items()):
+            if future.done():
+                del self._begun[dispatch_id]
+                yield action, Done(None, "stopped") if future.cancelled() else future.result()
+
+
+def _whatever_happens(deed: Callable[[], Done]) -> Done:
+    try:
+        return deed()
+    except LlmcError as error:
+        return Done(Result.ERROR, f"{error.message} {error.hint}".strip())
+    except Exception as error:
+        return Done(Result.ERROR, f"a bug in the goals: {type(error).__name__}: {error}")

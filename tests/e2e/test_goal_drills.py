@@ -1,0 +1,24 @@
+"""The drills of goals, as a person runs them: what broke is found and made good, and nothing is lost or done twice."""
+
+import json
+
+import pytest
+
+from llmc.drills.table import DRILLS
+from tests.support.fleet import Fleet
+
+_GOALS = [name for name in DRILLS if name.startswith("goal-")]
+#: what takes seconds; the rest is `make soak`
+_QUICK = ("goal-task-deleted",)
+
+
+@pytest.mark.req("3-030", "3-103")
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[] if one in _QUICK else [pytest.mark.soak]) for one in _GOALS]
+)
+def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
+    """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
+    done = scripted.llmc("drill", name, "--json", code=None, timeout=600, TMPDIR=str(scripted.dir))
+    (report,) = json.loads(done.out)
+    assert report["outcome"] == "passed", report
+    assert report["lost"] == []

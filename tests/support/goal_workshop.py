@@ -1,0 +1,176 @@
+"""Goals below the command line: a real store, real task files and a real ledger, ticks by hand, and workers that are played."""
+
+import json
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.config.goals import Goals
+from llmc.config.model import Auto, Config, Overseer, Repo
+from llmc.config.paths import Root
+from llmc.goals.intents import REASSIGN, WITHDRAW, WORK, Action
+from llmc.goals.model import Assignment, Change, Dispatch, GoalView, Mode
+from llmc.names import SessionName, TaskId, WorkerName
+from llmc.services import claims, goal_dispatch, goal_runner, goal_signals, goal_work
+from llmc.services.goal_dispatch import Done
+from llmc.services.goal_runner import Runner, Ticked
+from llmc.services.goals import open_store
+from llmc.services.project import Project, bare_project
+from llmc.services.task_list import open_list
+from llmc.services.task_queue import TaskQueue
+from llmc.tasks.books import Claim
+from llmc.tasks.model import Task
+from llmc.workers.model import Assignment as WorkersTask
+from llmc.workers.model import Status, WorkerRecord
+from tests.support.goal_world import START, goal, plan
+
+GOAL = "goal_1"
+LEAF = "S1.1.1"
+
+
+class Clock:
+    """The time that the runner and what it observes go by."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
+        for module in (goal_runner, goal_signals, goal_dispatch, goal_work, claims):
+            monkeypatch.setattr(module, "now_unix", self)
+        monkeypatch.setattr(goal_runner, "monotonic", self)  # else each step would be a jump of the clock
+        return self
+
+
+def project_in(directory: Path, **goals: Any) -> Project:
+    """A root with a task list, and no worker."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = Config(
+        repo=Repo(source=str(directory)),
+        auto=Auto(task_list_id="plan", tasks_root=str(directory / "tasks")),
+        overseer=Overseer(goals=Goals(enabled=True, **goals)),
+    )
+    return replaced(bare_project(Root(directory)), config=config)
+
+
+class Workshop:
+    """One root; `leaves` of one task are what there is to do."""
+
+    def __init__(self, directory: Path, leaves: int = 1, **goals: Any) -> None:
+        self.project = project_in(directory, **goals)
+        self.runner = Runner(self.project)
+        self.store = open_store(self.project)
+        self.files = open_list(self.project)
+        self.ledger = claims.open_ledger(self.project)
+        self.files.directory.mkdir(parents=True)
+        self.project.store.create()
+        nodes = plan(1, 1, leaves, chained=False)
+        self.store.apply(Change(goal=goal(), nodes=tuple(nodes.values())))
+
+    @property
+    def view(self) -> GoalView:
+        return self.store.view(GOAL)
+
+    def one(self, leaf: str = LEAF) -> Assignment:
+        return next(a for a in self.view.assignments.values() if a.work_node_id == leaf)
+
+    def history(self, leaf: str = LEAF) -> tuple[Dispatch, ...]:
+        return self.one(leaf).dispatch_history
+
+    def tick(self) -> Ticked:
+        return self.runner.tick(self.project, "test")
+
+    def pass_time(self, clock: Clock, seconds: float) -> list[str]:
+        """Ticks as often as a daemon makes them, and not so rarely that it would think it had slept."""
+        sent: list[str] = []
+        until = clock.now + seconds
+        while clock.now < until:
+            clock.now = min(until, clock.now + min(300.0, self.project.config.overseer.goals.tick_every))
+            sent += self.tick().actions
+        return sent
+
+    def restarted(self) -> None:
+        """Nothing that was in memory is left."""
+        self.runner = Runner(self.project)
+
+    def tasks(self) -> dict[str, Task]:
+        return {str(task.id): task for task in open_list(self.project).listing().tasks.values()}
+
+    def queue(self) -> TaskQueue:
+        return TaskQueue(self.files, self.ledger)
+
+    def take(self, worker: str = "auto-1") -> tuple[Task, Claim] | None:
+        """As auto mode takes it."""
+        return self.queue().take_next(worker, ())
+
+    def complete(self, claim: Claim) -> None:
+        claims.complete(self.files, self.ledger, claim, "")
+
+    def perform(self, action: Action) -> Done:
+        return goal_dispatch.perform(
+            self.project, action, self.view.goal, self.view.nodes.get(action.work_node_id)
+        )
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        with self.store.reading() as found:
+            return [dict(event.data) for _, event in found.events() if event.type == kind]
+
+    def told(self, action: str) -> list[dict[str, Any]]:
+        path = self.project.root.events
+        rows = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+        return [row for row in rows if row["action"] == action]
+
+
+def action(dispatch_id: str = "D1", purpose: str = WORK, **fields: Any) -> Action:
+    kept = {
+        "goal_id": GOAL,
+        "assignment_id": "A1",
+        "work_node_id": LEAF,
+        "mode": Mode.SPAWN,
+        "text": "Do it.",
+        "agent_id": "auto",
+    }
+    return Action(dispatch_id=dispatch_id, purpose=purpose, **{**kept, **fields})
+
+
+def instead(dispatch_id: str, *others: str) -> Action:
+    return action(dispatch_id, REASSIGN, replaces=others)
+
+
+def withdraw(*others: str, dispatch_id: str = "W1") -> Action:
+    return action(dispatch_id, WITHDRAW, replaces=others)
+
+
+def fail(shop: Workshop, claim: Claim, **more: Any) -> None:
+    claims.give_back(shop.files, shop.ledger, claim, "it failed", cause="agent", counts=True, **more)
+
+
+def set_goal(shop: Workshop, **fields: Any) -> None:
+    shop.store.apply(Change(goal=replace(shop.view.goal, **fields)))
+
+
+def task_id(done: Done) -> TaskId:
+    assert done.run_id, done
+    return TaskId(done.run_id)
+
+
+def worker_at(shop: Workshop, claim: Claim, since: float = 1.0, transcript: Path | None = None) -> str:
+    """A worker's record with the task, as auto mode writes it."""
+    record = WorkerRecord(
+        name=WorkerName(claim.worker),
+        worktree_path=str(shop.project.root.path / "worktree"),
+        branch=claim.worker,
+        session_id=SessionName(claim.worker),
+        created_at_unix=1.0,
+        status=Status.WORKING,
+        transcript_path=str(transcript or shop.project.root.path / "transcript.jsonl"),
+        assignment=WorkersTask(task_id=claim.task, claim=claim.id, since_unix=since),
+    )
+    with shop.project.store.transaction() as tx:
+        tx.put(record)
+    return record.name

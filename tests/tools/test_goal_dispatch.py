@@ -1,0 +1,507 @@
+"""What goals have done: each deed once for its id, on real task files, ledger and store; and what becomes of it."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.config.goals import GoalPlanner
+from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
+from llmc.names import PromptId, TaskId
+from llmc.services import claims, goal_budget, goal_dispatch, goal_runner, goal_work, goals
+from llmc.services.goal_desk import Aside
+from llmc.services.goal_runner import Runner
+from llmc.services.submit import Receipt
+from llmc.state import goal_store
+from llmc.tasks.books import Claim, entry
+from llmc.workers.model import Outcome
+from tests.support.goal_workshop import (
+    GOAL,
+    LEAF,
+    Clock,
+    Workshop,
+    action,
+    fail,
+    instead,
+    set_goal,
+    task_id,
+    withdraw,
+    worker_at,
+)
+from tests.support.goal_world import goal, plan
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path / "root")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().set_up(monkeypatch)
+
+
+# --- task files
+
+
+@pytest.mark.req("3-095", "3-110", "3-X22", "3-134")
+def test_one_id_makes_one_file_whatever_became_of_it(shop: Workshop) -> None:
+    """Break: look for the dispatch in the files only."""
+    first = shop.perform(action())
+    assert (first.result, first.run_id) == (Result.ACCEPTED, "1")
+    assert shop.tasks()["1"].dispatch == "D1"
+    assert shop.perform(action()).run_id == "1", "it waits"
+    taken = shop.take()
+    assert taken is not None
+    assert shop.perform(action()).run_id == "1", "somebody has it"
+    shop.complete(taken[1])
+    (shop.files.directory / "1.json").unlink()  # as the client does
+    assert shop.perform(action()).run_id == "1", "it is over"
+    assert shop.tasks() == {}
+    assert shop.perform(action("D2")).run_id == "2", "a wanted repetition has another id"
+
+
+@pytest.mark.req("3-X22")
+def test_a_file_that_is_being_written_may_be_it(shop: Workshop) -> None:
+    """Break: make another file while one cannot be read."""
+    path = shop.files.directory / "1.json"
+    path.write_text('{"id": "1", "subj')
+    assert shop.perform(action()).result is None
+    path.unlink()
+    assert shop.perform(action()).result is Result.ACCEPTED
+
+
+def test_what_was_withdrawn_leaves_no_trace_on_another_task(shop: Workshop) -> None:
+    """Break: leave the kept tasks out of Books.highest, and do not remember the number in TaskFiles.remove."""
+    shop.perform(action())
+    assert shop.perform(withdraw("D1")).result is Result.OK
+    assert shop.tasks() == {}
+    again = shop.perform(action("D2"))
+    assert again.run_id == "2", "the number of a task that is gone would make this one withdrawn, too"
+    assert shop.take() is not None
+    assert (shop.files.directory / ".highwatermark").read_text() == "1", "for the client's own new tasks"
+
+
+@pytest.mark.parametrize("last", ["waiting", "claimed", "lost", "quarantined", "completed"])
+def test_what_is_taken_back(shop: Workshop, last: str) -> None:
+    """Break: leave out the claim, or the removal."""
+    shop.perform(action())
+    claim = None
+    if last != "waiting":
+        taken = shop.take()
+        assert taken is not None
+        claim = taken[1]
+    if last == "quarantined":
+        for _ in range(2):
+            assert claim is not None
+            fail(shop, claim)
+            again = shop.take()
+            assert again is not None
+            claim = again[1]
+        fail(shop, claim)  # type: ignore[arg-type]
+    elif last == "completed":
+        shop.complete(claim)  # type: ignore[arg-type]
+    elif last == "lost":
+        (shop.files.directory / "1.json").unlink()
+    assert shop.perform(withdraw("D1")).result is Result.OK
+    assert shop.perform(withdraw("D1")).result is Result.OK, "said twice"
+    assert shop.take() is None
+    assert shop.ledger.books().claims == {}
+    assert ("1" in shop.ledger.books().completed) is (last == "completed")
+    assert [task for task in shop.tasks().values() if task.status != "completed"] == []
+
+
+@pytest.mark.req("3-X22", "3-110")
+def test_what_landed_meanwhile_is_not_done_again(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: look for what has landed before the withdrawal, not after it."""
+    shop.perform(action())
+    taken = shop.take()
+    assert taken is not None
+    before = goal_dispatch._taken_back
+
+    def lands_first(*args: Any) -> bool:
+        shop.complete(taken[1])
+        return before(*args)
+
+    monkeypatch.setattr(goal_dispatch, "_taken_back", lands_first)
+    done = shop.perform(instead("D2", "D1"))
+    assert (done.result, done.notes) == (Result.ERROR, "task 1 has landed meanwhile")
+    assert list(shop.tasks()) == ["1"]
+
+
+def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: count a refused reset as a failed withdrawal; after six the work would go on for ever."""
+    from llmc.errors import Refused
+
+    shop.perform(action())
+    taken = shop.take()
+    assert taken is not None
+    record = worker_at(shop, taken[1])
+    monkeypatch.setattr(goal_dispatch, "reset_worker", _raise(Refused(f"{record} is held")))
+    done = shop.perform(withdraw("D1"))
+    assert done.result is None
+    assert "is just being taken or landed" in done.notes
+    assert shop.ledger.books().holds(taken[1].id)
+    assert shop.ledger.books().kept_back("1") == "withdrawn"
+
+
+def _raise(error: Exception) -> Callable[..., Any]:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return fails
+
+
+@pytest.mark.soak
+def test_many_rounds_of_a_withdrawal_against_a_claim(tmp_path: Path) -> None:
+    """Break: as in the short one."""
+    _race(tmp_path, 200)
+
+
+def test_a_withdrawal_against_a_claim(tmp_path: Path) -> None:
+    """Break: let a claim of what is withdrawn forget that it is (books.fold), or remove the file without its locks."""
+    _race(tmp_path, 15)
+
+
+def _race(directory: Path, rounds: int) -> None:
+    """A worker that gets the task has a claim that the withdrawal sees: never is it gone and begun."""
+    shop = Workshop(directory / "root")
+    for number in range(rounds):
+        dispatch = f"D{number}"
+        task = task_id(shop.perform(action(dispatch)))
+        start = threading.Barrier(2)
+
+        def take(
+            task: TaskId = task, start: threading.Barrier = start, dispatch: str = dispatch
+        ) -> Claim | None:
+            start.wait(10)
+            return claims.take(shop.files, claims.open_ledger(shop.project), "auto-1", task, "x", dispatch)
+
+        def take_back(start: threading.Barrier = start, dispatch: str = dispatch) -> Result | None:
+            start.wait(10)
+            return shop.perform(withdraw(dispatch)).result
+
+        with ThreadPoolExecutor(2) as pool:
+            claim, result = (one.result(30) for one in (pool.submit(take), pool.submit(take_back)))
+        books = shop.ledger.books()
+        if result is Result.OK:
+            assert claim is None or not books.holds(claim.id), "somebody works on what was taken back"
+            assert str(task) not in shop.tasks()
+        else:
+            assert shop.perform(withdraw(dispatch)).result is Result.OK, "the next tick has it"
+        assert shop.take() is None
+
+
+def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
+    """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
+    shop.perform(action())
+    shop.ledger.write(entry("withdrawn", Claim("", TaskId("1"), ""), 1.0, reason="not wanted"))
+    late = claims.take(shop.files, shop.ledger, "auto-1", TaskId("1"), "x", "D1")
+    assert late is not None, "its file did not say so yet"
+    claims.give_back(shop.files, shop.ledger, late, "reset of auto-1")
+    assert shop.tasks()["1"].waits_for_a_person == "withdrawn"
+    assert shop.take() is None
+
+
+# --- words
+
+
+@pytest.mark.req("3-102", "3-134", "3-X7")
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        (Outcome.ACKNOWLEDGED, Result.OK),
+        (Outcome.QUEUED, Result.ACCEPTED),
+        (Outcome.UNCONFIRMED, Result.TIMEOUT),
+        (Outcome.REFUSED, Result.ERROR),
+    ],
+)
+def test_what_became_of_a_word(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, result: Result
+) -> None:
+    """Break: take unconfirmed for an error, or queued for read."""
+    typed = _typist(shop, monkeypatch, outcome)
+    said = action(purpose="nudge", mode=Mode.SEND, session_key="agent:auto:worker:auto-1")
+    assert shop.perform(said).result is result
+    assert typed == ["goal-d1"]
+
+
+@pytest.mark.req("3-110", "3-106")
+def test_what_did_not_arrive_is_typed_again_under_its_id(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take any earlier outcome for the answer; a resend would never send."""
+    typed = _typist(shop, monkeypatch, Outcome.REFUSED, Outcome.UNCONFIRMED, Outcome.ACKNOWLEDGED)
+    said = action(purpose="answer", mode=Mode.SEND, session_key="agent:auto:worker:auto-1")
+    assert [shop.perform(said).result for _ in range(4)] == [
+        Result.ERROR,
+        Result.TIMEOUT,
+        Result.OK,
+        Result.OK,
+    ]
+    assert typed == ["goal-d1"] * 3
+
+
+@pytest.mark.req("3-110")
+def test_what_arrived_unseen_is_not_typed_again(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: type again whatever the conversation says."""
+    typed = _typist(shop, monkeypatch, Outcome.UNCONFIRMED)
+    said = action(purpose="answer", mode=Mode.SEND, session_key="agent:auto:worker:auto-1")
+    assert shop.perform(said).result is Result.TIMEOUT
+    transcript = Path(shop.project.store.worker("auto-1").transcript_path)
+    transcript.write_text('{"type": "user", "message": {"content": "[llmc goal-d1]\\nDo it.\\n"}}\n')
+    assert shop.perform(said).result is Result.OK
+    assert typed == ["goal-d1"]
+
+
+def _typist(shop: Workshop, monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome) -> list[str]:
+    """What is typed has these outcomes, which are in the log as submit writes them."""
+    shop.perform(action("D0"))
+    taken = shop.take()
+    assert taken is not None
+    worker_at(shop, taken[1])
+    typed: list[str] = []
+
+    def send(project: Any, worker: str, text: str, prompt_id: PromptId) -> Receipt:
+        outcome = outcomes[len(typed)]
+        typed.append(prompt_id)
+        with shop.project.store.transaction() as tx:
+            tx.emit("prompt_delivered", worker=worker, prompt_id=prompt_id, outcome=outcome, elapsed_ms=1)
+        return Receipt(worker, prompt_id, outcome, 1)
+
+    monkeypatch.setattr(goal_dispatch, "send_message", send)
+    monkeypatch.setattr(goal_dispatch, "finish_interrupted", lambda project, name: project.store.worker(name))
+    return typed
+
+
+def test_a_worker_that_is_busy_is_tried_again_less_and_less_often(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: settle at each tick; a validation of ten minutes would be six hundred lines in the log."""
+    monkeypatch.setattr(goal_dispatch, "_spawn", lambda *_: goal_dispatch.Done(None, "busy"))
+    shop.tick()
+    for _ in range(600):
+        clock.now += 1
+        shop.tick()
+    (sent,) = shop.history()
+    assert sent.result is Result.PENDING
+    assert 10 <= sent.attempts <= 17
+    monkeypatch.undo()
+    Clock(clock.now + 61).set_up(monkeypatch)
+    shop.tick()
+    assert [one.result for one in shop.history()] == [Result.ACCEPTED]
+
+
+# --- a person
+
+
+@pytest.mark.req("3-X6", "3-103")
+def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
+    """Break: call it accepted."""
+    where = DeliveryContext(channel="pigeon")
+    asked = shop.perform(action(purpose="escalate", mode=Mode.ESCALATE, delivery_context=where))
+    assert asked.result is Result.ERROR
+    assert "nobody can be reached over 'pigeon'" in asked.notes
+    assert shop.told("goal_asked") == []
+    assert shop.perform(action(purpose="escalate", mode=Mode.ESCALATE)).result is Result.OK
+    assert len(shop.told("goal_asked")) == 1
+
+
+# --- the whole tick
+
+
+@pytest.mark.req("3-029", "3-030", "3-031", "3-X7")
+def test_an_outcome_is_written_once(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: write an accepted outcome over an accepted one."""
+    deeds: list[str] = []
+    before = goal_dispatch.perform
+
+    def perform(*args: Any) -> goal_dispatch.Done:
+        assert [one.result for one in shop.history()] == [Result.PENDING], "the intent is stored first"
+        deeds.append(args[1].dispatch_id)
+        return before(*args)
+
+    monkeypatch.setattr(goal_dispatch, "perform", perform)
+    monkeypatch.setenv("LLMC_FAULT", "goals.outcome:before:fail")
+    assert not shop.tick().ok
+    monkeypatch.delenv("LLMC_FAULT")
+    assert list(shop.tasks()) == ["1"], "it was done, and nobody wrote that down"
+    shop.restarted()
+    clock.now += 5
+    shop.tick()
+    shop.tick()
+    (sent,) = shop.history()
+    assert (sent.result, sent.run_id) == (Result.ACCEPTED, "1")
+    assert deeds == [sent.dispatch_id], "its own task file proves it"
+    assert len(shop.events("dispatch.accepted")) == 1
+
+
+@pytest.mark.req("3-103", "3-109")
+def test_what_fails_waits_and_is_tried_again(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: leave the backoff out of intents._settled."""
+    monkeypatch.setattr(goal_dispatch, "add", _raise(goal_dispatch.LlmcError("the disk is full")))
+    shop.tick()
+    (sent,) = shop.history()
+    assert (sent.result, sent.notes) == (Result.ERROR, "the disk is full")
+    assert shop.one().backoff_until == clock.now + 120
+    for _ in range(3):
+        clock.now += 30
+        shop.tick()
+    assert [one.attempts for one in shop.history()] == [1]
+    monkeypatch.undo()
+    Clock(clock.now + 301).set_up(monkeypatch)
+    shop.tick()
+    (sent,) = shop.history()
+    assert (sent.result, sent.attempts) == (Result.ACCEPTED, 2)
+
+
+def test_a_goal_that_was_paused_in_a_crash_gives_back_what_is_out(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: leave PENDING out of what a run proves; the file would be taken, paused or not."""
+    monkeypatch.setenv("LLMC_FAULT", "goals.outcome:before:fail")
+    shop.tick()
+    monkeypatch.delenv("LLMC_FAULT")
+    assert list(shop.tasks()) == ["1"]
+    goals.pause(shop.project, GOAL)
+    for _ in range(3):
+        clock.now += 5
+        shop.tick()
+    assert shop.tasks() == {}
+    goals.resume(shop.project, GOAL)
+    clock.now += 400
+    shop.tick()
+    assert list(shop.tasks()) == ["2"]
+    assert shop.take() is not None
+
+
+def test_one_goal_that_cannot_be_decided_stops_no_other(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: leave the `except` out of Runner._tick."""
+    nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
+    shop.store.apply(Change(goal=goal(goal_id="goal_2", created_at=clock.now + 1), nodes=tuple(nodes)))
+    before = goal_runner.decide
+
+    def decide(view: Any, *args: Any, **more: Any) -> Any:
+        if view.goal.goal_id == GOAL:
+            raise KeyError("S9.9.9")
+        return before(view, *args, **more)
+
+    monkeypatch.setattr(goal_runner, "decide", decide)
+    ticked = shop.tick()
+    assert not ticked.ok
+    assert "goal_1: a bug in the goals: KeyError" in ticked.problem
+    assert [task.dispatch for task in shop.tasks().values()] != []
+    monkeypatch.setattr(goal_runner, "decide", before)
+    assert shop.tick().ok
+    assert len(shop.tasks()) == 2
+
+
+def test_a_planner_holds_up_nobody(tmp_path: Path, clock: Clock) -> None:
+    """Break: give the Runner no `aside`."""
+    gate = tmp_path / "go"
+    command = f"while ! test -e {gate}; do sleep 0.02; done; echo nonsense; echo x >> {tmp_path}/asked"
+    shop = Workshop(tmp_path / "root", planner=GoalPlanner(command=command, max_repair_attempts=0))
+    (leaf,) = (node for node in shop.view.nodes.values() if node.node_id == LEAF)
+    shop.store.apply(Change(nodes=(replace(leaf, risk_level="high"),)))
+    told = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        shop.runner = Runner(shop.project, Aside(pool, told.set))
+        shop.tick()
+        clock.now += 1
+        taken = shop.take()
+        assert taken is not None
+        for _ in range(3):
+            fail(shop, taken[1])
+            taken = shop.take() or taken
+        began = time.monotonic()
+        shop.pass_time(clock, 500)
+        assert [one.purpose for one in shop.history()] == ["work", "replan"]
+        shop.pass_time(clock, 500)
+        Runner(shop.project).tick(shop.project, "another process")
+        assert time.monotonic() - began < 20
+        assert shop.history()[-1].result is Result.PENDING, "it is thought about"
+        gate.touch()
+        assert told.wait(30)
+    shop.tick()
+    assert shop.history()[1].result is Result.ERROR
+    assert (tmp_path / "asked").read_text().split() == ["x"], "it was asked once"
+
+
+def test_a_store_is_checked_from_end_to_end_once(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: open the store anew at each tick."""
+    checked: list[str] = []
+    before = goal_store.GoalStore._examine
+
+    def examine(self: Any, db: Any) -> int:
+        if self._examined is None:
+            checked.append("whole")
+        return before(self, db)
+
+    monkeypatch.setattr(goal_store.GoalStore, "_examine", examine)
+    for _ in range(5):
+        shop.tick()
+    assert checked == ["whole"]
+
+
+def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: open the ledger anew for each look at a budget."""
+    opened: list[int] = []
+    before = goal_budget.open_ledger
+    monkeypatch.setattr(goal_budget, "open_ledger", lambda project: opened.append(1) or before(project))
+    set_goal(shop, budget_usd=5.0)
+    for _ in range(4):
+        clock.now += 200
+        shop.tick()
+    assert opened == [1]
+    assert shop.view.goal.status is GoalStatus.ACTIVE
+
+
+def test_room_that_becomes_free_is_used_at_once(tmp_path: Path, clock: Clock) -> None:
+    """Break: leave is_hungry out of Desk.is_due: the other goal would wait for tick_every."""
+    shop = Workshop(tmp_path / "root", max_in_progress=1)
+    nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
+    shop.store.apply(Change(goal=goal(goal_id="goal_2", created_at=clock.now + 1), nodes=tuple(nodes)))
+    shop.tick()
+    taken = shop.take()
+    assert taken is not None
+    assert len(shop.tasks()) == 1
+    clock.now += 1
+    shop.tick()
+    assert len(shop.tasks()) == 1
+    shop.complete(taken[1])
+    clock.now += 1
+    shop.tick()
+    assert shop.take() is not None
+
+
+def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clock: Clock) -> None:
+    """Break: leave the reminders' limit out."""
+    shop.tick()
+    clock.now += 1
+    taken = shop.take()
+    assert taken is not None
+    claims.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
+    shop.pass_time(clock, 20 * 3600)
+    purposes = [one.purpose for one in shop.history()]
+    assert purposes == ["work", "escalate", "reminder", "reminder", "reminder"]
+    (question,) = goal_work.inbox(shop.project)
+    goal_work.answer(shop.project, question.id, "Blue")
+    clock.now += 400
+    shop.tick()
+    again = shop.take()
+    assert again is not None
+    assert "Blue" in again[0].description
+    shop.complete(again[1])
+    shop.tick()
+    assert shop.view.goal.status is GoalStatus.COMPLETED

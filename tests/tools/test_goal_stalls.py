@@ -1,0 +1,161 @@
+"""When silence is a stall, on real transcripts and records: in time, never while anything stirs, and with bounded effort."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.config.goals import GoalPlanner
+from llmc.goals.model import AssignmentStatus, Change, Result
+from llmc.services import claims, goal_dispatch, goal_signals
+from llmc.services.goal_dispatch import Done
+from tests.support.goal_workshop import Clock, Workshop, worker_at
+
+IDLE_S, TICK_S = 900.0, 120.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().set_up(monkeypatch)
+
+
+class AtWork:
+    """A worker that has the leaf, and a conversation."""
+
+    def __init__(self, directory: Path, clock: Clock, **goals: Any) -> None:
+        self.shop = Workshop(directory / "root", **goals)
+        self.clock = clock
+        self.transcript = directory / "talk.jsonl"
+        self.shop.tick()
+        assert self.begin()
+
+    def begin(self) -> bool:
+        """Whether there was something to begin."""
+        self.clock.now += 1
+        taken = self.shop.take()
+        if taken is not None:
+            worker_at(self.shop, taken[1], self.clock.now, self.transcript)
+            self.say()
+        return taken is not None
+
+    def say(self) -> None:
+        """The agent writes something."""
+        at = datetime.fromtimestamp(self.clock.now, UTC).isoformat()
+        self._grow(self.transcript, {"type": "assistant", "timestamp": at, "message": {"content": "Hm."}})
+
+    def tool_prints(self) -> None:
+        self._grow(self.transcript, {"type": "user", "message": {"content": [{"type": "tool_result"}]}})
+
+    def subagent_writes(self) -> None:
+        folder = self.transcript.with_suffix("") / "subagents"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._grow(folder / "agent-1.jsonl", {"type": "assistant"})
+
+    def _grow(self, path: Path, row: dict[str, Any]) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        os.utime(path, (self.clock.now, self.clock.now))
+
+    def stalls(self) -> list[float]:
+        with self.shop.store.reading() as found:
+            return [event.ts for _, event in found.events() if event.type == "assignment.stalled"]
+
+
+@pytest.mark.req("3-039")
+@pytest.mark.parametrize("own_limit_s", [None, 300.0])
+def test_a_stall_is_found_within_the_limit_and_one_tick(
+    tmp_path: Path, clock: Clock, own_limit_s: float | None
+) -> None:
+    """Break: take the configured limit for an assignment that has its own, in goal_signals._of_worker."""
+    work = AtWork(tmp_path, clock)
+    if own_limit_s is not None:
+        work.shop.store.apply(
+            Change(assignments=(replace(work.shop.one(), idle_after_ms=int(own_limit_s * 1000)),))
+        )
+    work.shop.pass_time(clock, 200)
+    work.say()
+    last = clock.now
+    work.shop.pass_time(clock, 3 * IDLE_S)
+    limit_s = own_limit_s or IDLE_S
+    assert limit_s <= work.stalls()[0] - last <= limit_s + TICK_S
+
+
+@pytest.mark.req("3-X3", "3-036")
+@pytest.mark.parametrize("sign", ["say", "tool_prints", "subagent_writes", "commits", "parked"])
+def test_nothing_that_stirs_is_stalled(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    """Break: leave out session_updated_at, the commits, or is_parked."""
+    work = AtWork(tmp_path, clock)
+    signs: dict[str, Callable[[], object]] = {
+        "commits": lambda: monkeypatch.setattr(goal_signals, "_committed", _at(clock.now)),
+        "parked": lambda: None,
+    }
+    if sign == "parked":
+        with work.shop.project.store.transaction() as tx:
+            tx.update_auto(parked_until_unix=clock.now + 1e6, parked_cause="limit")
+    for _ in range(8):
+        work.shop.pass_time(clock, IDLE_S - 10)
+        signs.get(sign, getattr(work, sign, None) or (lambda: None))()
+        work.shop.tick()
+    assert work.stalls() == []
+    assert work.shop.one().status is AssignmentStatus.ACTIVE
+    assert [one.purpose for one in work.shop.history()] == ["work"]
+
+
+def _at(when: float) -> Callable[..., float]:
+    return lambda *_: when
+
+
+@pytest.mark.req("3-X2")
+def test_our_own_prompt_is_no_sign_of_life(tmp_path: Path, clock: Clock) -> None:
+    """Break: leave is_echo out of goal_signals._of_worker."""
+    work = AtWork(tmp_path, clock)
+    last = clock.now
+    work.shop.pass_time(clock, IDLE_S - 100)
+    with work.shop.project.store.transaction() as tx:
+        tx.emit("prompt_pending", worker="auto-1", prompt_id="message-1")
+    _stamp_last_event(work.shop, clock.now)
+    clock.now += 1
+    work.tool_prints()  # as our own prompt makes the conversation grow
+    work.shop.pass_time(clock, 2 * IDLE_S)
+    assert work.stalls()[0] - last <= IDLE_S + TICK_S + 1
+
+
+def _stamp_last_event(shop: Workshop, at: float) -> None:
+    """Events are stamped by the real clock; this one is of the test's."""
+    path = shop.project.root.events
+    *before, last = path.read_text().splitlines()
+    path.write_text("\n".join([*before, json.dumps({**json.loads(last), "ts": at})]) + "\n")
+
+
+@pytest.mark.req("3-108", "3-X5", "3-028")
+def test_the_effort_for_one_assignment_is_bounded(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: let next_step nudge without a limit, or remind without one."""
+    asked = tmp_path / "asked"
+    work = AtWork(tmp_path, clock, planner=GoalPlanner(command=f"echo x >> {asked}"))
+    monkeypatch.setattr(goal_dispatch, "_send", lambda *_: Done(Result.OK))
+
+    def reset(project: Any, worker: str) -> None:
+        for claim in tuple(work.shop.ledger.books().claims.values()):
+            claims.give_back(work.shop.files, work.shop.ledger, claim, "reset")
+        with project.store.transaction() as tx:
+            tx.remove(worker)
+
+    monkeypatch.setattr(goal_dispatch, "reset_worker", reset)
+    for _ in range(60):
+        work.shop.pass_time(clock, IDLE_S)
+        if work.shop.ledger.books().claims == {}:
+            work.begin()  # the next one falls silent, too
+    purposes = [one.purpose for one in work.shop.history()]
+    assert purposes == ["work", "nudge", "nudge", "reassign", "escalate", "reminder", "reminder", "reminder"]
+    spent = sum(one.attempts for one in work.shop.history() if one.purpose != "reminder")
+    assert spent <= 2 + 4
+    assert not asked.exists(), "no model was asked for what rules can decide"
