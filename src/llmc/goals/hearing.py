@@ -8,6 +8,7 @@ from llmc.goals import ladder, words
 from llmc.goals.crystals import of_report
 from llmc.goals.liveness import Signals, began_at, sampled
 from llmc.goals.model import Assignment, AssignmentStatus, BlockedReason, Node, NodeStatus
+from llmc.goals.policy import may_report
 from llmc.goals.round import Round
 from llmc.goals.updates import (
     Claim,
@@ -31,7 +32,10 @@ Ask = Callable[[Round, Assignment, Node, BlockedReason], Assignment]
 def hear(
     work: Round, assignment: Assignment, node: Node, signals: Signals, ask: Ask
 ) -> tuple[Assignment, Node]:
-    """The assignment after every report that is new, oldest first."""
+    """The assignment after every report that is new, oldest first; of its own worker's alone."""
+    worker = signals.session_key.rpartition(":")[2]
+    if worker and not may_report(worker, signals.session_id, assignment):
+        return assignment, node
     for update in signals.reports:
         assignment = _heard(work, assignment, update, ask)
     text, parsed = _said(assignment, signals)

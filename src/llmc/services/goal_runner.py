@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from llmc.errors import LlmcError
 from llmc.goals.decide import Decided, decide, full_room, has_business, in_order, orphans, workset
@@ -16,11 +17,13 @@ from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
 from llmc.goals.model import Assignment, Change, Crystallization, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
-from llmc.goals.rollup import settled
+from llmc.goals.rollup import progress, settled
 from llmc.goals.round import Room
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
+from llmc.services.goal_glance import Glance, TickRecord, write_tick
 from llmc.services.goal_signals import Observer
+from llmc.services.goal_work import questions_of
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
@@ -55,6 +58,7 @@ class Ticked:
 class _Tick:
     """One tick while it runs."""
 
+    reason: str
     store: GoalStore
     policy: Policy
     now: float
@@ -64,6 +68,10 @@ class _Tick:
     sent: list[str] = field(default_factory=list)
     dues: list[float] = field(default_factory=list)
     changed: bool = False
+    #: for the event log, once the tick is over
+    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    #: what it did is in goals.log from the first deed on; a tick that finds nothing to do is not
+    is_logged: bool = False
 
 
 class Runner:
@@ -78,21 +86,72 @@ class Runner:
         self._crystals: dict[str, dict[str, Crystallization]] = {}
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
+        #: of each active goal: the view it was counted in, leaves done, leaves in all, questions
+        self._counted: dict[str, tuple[GoalView, int, int, int]] = {}
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: a store, a planner or a session that fails is a line in the log."""
         self._project = project
+        began = monotonic()
         try:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
-                done = self._tick(reason)
-        except LlmcError as error:
+                done = self._tried(reason)
+                self._leave_mark(began, reason, done)
+        except LlmcError as error:  # somebody else ticks
             done = Ticked(False, False, problem=f"{error.message} {error.hint}".strip())
-        except Exception as error:
-            self._forget()
-            done = Ticked(False, False, problem=f"a bug in the goals: {type(error).__name__}: {error}")
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
+
+    def _tried(self, reason: str) -> Ticked:
+        try:
+            return self._tick(reason)
+        except LlmcError as error:
+            return Ticked(False, False, problem=f"{error.message} {error.hint}".strip())
+        except Exception as error:
+            self._forget()
+            return Ticked(False, False, problem=f"a bug in the goals: {type(error).__name__}: {error}")
+
+    def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
+        """What `llmc status` shows, and what whoever asked for the tick waits for."""
+        if done.did_work:
+            with contextlib.suppress(LlmcError, OSError):
+                self._read(open_store(self._project))
+        write_tick(
+            self._project,
+            TickRecord(
+                began_monotonic=began,
+                ended_at=now_unix(),
+                pid=os.getpid(),
+                reason=reason,
+                ok=done.ok,
+                did_work=done.did_work,
+                actions=done.actions,
+                problem=done.problem,
+                next_due=done.next_due,
+                goals=self._glance(),
+            ),
+        )
+
+    def _glance(self) -> Glance:
+        """The goals in numbers; only what changed is counted again."""
+        counted = {}
+        for goal_id, view in self._views.items():
+            if view.goal.status not in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+                continue
+            known = self._counted.get(goal_id)
+            if known is None or known[0] is not view:
+                whole = progress(view)[""]
+                known = (view, whole.done, whole.total, len(questions_of(view)))
+            counted[goal_id] = known
+        self._counted = counted
+        active = [row for row in counted.values() if row[0].goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(row[1] for row in active),
+            total=sum(row[2] for row in active),
+            questions=sum(row[3] for row in counted.values()),
+        )
 
     def _forget(self) -> None:
         self._revision, self._views, self._observer = -1, {}, None
@@ -104,7 +163,7 @@ class Runner:
             return Ticked(False, False, problem=problem)
         self._grant(policy, now)
         room = full_room(self._views.values(), policy, now)
-        tick = _Tick(store, policy, now, room, monotonic() + MOST_TICK_S, self._granted_until)
+        tick = _Tick(reason, store, policy, now, room, monotonic() + MOST_TICK_S, self._granted_until)
         self._close_orphans(tick)
         open_views = [view for view in self._views.values() if has_business(view)]
         for view in in_order(open_views):
@@ -113,7 +172,8 @@ class Runner:
                 break
             self._attend(tick, view)
         if tick.sent or tick.changed:
-            log(self._project, f"tick ({reason}): {', '.join(tick.sent) or 'records brought up to date'}")
+            self._say(tick, f"ended: {', '.join(tick.sent) or 'records brought up to date'}")
+            self._tell(tick)
         return Ticked(True, tick.changed, tuple(tick.sent), next_due=min(tick.dues, default=None))
 
     def _read(self, store: GoalStore) -> str:
@@ -180,8 +240,34 @@ class Runner:
         tick.room, tick.changed = stored.room, True
         if stored.next_due is not None:
             tick.dues.append(stored.next_due)
+        tick.told += [
+            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
+            for event in stored.change.events
+            if event.type == "assignment.stalled"
+        ]
+        for action in stored.actions:
+            self._say(
+                tick, f"chose {action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})"
+            )
         for action in stored.actions:
             self._act(tick, action)
+
+    def _say(self, tick: _Tick, text: str) -> None:
+        """Into goals.log, after the word that this tick began."""
+        if not tick.is_logged:
+            tick.is_logged = True
+            log(self._project, f"tick ({tick.reason}) began")
+        log(self._project, f"tick ({tick.reason}) {text}")
+
+    def _tell(self, tick: _Tick) -> None:
+        """Into the event log, for whoever follows the fleet; the goals' own log is the record."""
+        try:
+            with self._project.store.transaction() as tx:
+                for action, about in tick.told:
+                    tx.emit(action, **about)
+                tx.emit("goal_ticked", reason=tick.reason, actions=tick.sent[:50])
+        except (LlmcError, OSError) as error:
+            log(self._project, f"tick ({tick.reason}) is not in the event log: {error}")
 
     def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
         if not assignments:
@@ -228,6 +314,14 @@ class Runner:
         with fault_step("goals.outcome"):
             self._write_outcome(tick, action, done)
         tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
+        self._say(tick, f"outcome of {action.dispatch_id}: {tick.sent[-1]}")
+        tick.told.append(
+            (
+                "goal_acted",
+                _about(action, purpose=action.purpose, mode=action.mode, result=done.result)
+                | {"dispatch_id": action.dispatch_id},
+            )
+        )
 
     def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
@@ -268,7 +362,8 @@ class Runner:
         with self._project.store.transaction() as tx:
             tx.emit(
                 "goal_asked",
-                reason=f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
+                reason=f"{view.goal.title} is paused: {why}. "
+                f"llmc goal update {view.goal.goal_id} --budget N, then llmc goal resume {view.goal.goal_id}",
                 goal_id=view.goal.goal_id,
                 work_node_id="",
                 assignment_id="",
@@ -276,6 +371,16 @@ class Runner:
             )
         tick.sent.append(f"paused {view.goal.goal_id}: {why}")
         tick.changed = True
+
+
+def _about(one: Event | Action, **more: str) -> dict[str, Any]:
+    """Which goal, part and assignment, as the event log names them."""
+    return {
+        "goal_id": one.goal_id,
+        "work_node_id": one.work_node_id,
+        "assignment_id": one.assignment_id,
+        **{key: str(value) for key, value in more.items()},
+    }
 
 
 def policy_of(project: Project) -> Policy:

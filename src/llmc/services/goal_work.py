@@ -152,10 +152,14 @@ def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: s
 def inbox(project: Project) -> list[Question]:
     """What waits for a person, the oldest first."""
     with open_store(project).reading() as found:
-        views = [
-            view for goal in found.goals() if goal.status not in _OVER and (view := found.view(goal.goal_id))
-        ]
-    return sorted((one for view in views for one in _questions(view)), key=lambda one: one.since)
+        views = open_views(found)
+    return sorted((one for view in views for one in questions_of(view)), key=lambda one: one.since)
+
+
+def open_views(found: Reader) -> list[GoalView]:
+    """The goals of which something may still be asked."""
+    open_ = [goal.goal_id for goal in found.goals() if goal.status not in _OVER]
+    return [view for goal_id in open_ if (view := found.view(goal_id))]
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -176,7 +180,7 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     said = _chosen(text.strip(), question.reason.options)
 
     def write(view: GoalView, node: Node, now: float) -> Change:
-        if question not in _questions(view):
+        if question not in questions_of(view):
             raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
         freed = answered(view, question.assignment_id, said, now)
         if freed.is_empty():  # nobody is at it: the part itself was blocked
@@ -205,7 +209,7 @@ def _on_node(
     """One transaction: find the node, change it, let its parents follow."""
     store, now = open_store(project), now_unix()
     with store.writing() as tx:
-        view = _view_with(tx, node_id, goal_id)
+        view = view_with(tx, node_id, goal_id)
         if view.goal.status in _OVER:
             raise Refused(
                 f"goal {view.goal.goal_id} is {view.goal.status}", hint="Nothing of it is worked on."
@@ -216,7 +220,7 @@ def _on_node(
     return after(view, change).nodes[node_id]
 
 
-def _view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
+def view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
     """The goal that is meant: the one that is named, or the only one that is not over and has such a node."""
     if goal_id:
         view = found.view(goal_id)
@@ -277,7 +281,7 @@ def _leaves_of(view: GoalView, node: Node) -> list[Node]:
     return [leaf for child in below for leaf in _leaves_of(view, child)] if below else [node]
 
 
-def _questions(view: GoalView) -> list[Question]:
+def questions_of(view: GoalView) -> list[Question]:
     """Of the parts that wait: each assignment, or the node itself where nobody is at it."""
     children = children_of(view)
     found = []
