@@ -1,9 +1,36 @@
 """Goals with a real daemon: planned, given out, watched, driven to their end."""
 
+import json
+
 from tests.support import goals
 from tests.support.auto import Daemon
 from tests.support.fleet import Fleet
 from tests.support.goals import leaf, plan
+
+
+def test_both_agents_do_a_goal(fleet: Fleet) -> None:
+    """The real client plans it, too. Break: leave GoalsLane out of the daemon, or give an answer to nobody."""
+    goals.set_up(fleet, **{"auto.concurrency": "2"})
+    asked = fleet.dir / "asked"
+    question = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
+    colour = goals.commit(2, f"test -e {asked}.again || {{ touch {asked}.again; exit 0; }}")
+    made = plan([[leaf(1), leaf(2, question, colour)]], [[leaf(3)]])
+    if fleet.agent == "claude":
+        more = ["--problem", f"There is none.\n@json {json.dumps(made)}"]
+    else:
+        fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
+        more = []
+    goal = goals.create(fleet, "The goal", *more)
+    daemon = Daemon(fleet)
+    (one,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"], 100)
+    assert "Which colour?" in json.dumps(one)
+    fleet.llmc("overseer", "answer", one["id"], "Blue, like the sky")
+    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    assert sorted(goals.parts(fleet)) == [1, 2, 3]
+    assert goals.parts(fleet)[-1] == 3, "the second phase waits for the first"
+    assert any("Blue, like the sky" in text for text in fleet.user_turns())
+    assert fleet.llmc("overseer", "inbox", "--json").json["questions"] == []
+    assert daemon.stop() == 0
 
 
 def test_a_goal_is_driven_to_its_end(scripted: Fleet) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from llmc.goals.decide import Decided, answered, decide, full_room
 from llmc.goals.intents import Action, outcome, pending
-from llmc.goals.liveness import INSTRUCTIONS, Merged, Message, Run, Signals
+from llmc.goals.liveness import INSTRUCTIONS, Merged, Message, Report, Run, Signals
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -31,8 +31,11 @@ from llmc.goals.model import (
 )
 from llmc.goals.policy import Policy, session_key
 from llmc.goals.shape import Shape, shape_of
+from llmc.goals.updates import Claim, Update
 
 START = 1_000_000.0
+#: how long a person does not look into the inbox unasked
+INBOX_S = 40_000.0
 
 
 def plan(phases: int, tasks: int, subtasks: int, *, chained: bool = True) -> dict[str, Node]:
@@ -89,7 +92,7 @@ def rolled_up(view: GoalView, shape: Shape, now: float) -> GoalView:
                 nodes[node_id] = replace(nodes[node_id], status=wanted, updated_at=now)
     finished = all(node.status is NodeStatus.DONE for node in nodes.values() if node.kind is NodeKind.PHASE)
     kept = view.goal
-    if finished and kept.status is GoalStatus.ACTIVE:
+    if finished and kept.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
         kept = replace(kept, status=GoalStatus.COMPLETED)
     return GoalView(kept, nodes, view.assignments)
 
@@ -116,6 +119,7 @@ class Job:
     asks: float | None = None
     merged: float | None = None
     withdrawn: bool = False
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass
@@ -131,6 +135,10 @@ class Habits:
     refused: float = 0.0
     doubled: float = 0.0
     killed: float = 0.0
+    #: a person pauses the goal, or lets it go on
+    paused: float = 0.0
+    #: a worker reports, truly or not
+    reports: float = 0.0
     person_after: float = 3_000.0
 
 
@@ -166,7 +174,7 @@ class World:
     kill_at: int = 0
     numbers: int = 0
     asked_samples: int = 0
-    #: last tick that went through; a stall may be found so much later as ticks were lost
+    #: last tick that went through while the goal was active; a stall may be found so much later as others were lost
     ticked: float = START
     finding_times: list[float] = field(default_factory=list)
 
@@ -188,6 +196,7 @@ class World:
                 busy += 1
                 self._claim(job)
             elif job.state is Run.IN_FLIGHT:
+                job.reports = self.report(job)
                 self._work(job)
             elif job.state is Run.ENDED and job.merged is None:
                 self._rest(job)
@@ -257,6 +266,7 @@ class World:
             waiting=asks if job.asks and job.state is Run.IN_FLIGHT else None,
             waiting_since=job.asks,
             merged=self._merge(job),
+            reports=job.reports,
             messages=messages if sampled else None,
         )
 
@@ -272,6 +282,7 @@ class World:
         self.now += self.policy.tick_every_s
         self.live()
         self.answer()
+        self.pause()
         try:
             return self._tick()
         except Killed:
@@ -306,7 +317,8 @@ class World:
                 outcome(self.view, action.dispatch_id, result, self.now, run_id=run_id, policy=self.policy)
             )
             self.may_kill()
-        self.ticked = self.now
+        if self.view.goal.status is GoalStatus.ACTIVE:
+            self.ticked = self.now
         if self.rng.random() < 0.1:
             self.check_until_due()
         return decided
@@ -343,13 +355,13 @@ class World:
             old = before.get(one.assignment_id)
             if old is not None and old.last_progress_at != one.last_progress_at:
                 self.spent[one.assignment_id] = 0
-            if old is not None and old.status is AssignmentStatus.BLOCKED is not one.status:
-                self.questions[one.assignment_id] = self.reminders[one.assignment_id] = 0
         for event in change.events:
             self._count(event)
 
     def _count(self, event: Event) -> None:
         name = event.assignment_id
+        if event.data.get("from") == "blocked":
+            self.questions[name] = self.reminders[name] = 0
         if event.type == "assignment.reminded" or (
             event.type == "assignment.escalated" and event.data["attempts"] > 1
         ):
@@ -425,12 +437,28 @@ class World:
             self.nudged.add(job.dispatch_id)
 
     def answer(self) -> None:
-        """A person answers what they were told a while ago."""
-        for at, name, _ in self.told:
+        """A person answers what they were told a while ago, or, where no message came through, found in the inbox."""
+        inbox = [(one.updated_at + INBOX_S, name, "") for name, one in self.view.assignments.items()]
+        for at, name, _ in (*self.told, *inbox):
             one = self.view.assignments[name]
             if one.status is AssignmentStatus.BLOCKED and self.now - at >= self.habits.person_after:
                 self.habits_of_answered(one)
                 self.keep(answered(self.view, name, "Take A.", self.now))
+
+    def pause(self) -> None:
+        """A person changes their mind."""
+        turned = {GoalStatus.ACTIVE: GoalStatus.PAUSED, GoalStatus.PAUSED: GoalStatus.ACTIVE}
+        wanted = turned.get(self.view.goal.status)
+        often = 0.3 if wanted is GoalStatus.ACTIVE else self.habits.paused
+        if wanted is not None and self.rng.random() < often:
+            self.keep(Change(goal=replace(self.view.goal, status=wanted)))
+
+    def report(self, job: Job) -> tuple[Report, ...]:
+        """What a worker says of itself; its words differ from one time to the next, or do not."""
+        if job.state is not Run.IN_FLIGHT or self.rng.random() >= self.habits.reports:
+            return job.reports
+        said = self.rng.choice((Claim.IN_PROGRESS, Claim.BLOCKED, Claim.DONE))
+        return (*job.reports, Report(self.now, Update(status=said, summary=f"word {self.rng.randrange(4)}")))
 
     def habits_of_answered(self, one: Assignment) -> None:
         """What a person looked into works from now on."""

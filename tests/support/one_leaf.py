@@ -1,10 +1,12 @@
 """One leaf of a goal under the rules, step by step: what is decided is kept, and what became of it is told."""
 
+from dataclasses import replace as replaced
+
 from msgspec.structs import replace
 
 from llmc.goals.decide import Decided, decide
 from llmc.goals.intents import outcome
-from llmc.goals.liveness import Run, Signals
+from llmc.goals.liveness import Report, Run, Signals
 from llmc.goals.model import Assignment, Change, Crystallization, Event, Goal, GoalView, Node, Result
 from llmc.goals.policy import Policy, session_key
 from tests.support.goal_world import START, applied, goal, plan
@@ -36,6 +38,10 @@ class OneLeaf:
     def look(self, seen: Signals | None = None, *, after: float = 0.0, **more: object) -> list[str]:
         """Time goes on, something is seen, and it is decided; the purposes of the actions."""
         self.now += after
+        if seen is not None:
+            # a test may give the bare words: then they were said just now
+            said = tuple(r if isinstance(r, Report) else Report(self.now, r) for r in seen.reports)
+            seen = replaced(seen, reports=said)
         signals = dict.fromkeys(self.view.assignments, seen) if seen is not None else {}
         self.decided = decide(
             self.view,

@@ -26,8 +26,10 @@ from llmc.goals.model import (
 )
 from llmc.goals.transitions import move_node
 from llmc.state import goal_rows
+from llmc.state.goal_damage import CORRUPT
+from llmc.state.goal_errors import Damaged, NewerStore
 from llmc.state.goal_schema import VERSION
-from llmc.state.goal_store import CORRUPT, Damaged, GoalStore, NewerStore
+from llmc.state.goal_store import GoalStore
 from tests.support.goal_records import GOAL, assignment, dispatch, full_change, goal, node
 
 

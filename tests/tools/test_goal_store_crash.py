@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.goals.model import Change, Event, GoalView
-from llmc.state.goal_store import CORRUPT, GoalStore
+from llmc.state.goal_damage import CORRUPT
+from llmc.state.goal_store import GoalStore
 from llmc.tools import faults
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 
@@ -40,7 +41,7 @@ def start(act: Callable[[], None]) -> BaseProcess:
 
 
 #: so many that a commit is more than a moment
-PARTS = [f"S1.1.{number}" for number in range(1, 81)]
+PARTS = [f"S1.1.{number}" for number in range(1, 41)]
 
 
 def set_up(store: GoalStore) -> None:
@@ -88,40 +89,41 @@ def test_writers_of_several_processes_lose_nothing(store: GoalStore) -> None:
     set_up(store)
 
     def work() -> None:
-        for _ in range(50):
+        for _ in range(25):
             count_up(store)
 
     writers = [start(work) for _ in range(4)]
     for writer in writers:
         writer.join(100)
         assert writer.exitcode == 0
-    assert check_whole(store, 200) == 200
+    assert check_whole(store, 100) == 100
 
 
 @pytest.mark.req("3-077", "3-X19", "3-011")
-def test_a_hundred_kills_at_random_lose_nothing(store: GoalStore) -> None:
+def test_fifty_kills_at_random_lose_nothing(store: GoalStore) -> None:
     """Break: a COMMIT in the middle of Writer.apply."""
     chance = random.Random(20261115)
     set_up(store)
     count = 0
-    for _ in range(100):
+    for _ in range(50):
         reader, writer = FORK.Pipe(duplex=False)
 
         def save(ready: "multiprocessing.connection.Connection" = writer) -> None:
-            ready.send_bytes(b"go")
+            count_up(store)
+            ready.send_bytes(b"one is written")
             while True:
                 count_up(store)
 
         child = start(save)
-        assert reader.poll(20)
-        time.sleep(chance.uniform(0, 0.04))  # the random moment itself, not a wait for anything
+        assert reader.poll(60)
+        time.sleep(chance.uniform(0, 0.03))  # the random moment itself, not a wait for anything
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         child.join(20)
         reader.close()
         writer.close()
-        count = check_whole(store, count)
-    assert count > 20
+        count = check_whole(store, count + 1)
+    assert count >= 50
     began = time.monotonic()
     count_up(store)
     assert time.monotonic() - began < 5, "what the dead held is free at once"

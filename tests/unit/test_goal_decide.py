@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from llmc.goals.decide import Decided, answered, decide, full_room, in_order, orphans, workset
 from llmc.goals.intents import outcome
-from llmc.goals.liveness import Merged, Message, Run, Signals
+from llmc.goals.liveness import Merged, Message, Report, Run, Signals
 from llmc.goals.model import (
     Assignment,
     Change,
@@ -254,6 +254,30 @@ def test_a_bad_report_changes_nothing_but_the_log() -> None:
     assert leaf.types().count("update.refused") == 2
     assert (leaf.one.status, leaf.one.retry_count, leaf.crystals) == (before.status, 0, {})
     assert leaf.one.last_progress_at is None
+
+
+def test_many_reports_at_once_are_one_question() -> None:
+    """All are kept; the newest says how it stands. What was said before the last instruction says nothing now.
+
+    Break: leave `report.at > began` out of `hear`.
+    """
+    leaf = OneLeaf().begin()
+    said = (
+        Update(status=Claim.BLOCKED, summary="no key"),
+        Update(status=Claim.IN_PROGRESS, summary="found one"),
+        Update(status=Claim.BLOCKED, summary="it is the wrong one"),
+    )
+    assert leaf.look(seen(reports=said), after=10) == ["escalate"]
+    assert "wrong one" in leaf.decided.actions[0].text
+    assert leaf.types().count("work.reported") == 3
+    leaf.ended()
+    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "here", leaf.now))
+    old = Report(leaf.now, Update(status=Claim.BLOCKED, summary="no key at all"))
+    assert leaf.look(seen(reports=(old,)), after=10) == ["answer"]
+    leaf.ended()
+    late = replaced(old, update=Update(status=Claim.BLOCKED, summary="no key anywhere"))
+    assert leaf.look(seen(reports=(old, late)), after=10) == []
+    assert leaf.types().count("work.reported") == 5
 
 
 def test_done_is_what_is_merged() -> None:

@@ -1,5 +1,7 @@
 """What must not be kept: each kind is found and named, what only looks like one passes, nothing is too long."""
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -36,6 +38,7 @@ SECRETS = {
 }
 MORE = [
     ("secret value", 'api_key: "' + 'ab12cd34ef56"'),
+    ("secret value", "X-Api-Key: " + "ab12cd34ef56"),
     ("secret value", "export OPENAI_API_KEY=" + "abcdef"),
     ("secret value", "aws_secret_access_key = " + "wJalrXUtnFEMIK7MDENG"),
     ("API key", "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc"),
@@ -95,6 +98,17 @@ def test_what_only_looks_like_a_secret_passes(text: str) -> None:
 @given(st.text(alphabet=st.sampled_from("abc =:/@+-_0123\n\"'sk.ghpBearer TOKEN"), max_size=200))
 def test_nothing_is_left_after_a_redaction(text: str) -> None:
     assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a.", "a-", "1 ", "12-", "eyJ-", "curl -u ", "://a:", "-----BEGIN A ", "token ", "+1 234 ", "é", "x=y;"],
+)
+def test_no_text_takes_for_ever(unit: str) -> None:
+    """Break: `[a-z0-9+.-]*` for `[a-z0-9+.-]{0,30}` in the rule of URLs. Work may grow with the text, not with its square."""
+    began = time.process_time()
+    scan(unit * (100_000 // len(unit)))
+    assert time.process_time() - began < 10, "it takes tenths of a second, or minutes"
 
 
 @pytest.mark.req("3-016")

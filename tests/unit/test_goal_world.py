@@ -8,12 +8,22 @@ from tests.support.goal_world import Habits, World, goal, plan
 
 POLICY = Policy(max_in_progress=4, reminder_every_s=1200.0)
 #: 300 runs in all
-EASY_SEEDS, HARD_SEEDS = range(200), range(100)
-MANY_SEEDS = range(200, 1500)
+EASY_SEEDS, HARD_SEEDS = range(220), range(80)
+MANY_SEEDS = range(220, 1500)
 
 UNRELIABLE = Habits(lost=0.12, late=0.12, refused=0.1, doubled=0.15, killed=0.08)
 AWFUL = Habits(
-    silent=0.15, deaf=0.1, fails=0.1, asks=0.1, lost=0.08, late=0.08, refused=0.05, doubled=0.1, killed=0.06
+    silent=0.15,
+    deaf=0.1,
+    fails=0.1,
+    asks=0.1,
+    lost=0.08,
+    late=0.08,
+    refused=0.05,
+    doubled=0.1,
+    killed=0.06,
+    paused=0.05,
+    reports=0.1,
 )
 
 
@@ -71,7 +81,7 @@ def test_everybody_well_but_nothing_else() -> None:
 
 @pytest.mark.req("3-022", "3-028", "3-035", "3-108", "3-133", "3-X4", "3-X5")
 def test_everything_goes_wrong() -> None:
-    """Workers who fall silent, are deaf, fail and ask, besides all that: found in time, helped, asked about, completed.
+    """Workers who fall silent, are deaf, fail, ask and tell tales, a person who pauses, besides all that: completed.
 
     No planner is asked for any of it. Break: `return Recovery.NUDGE` where `next_step` (ladder.py) escalates.
     """
@@ -82,7 +92,7 @@ def test_everything_goes_wrong() -> None:
         for one in found.view.assignments.values()
         for dispatch in one.dispatch_history
     }
-    assert purposes == {"work", "nudge", "reassign", "escalate", "reminder", "answer"}
+    assert purposes == {"work", "nudge", "reassign", "escalate", "reminder", "answer", "withdraw"}
     assert sum(len(found.finding_times) for found in worlds) > 50
     assert sum(found.asked_samples for found in worlds) > 50
 

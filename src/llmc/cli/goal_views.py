@@ -12,9 +12,9 @@ from llmc.cli.output import note, paint
 from llmc.config.durations import format_duration
 from llmc.errors import LlmcError
 from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView
+from llmc.goals.questions import Question
 from llmc.goals.rollup import progress
 from llmc.services.goal_ticks import settle
-from llmc.services.goal_work import Question
 from llmc.services.goals import open_store
 from llmc.services.project import Project, open_project
 from llmc.state.goal_store import GoalStore

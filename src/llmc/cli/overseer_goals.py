@@ -26,7 +26,7 @@ from llmc.goals.export import export as exported
 from llmc.goals.transitions import OPEN_ASSIGNMENT
 from llmc.services import goal_work
 from llmc.services.goals import open_store
-from llmc.state.goal_store import unknown_goal
+from llmc.state.goal_errors import unknown_goal
 from llmc.tools.files import write_atomic
 
 goal_option = click.option(

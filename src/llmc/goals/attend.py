@@ -104,9 +104,10 @@ def _settle_closed(work: Round, assignment: Assignment) -> None:
     last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
     if last is None:
         return
-    if last.result is Result.PENDING and last.purpose != WITHDRAW:
+    withdrawing = last.purpose == WITHDRAW and assignment.status is S.CANCELLED
+    if last.result is Result.PENDING and not withdrawing:
         work.drop_pending(assignment, f"it is {assignment.status}")
-    elif last.purpose == WITHDRAW:
+    elif withdrawing:
         _settle_withdrawal(work, assignment, last)
 
 
@@ -152,6 +153,8 @@ def _rest(work: Round, assignment: Assignment, node: Node, signals: Signals | No
 def _drive(work: Round, assignment: Assignment, node: Node, signals: Signals | None) -> None:
     """Of an active goal: what is seen, what was begun, and then what does not get on."""
     if assignment.status is S.QUEUED:
+        if signals is not None:
+            hear(work, assignment, node, signals, ask)
         return
     if _was_unblocked(assignment, node):
         assignment = work.drop_pending(assignment, "a person unblocked it")

@@ -1,12 +1,12 @@
 """What the reports of a worker change; each is heard once. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from llmc.goals import ladder, words
 from llmc.goals.crystals import of_report
-from llmc.goals.liveness import Signals, began_at, sampled
+from llmc.goals.liveness import Report, Signals, began_at, sampled
 from llmc.goals.model import Assignment, AssignmentStatus, BlockedReason, Node, NodeStatus
 from llmc.goals.policy import may_report
 from llmc.goals.round import Round
@@ -32,52 +32,78 @@ Ask = Callable[[Round, Assignment, Node, BlockedReason], Assignment]
 def hear(
     work: Round, assignment: Assignment, node: Node, signals: Signals, ask: Ask
 ) -> tuple[Assignment, Node]:
-    """The assignment after every report that is new, oldest first; of its own worker's alone."""
+    """The assignment after every report that is new: all are kept, and the newest says how it stands.
+
+    What was said before the last instruction says nothing about how it stands now; what another worker says of it, nothing.
+    """
     worker = signals.session_key.rpartition(":")[2]
     if worker and not may_report(worker, signals.session_id, assignment):
         return assignment, node
-    for update in signals.reports:
-        assignment = _heard(work, assignment, update, ask)
-    text, parsed = _said(assignment, signals)
-    if parsed.update is not None:
-        assignment = _heard(work, assignment, parsed.update, ask)
-    elif parsed.problems:
-        assignment = _refused(work, assignment, text_fingerprint(text), parsed.problems)
+    said = _said(work, assignment, signals)
+    assignment, fresh = _fresh(work, work.assignments[assignment.assignment_id], said)
+    began = began_at(assignment)
+    waits = assignment.status is AssignmentStatus.QUEUED
+    standing = [report for report in fresh if report.at > began and not waits]
+    now_said = [report.update for report in standing]
+    said_at = min(standing[-1].at, work.now) if standing else work.now
+    blocked = bool(now_said) and is_blocked(now_said[-1])
+    if blocked and work.room.dispatches <= 0:
+        work.later()
+        return assignment, node
+    for report in fresh:
+        assignment = _crystallized(work, assignment, node, report.update)
+    going_on = [update for update in now_said if not is_blocked(update)]
+    if going_on:
+        assignment = _goes_on(
+            work, _got_on(work, assignment, said_at), work.nodes[node.node_id], going_on[-1]
+        )
+    if blocked and assignment.status is not AssignmentStatus.BLOCKED:
+        reason = words.blockers_reason(now_said[-1].blockers or (), now_said[-1].summary or "")
+        assignment = ask(work, _got_on(work, assignment, said_at), work.nodes[node.node_id], reason)
     return assignment, work.nodes[node.node_id]
 
 
-def _said(assignment: Assignment, signals: Signals) -> tuple[str, Parsed]:
-    """The update in the agent's newest message since it was given the work; ours, and a person's, are never read."""
+def _fresh(work: Round, assignment: Assignment, said: Iterable[Report]) -> tuple[Assignment, list[Report]]:
+    """The reports that were not heard before, each once; those about something else are refused."""
+    found: dict[str, Report] = {}
+    for report in said:
+        print_ = fingerprint(report.update)
+        problem = not_about(report.update, assignment)
+        if problem:
+            assignment = _refused(work, assignment, print_, (problem,))
+        elif print_ not in assignment.applied_updates:
+            found[print_] = report
+    return assignment, list(found.values())
+
+
+def _said(work: Round, assignment: Assignment, signals: Signals) -> tuple[Report, ...]:
+    """The reports, and the update in the agent's newest message since it was given the work.
+
+    Our own messages, and a person's, are never read. One that cannot be taken is refused here.
+    """
     began = began_at(assignment)
     own = [m for m in sampled(signals) if m.role == "assistant" and m.at > began and m.text.strip()]
-    return (own[-1].text, parse(own[-1].text)) if own else ("", Parsed())
+    parsed = parse(own[-1].text) if own else Parsed()
+    if parsed.problems:
+        _refused(work, assignment, text_fingerprint(own[-1].text), parsed.problems)
+    if parsed.update is None:
+        return signals.reports
+    return (*signals.reports, Report(own[-1].at, parsed.update))
 
 
-def _heard(work: Round, assignment: Assignment, update: Update, ask: Ask) -> Assignment:
-    print_ = fingerprint(update)
-    if print_ in assignment.applied_updates:
-        return assignment
-    problem = not_about(update, assignment)
-    if problem:
-        return _refused(work, assignment, print_, (problem,))
-    if is_blocked(update) and work.room.dispatches <= 0:
-        work.later()
-        return assignment
-    node = work.nodes[assignment.work_node_id]
+def _crystallized(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
+    """What a report says is kept, once."""
     full = merged(update, work.crystals.get(node.node_id))
     crystal = of_report(work.ids(), assignment, node, full, work.now)
     work.crystallize(crystal)
-    assignment = _kept(assignment, print_)
     status = update.status.value if update.status else ""
     work.note(assignment, "work.reported", status=status, crystallizationId=crystal.crystallization_id)
-    if is_blocked(update) and assignment.status is AssignmentStatus.BLOCKED:
-        return work.put(assignment)
-    assignment = ladder.progressed(assignment, work.now, work.now)
-    assignment = replace(assignment, last_observed_activity_at=work.now)
-    if is_blocked(update):
-        reason = words.blockers_reason(update.blockers or (), update.summary or "")
-        return ask(work, assignment, node, reason)
-    return _goes_on(work, assignment, node, update)
+    return work.put(_kept(assignment, fingerprint(update)))
+
+
+def _got_on(work: Round, assignment: Assignment, said_at: float) -> Assignment:
+    seen = max(said_at, assignment.last_observed_activity_at or said_at)
+    return replace(ladder.progressed(assignment, work.now, work.now), last_observed_activity_at=seen)
 
 
 def _goes_on(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:

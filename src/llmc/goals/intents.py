@@ -199,6 +199,8 @@ def _settled(
         settled, event = move_assignment(
             settled, AssignmentStatus.QUEUED, now, reason="withdrawn before anybody took it"
         )
+        # a person paused it: what was tried before that counts no more
+        settled = ladder.progressed(settled, now, now)
         settled = replace(settled, run_id="", session_key="", session_id="")
         events.append(event)
     return Change(assignments=(settled,), events=tuple(events))

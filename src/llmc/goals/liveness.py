@@ -45,6 +45,14 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What came with `llmc report`, and when."""
+
+    at: float
+    update: Update
+
+
+@dataclass(frozen=True)
 class Merged:
     """The work has landed: the only thing, but for a person's word, that makes a leaf done."""
 
@@ -79,8 +87,8 @@ class Signals:
     waiting: BlockedReason | None = None
     waiting_since: float | None = None
     merged: Merged | None = None
-    #: reports that came with `llmc report`, oldest first; given until their fingerprint is among the applied ones
-    reports: tuple[Update, ...] = ()
+    #: reports, oldest first; each is given until its fingerprint is among the applied ones
+    reports: tuple[Report, ...] = ()
     #: the last messages; None: they were not read
     messages: tuple[Message, ...] | None = None
     #: a delivery for this assignment is on its way just now

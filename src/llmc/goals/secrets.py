@@ -54,7 +54,8 @@ def _is_value(match: re.Match[str]) -> bool:
 
 def _is_assigned(match: re.Match[str]) -> bool:
     """`DB_PASSWORD=hunter2` and `api_key: "ab12..."`, but neither `token = token` nor `MAX_TOKENS=4096`."""
-    name, value = match[1], match[2]
+    before = re.search(r"\w*\Z", match.string[max(0, match.start() - 80) : match.start()])
+    name, value = (before[0] if before else "") + match[1], match[2]
     if _NOT_ITSELF.search(name) or _PLACEHOLDER.match(value) or value.startswith(("/", "~", "./")):
         return False
     if re.search(r"[()\[\]{}<>]", value) or re.fullmatch(r"[0-9]{1,6}", value):
@@ -88,7 +89,7 @@ _RULES = (
     ),
     _Rule("API key", re.compile(r"\b(?:AIza[A-Za-z0-9_-]{35}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,})")),
     _Rule("API key", re.compile(r"\b(?:npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,})")),
-    _Rule("JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}")),
+    _Rule("JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{10,500}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{5,}")),
     _Rule(
         "bearer token",
         re.compile(r"\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)", re.IGNORECASE),
@@ -101,7 +102,7 @@ _RULES = (
         1,
         _is_value,
     ),
-    _Rule("password in a URL", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", re.IGNORECASE), 1, _is_value),
+    _Rule("password in a URL", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:([^\s/@]{1,400})@", re.IGNORECASE), 1, _is_value),
     _Rule(
         "password on a command line",
         re.compile(rf"--{_SECRET_NAME}[= ]\s*[\"']?([^\s\"']{{4,}})", re.IGNORECASE),
@@ -110,7 +111,7 @@ _RULES = (
     ),
     _Rule(
         "password on a command line",
-        re.compile(r"\bcurl\b[^\n|;]*?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:([^\s\"']+)"),
+        re.compile(r"\bcurl\b[^\n|;]{0,400}?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:([^\s\"']+)"),
         1,
         _is_value,
     ),
@@ -121,7 +122,7 @@ _RULES = (
     ),
     _Rule(
         "secret value",
-        re.compile(rf"(?<![\w-])([\w.-]*{_SECRET_NAME}(?![a-z])[\w]*)[\"']?\s*[:=]\s*[\"']?([^\s\"',;]{{4,}})", re.IGNORECASE),
+        re.compile(rf"({_SECRET_NAME}(?![a-z])\w{{0,80}})[\"']?\s*[:=]\s*[\"']?([^\s\"',;]{{4,}})", re.IGNORECASE),
         2,
         _is_assigned,
     ),

@@ -11,8 +11,9 @@ from llmc.auto.digest_text import Paint, render
 from llmc.auto.digest_waits import Facts, GoalQuestion
 from llmc.auto.model import AutoState
 from llmc.errors import LlmcError
+from llmc.goals.questions import questions
 from llmc.goals.waits import held_up_by
-from llmc.services.goal_work import open_views, questions_of
+from llmc.services.goal_work import open_views
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
@@ -144,7 +145,7 @@ def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
             held_up_by(view, one.work_node_id),
         )
         for view in views
-        for one in questions_of(view)
+        for one in questions(view)
     ]
 
 

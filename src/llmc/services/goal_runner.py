@@ -17,13 +17,13 @@ from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
 from llmc.goals.model import Assignment, Change, Crystallization, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
+from llmc.goals.questions import questions
 from llmc.goals.rollup import progress, settled
 from llmc.goals.round import Room
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_glance import Glance, TickRecord, write_tick
 from llmc.services.goal_signals import Observer
-from llmc.services.goal_work import questions_of
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
@@ -142,7 +142,7 @@ class Runner:
             known = self._counted.get(goal_id)
             if known is None or known[0] is not view:
                 whole = progress(view)[""]
-                known = (view, whole.done, whole.total, len(questions_of(view)))
+                known = (view, whole.done, whole.total, len(questions(view)))
             counted[goal_id] = known
         self._counted = counted
         active = [row for row in counted.values() if row[0].goal.status is GoalStatus.ACTIVE]

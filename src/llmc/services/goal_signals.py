@@ -11,7 +11,7 @@ from typing import Any
 
 from llmc.auto.waiting import is_parked
 from llmc.goals import ladder
-from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Run, Signals
+from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
 from llmc.goals.policy import HOME, session_key
 from llmc.goals.updates import Claim as Claimed
@@ -192,7 +192,9 @@ def _of_worker(facts: _Facts, run_id: str, record: WorkerRecord, pool: str, sinc
         agent_wrote_at=wrote,
         committed_at=committed,
         prompted_at=tuple(facts.log.prompted.get(record.name, ())),
-        reports=tuple(update for ts, update in facts.log.reports.get(record.name, ()) if ts > since),
+        reports=tuple(
+            Report(ts, update) for ts, update in facts.log.reports.get(record.name, ()) if ts > since
+        ),
     )
 
 

@@ -5,61 +5,29 @@ vanishes with its process. A damaged file is set aside as it is by whoever wants
 """
 
 import os
-import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmc.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.goals.model import Change, Event, GoalView
+from llmc.state.goal_damage import Identity, identity, set_aside
+from llmc.state.goal_errors import SET_ASIDE, Damaged, NewerStore, busy, in_words, is_damage, unknown_goal
 from llmc.state.goal_rows import Reader, SafeMode, Writer
 from llmc.state.goal_schema import VERSION, migrate, version_of
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import DiskFull, explain, private_dir
-from llmc.tools.locks import Rank, lock
+from llmc.tools.files import explain, private_dir
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection, Error
+    from sqlite3 import Connection
 
 FILE = "store.db"
-CORRUPT = "overseer.store.corrupt"
-
-#: SQLite's own numbers of what can go wrong
-_PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _DAMAGED, _FULL, _CANTOPEN, _NO_DATABASE = (
-    3,
-    5,
-    6,
-    8,
-    10,
-    11,
-    13,
-    14,
-    26,
-)
-
-_SET_ASIDE = (
-    "The next command that writes sets it aside as it is, and goes on with an empty one in safe mode."
-)
 
 #: writers of this process go one after another: SQLite's locks are between processes, and polled
 _writers: dict[str, threading.Lock] = {}
 _writing = threading.local()
-
-
-class GoalStoreError(StateError):
-    """The goals' store cannot be used; nothing else is affected."""
-
-
-class NewerStore(GoalStoreError):
-    """A newer llmc wrote it; it is only looked at."""
-
-
-class Damaged(GoalStoreError):
-    """The file is not what was written into it."""
 
 
 class GoalStore:
@@ -71,7 +39,7 @@ class GoalStore:
         self.busy_s = busy_s
         #: what is wrong with the file, once somebody looked
         self.damage = ""
-        self._examined: tuple[int, int] | None = None
+        self._examined: Identity | None = None
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -128,7 +96,7 @@ class GoalStore:
 
     def damaged(self) -> Damaged:
         """For who cannot go on with nothing."""
-        return Damaged(self.damage, hint=_SET_ASIDE)
+        return Damaged(self.damage, hint=SET_ASIDE)
 
     def changed_since(self, revision: int) -> tuple[int, list[str]]:
         """The revision now, and the goals that were written since the other one."""
@@ -185,16 +153,16 @@ class GoalStore:
         """A connection with a transaction that nobody else can have at the same time."""
         private_dir(self.directory)
         for _ in range(3):
-            found = self._identity()
+            found = identity(self.path)
             if found is None:
                 self._touch()
-                found = self._identity()
+                found = identity(self.path)
             db = self._connect("rw")
             try:
                 db.execute("PRAGMA journal_mode = DELETE")
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("BEGIN IMMEDIATE")
-                if self._identity() != found:  # set aside meanwhile, by somebody else
+                if identity(self.path) != found:  # set aside meanwhile, by somebody else
                     db.close()
                     continue
                 if self._examine(db) < VERSION:
@@ -202,9 +170,10 @@ class GoalStore:
                 return db
             except BaseException as error:
                 db.close()
-                if not isinstance(error, Damaged) and not _is_damage(error):
+                if not is_damage(error):
                     raise
-                self._set_aside(found, str(error))
+                set_aside(self.path, found, str(error))
+                self.damage = str(error)
         raise Damaged(f"{self.path} is damaged, and could not be set aside", hint=f"Move {self.path} away.")
 
     def _connect(self, mode: str) -> "Connection":
@@ -219,13 +188,6 @@ class GoalStore:
         except OSError as error:
             raise explain(error, f"cannot create {self.path}") from error
 
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
-
     def _examine(self, db: "Connection") -> int:
         """Its version; NewerStore or Damaged where it cannot be used. The whole file is checked once a process."""
         import sqlite3
@@ -239,13 +201,13 @@ class GoalStore:
                 return version
             if bool(tables) != bool(version):
                 raise Damaged(f"{self.path} is not a store of goals")
-            if version and self._examined != self._identity():
+            if version and self._examined != identity(self.path):
                 verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
                     raise Damaged(f"{self.path} is damaged: {verdict}")
-                self._examined = self._identity()
+                self._examined = identity(self.path)
         except sqlite3.DatabaseError as error:
-            if _is_damage(error):
+            if is_damage(error):
                 raise Damaged(f"{self.path} is damaged: {error}") from error
             raise
         return version
@@ -256,46 +218,6 @@ class GoalStore:
             hint="Use the newer llmc that wrote it.",
         )
 
-    # --- damage
-
-    def _set_aside(self, found: tuple[int, int] | None, why: str) -> None:
-        """The damaged file gets another name, with its bytes as they are; an empty store in safe mode takes its place."""
-        with lock(self.directory / "store.lock", Rank.GOALS):
-            if self._identity() != found:
-                return  # somebody else did it
-            now = now_unix()
-            kept = self._kept_name(now)
-            fresh = self.path.with_name(f".store-{os.getpid()}.db")
-            fresh.unlink(missing_ok=True)
-            self._make_safe(fresh, SafeMode(now, why, kept.name))
-            with fault_step("goals.set_aside"):
-                _second_name(self.path, kept)
-                with suppress(FileNotFoundError):  # else it would be played back into the new file
-                    os.replace(f"{self.path}-journal", f"{kept}-journal")
-                os.replace(fresh, self.path)
-            self.damage = why
-
-    def _make_safe(self, path: Path, mode: SafeMode) -> None:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        import sqlite3
-
-        db = sqlite3.connect(path, isolation_level=None)
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            migrate(db)
-            writer = Writer(db)
-            writer.set_safe_mode(mode)
-            data = {"reason": mode.reason, "file": mode.file}
-            writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
-            db.execute("COMMIT")
-        finally:
-            db.close()
-
-    def _kept_name(self, now: float) -> Path:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
-        names = (f"store.corrupt-{stamp}{more}.db" for more in ("", *(f"-{n}" for n in range(2, 1000))))
-        return next(path for name in names if not (path := self.directory / name).exists())
-
     # --- one at a time, and errors for people
 
     @contextmanager
@@ -305,7 +227,7 @@ class GoalStore:
             raise AssertionError(f"a transaction of {key} inside another one")
         mine = _writers.setdefault(key, threading.Lock())
         if not mine.acquire(timeout=self.busy_s):
-            raise self._busy()
+            raise busy(self.path, self.busy_s)
         _writing.paths = (*getattr(_writing, "paths", ()), key)
         try:
             yield
@@ -321,41 +243,9 @@ class GoalStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._in_words(error) from error
-
-    def _in_words(self, error: "Error") -> LlmcError:
-        code = _code(error)
-        if code in (_BUSY, _LOCKED):
-            return self._busy()
-        if code in (_DAMAGED, _NO_DATABASE):
-            self._examined = None
-            return Damaged(
-                f"{self.path} is damaged: {error}",
-                hint=_SET_ASIDE,
-            )
-        if code == _FULL:
-            return DiskFull(
-                f"cannot write {self.path}: the disk is full", hint="Free some space, then run it again."
-            )
-        if code in (_PERM, _READONLY, _CANTOPEN, _IOERR):
-            return GoalStoreError(
-                f"cannot use {self.path}: {error}", hint="Check the owner and permissions of that path."
-            )
-        return GoalStoreError(f"{self.path}: {error}")
-
-    def _busy(self) -> LockTimeout:
-        return LockTimeout(
-            f"the goals are busy: {_holder(self.path)} has been writing for over {self.busy_s:g} s",
-            hint="Wait for that command to end, or end it by its pid, then run this again.",
-        )
-
-
-def unknown_goal(goal_id: str, known: list[str]) -> NotFound:
-    import difflib
-
-    near = difflib.get_close_matches(goal_id, known, 1, 0.3)
-    hint = f'Did you mean "{near[0]}"?' if near else "`llmc goal list` names the goals there are."
-    return NotFound(f"there is no goal {goal_id!r}", hint=hint)
+            if is_damage(error):
+                self._examined = None
+            raise in_words(error, self.path, self.busy_s) from error
 
 
 def _in_memory() -> "Connection":
@@ -364,38 +254,3 @@ def _in_memory() -> "Connection":
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     return db
-
-
-def _code(error: BaseException) -> int:
-    """SQLite's primary number of an error; 0 for one of Python's own."""
-    code: Any = getattr(error, "sqlite_errorcode", None)
-    return code & 0xFF if isinstance(code, int) else 0
-
-
-def _is_damage(error: BaseException) -> bool:
-    return _code(error) in (_DAMAGED, _NO_DATABASE)
-
-
-def _second_name(path: Path, other: Path) -> None:
-    try:
-        os.link(path, other)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(path, other)
-        other.chmod(0o600)
-
-
-def _holder(path: Path) -> str:
-    """Who holds SQLite's lock, as the kernel knows it. (Opening the file here would drop this process's own locks.)"""
-    with suppress(OSError, ValueError):
-        inode = os.stat(path).st_ino
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if len(words) >= 6 and words[3] == "WRITE" and words[5].rpartition(":")[2] == str(inode):
-                program = (
-                    Path(f"/proc/{words[4]}/cmdline")
-                    .read_bytes()
-                    .replace(b"\0", b" ")
-                    .decode(errors="replace")
-                )
-                return f"pid {words[4]} ({program.strip()[:120]})"
-    return "another process"

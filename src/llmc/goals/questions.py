@@ -1,0 +1,90 @@
+"""What waits for a person's word, and what follows from it. Pure."""
+
+from dataclasses import dataclass
+
+from llmc.errors import Refused
+from llmc.goals import decide
+from llmc.goals.by_hand import at_it, freed
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    BlockedReason,
+    Change,
+    Event,
+    GoalView,
+    Node,
+    NodeStatus,
+)
+from llmc.goals.rollup import children_of, joined
+from llmc.goals.transitions import HUMAN
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that waits for a person; `id` is what `answer` takes."""
+
+    id: str
+    goal_id: str
+    goal_title: str
+    work_node_id: str
+    node_name: str
+    assignment_id: str
+    reason: BlockedReason
+    since: float
+
+
+def questions(view: GoalView) -> list[Question]:
+    """Of the parts that wait: each assignment, or the leaf itself where nobody is at it."""
+    children = children_of(view)
+    found = []
+    for node in view.nodes.values():
+        waiting = [one for one in at_it(view, node) if one.status is AssignmentStatus.BLOCKED]
+        if waiting:
+            found += [_question(view, node, one.blocked_reason, one) for one in waiting]
+        elif node.status is NodeStatus.BLOCKED and not children.get(node.node_id):
+            found.append(_question(view, node, node.blocked_reason, None))
+    return found
+
+
+def answered(view: GoalView, question: Question, text: str, now: float) -> Change:
+    """The work goes on; the answer is an event, for whoever delivers it."""
+    if question not in questions(view):
+        raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+    node = view.nodes[question.work_node_id]
+    event = Event(
+        ts=now,
+        type="assignment.answered" if question.assignment_id else "work.answered",
+        goal_id=question.goal_id,
+        assignment_id=question.assignment_id,
+        work_node_id=question.work_node_id,
+        data={
+            "answer": chosen(text, question.reason.options),
+            "question": question.reason.question or question.reason.text,
+            "actor": HUMAN,
+        },
+    )
+    said = str(event.data["answer"])
+    goes_on = decide.answered(view, question.assignment_id, said, now)
+    if goes_on.is_empty():  # nobody is at it: the part itself was blocked
+        goes_on = freed(view, node, now, "answered")
+    return joined(Change(events=(event,)), goes_on)
+
+
+def chosen(text: str, options: tuple[str, ...]) -> str:
+    """The number of an option stands for it."""
+    if text.isdecimal() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1]
+    return text
+
+
+def _question(view: GoalView, node: Node, reason: BlockedReason | None, given: Assignment | None) -> Question:
+    return Question(
+        id=given.assignment_id if given else node.node_id,
+        goal_id=view.goal.goal_id,
+        goal_title=view.goal.title,
+        work_node_id=node.node_id,
+        node_name=node.name,
+        assignment_id=given.assignment_id if given else "",
+        reason=reason or BlockedReason(kind="unknown", text="nobody said why"),
+        since=given.updated_at if given else node.updated_at,
+    )
