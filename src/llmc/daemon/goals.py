@@ -1,7 +1,9 @@
 """The goals' lane in the daemon: a tick every so often, and whenever something happens that may matter. It can stop nobody."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from llmc.services.goal_runner import Runner, Ticked, log
 from llmc.services.project import Project
@@ -13,13 +15,25 @@ SETTLE_S = 0.2
 LEAST_S = 0.5
 
 
+class Ticks(Protocol):
+    """Whoever makes the ticks."""
+
+    def tick(self, project: Project, reason: str) -> Ticked: ...
+
+
 class GoalsLane:
     """One tick at a time, in a thread of the daemon's own pool. Switched on and off by the configuration, while it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pool: ThreadPoolExecutor,
+        runner: Callable[[Project], Ticks] = Runner,
+    ) -> None:
         self._loop = loop
         self._pool = pool
-        self._runner: Runner | None = None
+        self._new_runner = runner
+        self._runner: Ticks | None = None
         self._project: Project | None = None
         self._ticking = False
         self._poked = False
@@ -33,7 +47,7 @@ class GoalsLane:
             self._cancel()
             log(project, "goals are switched off")
         elif self._project is not None and not was_on:
-            self._runner = Runner(project)
+            self._runner = self._new_runner(project)
             log(project, "goals are driven")
             self._after(0.0, "start")
 
