@@ -15,8 +15,8 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
     Result,
-    Tested,
 )
+from llmc.goals.model import Tested as Checked
 from llmc.goals.policy import Policy
 from llmc.goals.waits import held_up_by, waits_of
 from llmc.goals.why import Clock, Why, next_of, why_assignment, why_goal, why_node
@@ -44,7 +44,7 @@ GIVEN = assignment(
 PROOF = crystallization(
     created_at=700.0,
     evidence=Evidence(
-        commits=("1a2b3c4",), files_touched=("a.py",), tests_run=(Tested(command="make test"),)
+        commits=("1a2b3c4",), files_touched=("a.py",), tests_run=(Checked(command="make test"),)
     ),
 )
 
@@ -83,7 +83,7 @@ def test_the_four_questions_are_answered() -> None:
         1020.0,
     )
     assert found.data["lastDispatch"]["dispatchId"] == "D_2"
-    assert found.data["evidence"]["commits"] == ["1a2b3c4"]
+    assert found.data["evidence"]["commits"] == ("1a2b3c4",)
     assert (found.data["lastObservedActivityAt"], found.data["lastProgressAt"]) == (600.0, 550.0)
     assert asked(backoff_until=999.0).data["backoffUntil"] is None, "it is over"
 
