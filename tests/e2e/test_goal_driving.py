@@ -45,7 +45,9 @@ def assignment(fleet: Fleet, goal_id: str, node_id: str) -> Any:
 @pytest.mark.req("3-114", "3-126", "3-128", "3-131")
 def test_goals_without_a_daemon(scripted: Fleet) -> None:
     """Break: `tick_now` without its Runner; `settle` that does nothing; `resume` that knows no budget."""
-    fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
+    fleet = goals.set_up(
+        scripted, **{"overseer.goals.enabled": "false", "overseer.goals.min_resend_interval": "0s"}
+    )
     made = fleet.dir / "plan.md"
     made.write_text(PLAN)
     goal = goals.create(fleet, "The goal", "--from", str(made), "--budget", "5")
@@ -98,7 +100,8 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     fleet.llmc("overseer", "tick")
     assert task_files(fleet) == {}
     assert "nothing while the goal is paused" in fleet.llmc("overseer", "why", "S1.1.1").out
-    fleet.llmc("goal", "resume", goal)
+    resumed = fleet.llmc("goal", "resume", goal)
+    assert "no daemon drives goals now" in resumed.err
     assert [task["subject"] for task in task_files(fleet).values()] == ["S1.1.1: Part one"]
     # Blocked and done by a person: taken back, and what waited for it goes out.
     fleet.llmc("work", "done", "S1.1.1", "--summary", "by hand", "--commit", "1a2b3c4")

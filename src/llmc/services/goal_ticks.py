@@ -42,7 +42,7 @@ def _of_daemon(project: Project, limit_s: float) -> Ticked:
 def settle(project: Project, reason: str) -> str:
     """After a word of a person that takes work back or gives it out: done at once where nobody else would.
 
-    What is to be said about it; "" when a daemon was woken and does it, or the tick went well.
+    What is to be said about it; "" when a daemon was woken and does it, or nothing is left to do.
     """
     if project.daemon_runs():
         return ""
@@ -53,7 +53,13 @@ def settle(project: Project, reason: str) -> str:
             else f"goals are not driven now; what that changes for workers waits for the next tick ({ENABLE})"
         )
     done = tick_now(project, reason)
-    return "" if done.ok else f"what that changes for workers waits for the next tick: {done.problem}"
+    if not done.ok:
+        return f"what that changes for workers waits for the next tick: {done.problem}"
+    return (
+        ""
+        if done.next_due is None
+        else "no daemon drives goals now; what comes next waits for `llmc up --auto`"
+    )
 
 
 def _is_out(project: Project) -> bool:
