@@ -55,11 +55,10 @@ def settle(project: Project, reason: str) -> str:
     done = tick_now(project, reason)
     if not done.ok:
         return f"what that changes for workers waits for the next tick: {done.problem}"
-    return (
-        ""
-        if done.next_due is None
-        else "no daemon drives goals now; what comes next waits for `llmc up --auto`"
-    )
+    seen = last_tick(project)
+    if seen is None or not seen.goals.active:
+        return ""
+    return "no daemon drives goals now; what comes next waits for `llmc up --auto`"
 
 
 def _is_out(project: Project) -> bool:
