@@ -112,7 +112,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     (item,) = [row for row in fleet.llmc("digest", "--json").json["waiting"] if row["kind"] == "question"]
     assert item["unblocks"] == 1
     assert item["command"].startswith("llmc overseer answer ")
-    assert "1 wait for your answer: llmc overseer inbox" in fleet.llmc("status").out
+    assert "1 waits for your answer: llmc overseer inbox" in fleet.llmc("status").out
 
     # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
     drawn = fleet.llmc("goal", "show", goal).out

@@ -1,8 +1,10 @@
 """The runner of goals on a root without workers: whom it looks at, what it puts off, and whom it cannot reach."""
 
+import json
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from msgspec.structs import replace
 
 from llmc.config.paths import Root
 from llmc.goals.intents import Action, pending
-from llmc.goals.liveness import Run, Signals
+from llmc.goals.liveness import Message, Run, Signals
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -22,10 +24,12 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.policy import session_key
+from llmc.goals.updates import Claim, Update
 from llmc.services import goal_dispatch, goal_runner
 from llmc.services.goal_runner import Runner
 from llmc.services.goals import open_store
 from llmc.services.project import Project, bare_project
+from llmc.services.transcript_tail import last_messages
 from llmc.state.events import read_lines
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 from tests.support.one_leaf import OneLeaf, seen
@@ -228,8 +232,6 @@ def test_what_is_dropped_before_it_left_is_never_called_accepted() -> None:
 @pytest.mark.req("3-114", "3-X13")
 def test_a_worker_is_heard_on_its_own_assignment_alone() -> None:
     """Break: `hear` without may_report."""
-    from llmc.goals.updates import Claim, Update
-
     leaf = OneLeaf().begin()
     leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0), after=10.0)
     assert leaf.one.session_key == session_key("auto", "auto-1")
@@ -239,4 +241,40 @@ def test_a_worker_is_heard_on_its_own_assignment_alone() -> None:
     assert "work.reported" not in leaf.types(), "another worker, while the run is not its own"
     own = seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 4.0, reports=(word,))
     leaf.look(own, after=5.0)
+    assert leaf.types().count("work.reported") == 1
+
+
+def row(kind: str, at: float, content: object) -> str:
+    when = datetime.fromtimestamp(at, UTC).isoformat()
+    message = {"role": kind, "content": content}
+    return json.dumps({"type": kind, "uuid": f"u{at}", "timestamp": when, "message": message}) + "\n"
+
+
+@pytest.mark.req("3-090", "3-X2", "3-X12")
+def test_the_agents_own_last_block_is_heard_once_and_our_words_never(tmp_path: Path) -> None:
+    """Break: `_role` that takes our prompts, or a tool's output, for the agent's words."""
+    leaf = OneLeaf().begin()
+
+    def block(summary: str) -> str:
+        return (
+            f'So:\n```json\n{{"overseerUpdate": {{"status": "in_progress", "summary": "{summary}"}}}}\n```\n'
+        )
+
+    def heard(*rows: str) -> list[str]:
+        path = tmp_path / "transcript.jsonl"
+        path.write_text("".join(rows))
+        messages = tuple(Message(*one) for one in last_messages(path, 20))
+        leaf.look(seen(messages=messages), after=60.0)
+        return [one.summary for one in leaf.crystals.values() if one.work_node_id == "S1.1.1"]
+
+    leaf.now += 2000.0
+    at = leaf.now
+    ours = row("user", at + 1, f"[llmc goal-d1]\n\nHow does it stand?\n{block('our own example')}")
+    output = row(
+        "user", at + 2, [{"type": "tool_result", "content": block("of a tool"), "text": block("of a tool")}]
+    )
+    assert heard(ours, output) == []
+    said = row("assistant", at + 3, [{"type": "text", "text": block("first") + block("the parser reads")}])
+    assert heard(ours, output, said) == ["the parser reads"], "the last block of its last message"
+    assert heard(ours, output, said, row("user", at + 4, block("a person pastes"))) == ["the parser reads"]
     assert leaf.types().count("work.reported") == 1

@@ -126,6 +126,9 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     assert found.ready == ("S1.1.1",)
     assert found.waiting == {"S1.1.2": ("S1.1.1",), "T2.1": ("P1",)}
     assert list(found.holds_up.items()) == [("S1.1.1", 2), ("S1.1.2", 1)]
+    chain = {**view.nodes, "T2.1": replace(view.nodes["T2.1"], depends_on=("S1.1.2",))}
+    chain["P2"] = replace(view.nodes["P2"], depends_on=())
+    assert waits_of(replaced(view, nodes=chain)).holds_up == {"S1.1.1": 2, "S1.1.2": 1}, "also not directly"
     assert (held_up_by(view, "P1"), held_up_by(view, "T2.1")) == (2, 0)
     text = "\n".join(why_goal(view, 0).lines)
     assert "ready     S1.1.1" in text

@@ -75,7 +75,8 @@ def goals_line(project: Project) -> str:
     goals = seen.goals
     parts = [f"{goals.active} active", f"{goals.done} of {goals.total} parts done ({goals.percent}%)"]
     if goals.questions:
-        parts.append(f"{goals.questions} wait for your answer: llmc overseer inbox")
+        word = "waits" if goals.questions == 1 else "wait"
+        parts.append(f"{goals.questions} {word} for your answer: llmc overseer inbox")
     if not seen.ok:
         parts.append(f"the last tick failed: {seen.problem}")
     when = (

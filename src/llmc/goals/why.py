@@ -204,7 +204,7 @@ def why_node(view: GoalView, node: Node) -> Why:
         f"  status    {node.status}" + (f": {reason}" if reason else ""),
         "  who       nobody has it",
         f"  waits for {_some(waits) or 'nothing'}",
-        f"  holds up  {behind} other parts" if behind else "  holds up  nothing",
+        f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
         f"  next      {comes}",
     ]
     data = {
@@ -261,7 +261,7 @@ def why_goal(view: GoalView, percent: int) -> Why:
     lines += [f"  waits     {leaf} for {_some(ids)}" for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]]
     if len(found.waiting) > MAX_SHOWN:
         lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")
-    lines += [f"  holds up  {leaf}: {count} other parts" for leaf, count in most[:3] if count]
+    lines += [f"  holds up  {leaf}: {_others(count)}" for leaf, count in most[:3] if count]
     data = {
         "kind": "goal",
         "goalId": view.goal.goal_id,
@@ -276,6 +276,10 @@ def why_goal(view: GoalView, percent: int) -> Why:
         "holdsUp": dict(found.holds_up),
     }
     return Why(tuple(lines), data)
+
+
+def _others(count: int) -> str:
+    return f"{count} other part" + ("s" if count > 1 else "")
 
 
 def _some(ids: Sequence[str]) -> str:
