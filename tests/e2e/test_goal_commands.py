@@ -147,7 +147,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
         "T2.1": "todo",
     }
     drawn = fleet.llmc("goal", "show", first).out
-    assert "waits: needs the server" in drawn
+    assert "S1.1.1 Part S1.1.1  [blocked]  needs the server" in drawn
     assert fleet.llmc("work", "unblock", "S1.1.1", *mine, "--json").json["status"] == "queued"
     assert "not blocked" in fleet.llmc("work", "unblock", "S1.1.1", *mine, code=3).err
     fleet.llmc("work", "block", "S1.1.2", "--reason", "later", *mine)
@@ -177,7 +177,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     text = fleet.llmc("overseer", "status").out
     assert "S1.1.1 of " in text
     assert "silent for 20m; last nudge" in text
-    assert "<- auto-2 stalled" in fleet.llmc("goal", "show", first).out
+    assert "auto-2 (stalled)" in fleet.llmc("goal", "show", first).out
 
     # Done by hand: the parents and the percentage follow, and there is a handoff.
     assert "is done when they are" in fleet.llmc("work", "done", "T1.1", *mine, code=3).err
@@ -199,7 +199,7 @@ def test_a_person_says_how_the_work_stands(scripted: Fleet) -> None:
     fleet.llmc("work", "done", "S1.1.2", *mine)
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "completed"
     assert "P2" in (drawn := fleet.llmc("goal", "show", first).out)
-    assert "(overridden)" in drawn
+    assert "(set by a person)" in drawn
     fleet.llmc("work", "override", "P2", "--clear", "--reason", "it is after all", *mine)
     assert (statuses(fleet, first)["P2"], statuses(fleet, first)["T2.1"]) == ("queued", "queued")
     assert fleet.llmc("goal", "show", first, "--json").json["status"] == "active"

@@ -22,6 +22,19 @@ _ASKS = ("question", "permission")
 
 
 @dataclass(frozen=True)
+class GoalQuestion:
+    """Something that a part of a goal asks a person."""
+
+    id: str
+    goal_title: str
+    part: str
+    question: str
+    since_unix: float
+    #: parts of the plan that cannot begin before it is answered
+    unblocks: int
+
+
+@dataclass(frozen=True)
 class Facts:
     """How things are now, beside the log."""
 
@@ -34,13 +47,14 @@ class Facts:
     #: a daemon in auto mode runs
     running: bool = False
     source: str = ""
+    questions: Collection[GoalQuestion] = ()
 
 
 @dataclass(frozen=True)
 class Waiting:
     """Something only a person can do."""
 
-    #: `run`, `source`, `quarantined`, `parked`, `proposed`, or `worker`
+    #: `run`, `source`, `question`, `quarantined`, `parked`, `proposed`, or `worker`
     kind: str
     #: what it is about: a task's subject, a worker's status
     what: str
@@ -62,10 +76,11 @@ def waiting(history: History, facts: Facts) -> tuple[Waiting, ...]:
     found = [
         *_run(history, facts, reach),
         *_source(facts, reach),
+        *map(_question, facts.questions),
         *_tasks(history, facts, reach),
         *(item for record in facts.workers for item in _worker(record, facts, reach)),
     ]
-    kinds = ("run", "source", "quarantined", "parked", "worker", "proposed")
+    kinds = ("run", "source", "question", "quarantined", "parked", "worker", "proposed")
 
     def rank(item: Waiting) -> tuple[int, int, tuple[int, int, str], str]:
         kind = kinds.index(item.kind) if item.kind in kinds else len(kinds)
@@ -113,6 +128,16 @@ def _run(history: History, facts: Facts, reach: _Reach) -> Iterator[Waiting]:
         what, command = "auto mode ended without a word", again
     yield Waiting(
         "run", what, command, run.reason, run.task or None, run.worker or None, None, run.ended, reach.all()
+    )
+
+
+def _question(one: GoalQuestion) -> Waiting:
+    return Waiting(
+        "question",
+        f"{one.part} ({one.goal_title}) asks: {one.question}",
+        f'llmc overseer answer {one.id} "..."',
+        since_unix=one.since_unix,
+        unblocks=one.unblocks,
     )
 
 

@@ -6,7 +6,8 @@ import subprocess
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, note, paint, print_json
+from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
 from llmc.errors import Exit, UsageError
@@ -106,14 +107,17 @@ def edit(ctx: click.Context) -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
-    """List everything that is wrong with config.toml, at once."""
+    """List everything that is wrong with config.toml, at once, and what does not go well together."""
     path = _root(ctx).config
-    _, problems = check_text(read_text(path), path.name)
+    config, problems = check_text(read_text(path), path.name)
+    warnings = advice(config) if config is not None else []
     if as_json:
         rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
-        print_json({"ok": not problems, "problems": rows})
+        print_json({"ok": not problems, "problems": rows, "warnings": warnings})
     else:
         click.echo("\n".join(str(p) for p in problems) or f"{path} is fine")
+        for text in warnings:
+            note(paint("note: ", "yellow", err=True) + text)
     return Exit.FAILED if problems else Exit.DONE
 
 

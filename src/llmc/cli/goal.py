@@ -5,21 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from llmc.cli.goal_views import complete_goal, goal_line, painted, summary, tree, warn
+from llmc.cli import goal_show
+from llmc.cli.goal_show import drawn, goal_argument
+from llmc.cli.goal_views import goal_line, note_settled, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Exit, UsageError
 from llmc.goals.export import goal_tree
-from llmc.goals.model import Goal, Priority
+from llmc.goals.model import Goal, GoalView, Priority
 from llmc.services import goals as service
 from llmc.services.goal_planning import ConfiguredPlanner
+from llmc.services.goal_replans import replan
 from llmc.services.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
 reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
 
 
@@ -94,8 +97,9 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
         )
     else:
         click.echo(f"created {goal.goal_id}: {goal.title}")
-        for line in tree(made.view):
-            click.echo(f"  {line}")
+        if made.planned:
+            for line in drawn(made.view):
+                click.echo(line)
     if made.problem and not as_json:
         note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
     return Exit.FAILED if made.problem else Exit.DONE
@@ -104,21 +108,40 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
 @command.command("plan")
 @goal_argument
 @click.option("--from", "file", type=_FILE, help="Take the plan from this file.")
+@click.option("--replan", "again", is_flag=True, help="Another plan in place of the one there is.")
+@click.option("--why", default="", help="With --replan: what was wrong with the last one.")
 @json_option
 @click.pass_context
-def plan(ctx: click.Context, goal_id: str, file: Path | None, as_json: bool) -> None:
-    """Plan a goal that has no plan yet.
+def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: str, as_json: bool) -> None:
+    """Plan a goal that has no plan yet, or with --replan anew: what is done stays, and who is at work goes on.
 
     \b
-    Example:
+    Examples:
       llmc goal plan goal_1f0c9a7e42 --from plan.md
+      llmc goal plan goal_1f0c9a7e42 --replan --why "the server part is not wanted any more"
     """
     project = project_of(ctx)
-    view = service.plan(project, goal_id, ConfiguredPlanner(), file)
-    if as_json:
-        print_json(goal_tree(view))
+    if why and not again:
+        raise UsageError("--why goes with --replan", hint="A first plan needs no reason.")
+    if not again:
+        view = service.plan(project, goal_id, ConfiguredPlanner(), file)
+        print_json(goal_tree(view)) if as_json else _draw(view)
         return
-    for line in tree(view):
+    view, revision = replan(project, goal_id, why, file)
+    if as_json:
+        print_json({**goal_tree(view), "revision": msgspec.to_builtins(revision)})
+        return
+    _draw(view)
+    for word in ("added", "changed", "removed"):
+        if ids := getattr(revision, word):
+            click.echo(f"{word}: {', '.join(ids)}")
+    for old, new in revision.moved.items():
+        click.echo(f"moved: {old} is {new} now")
+    note_settled(project, "replan")
+
+
+def _draw(view: GoalView) -> None:
+    for line in drawn(view):
         click.echo(line)
 
 
@@ -140,38 +163,6 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
         click.echo(goal_line(view))
     if not shown:
         click.echo("no goals" if not views else "no goals but archived ones (--all)")
-
-
-@command.command("show")
-@goal_argument
-@json_option
-@click.pass_context
-def show(ctx: click.Context, goal_id: str, as_json: bool) -> None:
-    """Draw a goal's plan: what is done, who is at what, and what keeps it."""
-    store = service.open_store(project_of(ctx))
-    view = store.view(goal_id)
-    warn(store)
-    if as_json:
-        print_json(goal_tree(view))
-        return
-    goal = view.goal
-    click.echo(
-        f"{goal.goal_id} {painted(goal.status, goal.status)} {summary(view)['percent']}%  {goal.title}"
-    )
-    facts = {
-        "problem": goal.problem_statement,
-        "done when": "; ".join(goal.success_criteria),
-        "not": "; ".join(goal.non_goals),
-        "constraints": "; ".join(goal.constraints),
-        "owner": goal.owner,
-        "priority": "" if goal.priority is Priority.NORMAL else goal.priority.value,
-        "budget": f"${goal.budget_usd:g}" if goal.budget_usd else "",
-    }
-    for name, value in facts.items():
-        if value:
-            click.echo(f"  {name}: {value}")
-    for line in tree(view) or ["(no plan)"]:
-        click.echo(line)
 
 
 @command.command("update")
@@ -214,7 +205,10 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str) -> N
     """pause, resume, cancel and archive differ in a word."""
 
     def run(ctx: click.Context, goal_id: str, reason: str, as_json: bool) -> None:
-        _say(act(project_of(ctx), goal_id, reason), as_json)
+        project = project_of(ctx)
+        _say(act(project, goal_id, reason), as_json)
+        if name != "archive":
+            note_settled(project, f"goal {name}")
 
     run.__doc__ = about
     command.command(name)(goal_argument(reason_option(json_option(click.pass_context(run)))))
@@ -224,6 +218,9 @@ _mover("pause", service.pause, "Send nothing for a goal until `llmc goal resume`
 _mover("resume", service.resume, "Let a paused goal go on.")
 _mover("cancel", service.cancel, "Give a goal up: what is not done of it is cancelled. What landed stays.")
 _mover("archive", service.archive, "Put a completed or cancelled goal away; `llmc goal list --all` shows it.")
+
+
+goal_show.add_to(command)
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Goals for the eye and for scripts: a line, a plan as a tree, an assignment with what is known of it."""
+"""Goals for the eye and for scripts: a line, an assignment with what is known of it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from click.shell_completion import CompletionItem
 from llmc.cli.output import note, paint
 from llmc.config.durations import format_duration
 from llmc.errors import LlmcError
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView, Node
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView
 from llmc.goals.questions import Question
-from llmc.goals.rollup import children_of, progress
-from llmc.goals.transitions import OPEN_ASSIGNMENT
+from llmc.goals.rollup import progress
+from llmc.services.goal_ticks import settle
 from llmc.services.goals import open_store
-from llmc.services.project import open_project
+from llmc.services.project import Project, open_project
 from llmc.state.goal_store import GoalStore
 
 _COLORS = {
@@ -73,6 +73,12 @@ def warn(store: GoalStore) -> None:
         )
 
 
+def note_settled(project: Project, reason: str) -> None:
+    """What a person's word changes for workers happens at once, or it is said when."""
+    if said := settle(project, reason):
+        note(said)
+
+
 def summary(view: GoalView) -> dict[str, Any]:
     """One goal in a few fields."""
     whole = progress(view)[""]
@@ -98,35 +104,6 @@ def goal_line(view: GoalView) -> str:
     urgent = "" if row["priority"] == "normal" else f" [{row['priority']}]"
     word = painted(f"{row['status']:<9}", row["status"])
     return f"{row['goalId']}  {word} {row['percent']:>3}% {of:>7}{urgent}  {row['title']}"
-
-
-def tree(view: GoalView) -> list[str]:
-    """The plan: each part below its parent, with what is done of it, who is at it, and what keeps it."""
-    children, done = children_of(view), progress(view)
-    at = {a.work_node_id: a for a in view.assignments.values() if a.status in OPEN_ASSIGNMENT}
-    width = max((len(node.node_id) for node in view.nodes.values()), default=0) + 4
-    lines: list[str] = []
-
-    def draw(node: Node, depth: int) -> None:
-        below = children.get(node.node_id, [])
-        label = f"{'  ' * depth + node.node_id:<{width}}"
-        percent = f"{done[node.node_id].percent}%" if below else ""
-        mark = " (overridden)" if node.overridden else ""
-        who = f"  <- {_who(at[node.node_id])}" if node.node_id in at else ""
-        word = painted(f"{node.status:<11}", node.status)
-        lines.append(f"{label}  {word} {percent:>4}  {node.name}{mark}{who}")
-        if node.blocked_reason and not below:
-            lines.append(f"{'':<{width}}  {'':<11}       waits: {node.blocked_reason.text}")
-        for child in below:
-            draw(child, depth + 1)
-
-    for phase in children.get("", ()):
-        draw(phase, 0)
-    return lines
-
-
-def _who(one: Assignment) -> str:
-    return f"{one.session_key.rpartition(':')[2] or one.agent_id} {one.status}"
 
 
 def painted(text: str, status: str) -> str:

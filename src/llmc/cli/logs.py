@@ -25,6 +25,7 @@ OTHERS = {
     "auto": "auto.log",
     "task_pool": "task_pool.log",
     "post_accept": "post_accept.log",
+    "goals": "goals.log",
 }
 
 
@@ -50,7 +51,7 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def command(ctx: click.Context, name: str, follow: bool, lines: int) -> None:
     """Print a worker's log (setup, validation, the last words of a crash), or one of llmc's own.
 
-    Those are daemon, overseer, auto, task_pool and post_accept. Rotated files are read as if they were one.
+    Those are daemon, overseer, auto, task_pool, post_accept and goals. Rotated files are read as if they were one.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""llmc overseer status|goal|work|events|inbox|answer|export|safe-mode: goals, beside the supervisor."""
+"""llmc overseer status|goal|work|events|inbox|answer|tick|why|export|safe-mode: goals, beside the supervisor."""
 
 import json
 import time
@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from llmc.cli import goal, work
+from llmc.cli import goal, overseer_drive, work
 from llmc.cli.goal_views import (
     assignment_line,
     assignment_row,
     complete_goal,
     goal_line,
+    note_settled,
     question_lines,
     question_row,
     summary,
@@ -37,6 +38,7 @@ def add_to(group: click.Group) -> None:
     """`llmc overseer` alone stays the supervisor."""
     for one in (status, goal.command, work.command, events, inbox, answer, export, safe_mode):
         group.add_command(one)
+    overseer_drive.add_to(group)
 
 
 @click.command("status")
@@ -146,7 +148,8 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
     Example:
       llmc overseer answer A_5b1e03c9d2 "use the second server"
     """
-    one = goal_work.answer(project_of(ctx), question_id, text, goal_id)
+    project = project_of(ctx)
+    one = goal_work.answer(project, question_id, text, goal_id)
     row = {
         "id": one.id,
         "goalId": one.goal_id,
@@ -154,6 +157,7 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
         "assignmentId": one.assignment_id,
     }
     print_json(row) if as_json else click.echo(f"{one.work_node_id}: answered, it goes on")
+    note_settled(project, "answer")
 
 
 @click.command("export")

@@ -10,9 +10,10 @@ import click
 
 from llmc.cli import fast
 from llmc.cli.output import json_option
-from llmc.cli.overview import PLAIN_WIDTH, Paint, render
+from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render
 from llmc.cli.workers import project_of
 from llmc.services.glance import Glance, look
+from llmc.services.goal_glance import last_tick
 from llmc.services.project import Project
 
 
@@ -59,7 +60,29 @@ def _text(project: Project) -> str:
     seen = look(project)
     for worker in view["workers"]:
         worker.update(asdict(seen.get(worker["name"], Glance())))
-    return showable(render(view, time.time(), *page()))
+    text = render(view, time.time(), *page())
+    goals = goals_line(project)
+    return showable(f"{text}\n\n{goals}" if goals else text)
+
+
+def goals_line(project: Project) -> str:
+    """The goals in a line, as the last tick saw them; the store itself is not opened for this."""
+    if not project.config.overseer.goals.enabled:
+        return ""
+    seen = last_tick(project)
+    if seen is None:
+        return "Goals: no tick yet" + ("" if project.daemon_runs() else " (llmc up)")
+    goals = seen.goals
+    parts = [f"{goals.active} active", f"{goals.done} of {goals.total} parts done ({goals.percent}%)"]
+    if goals.questions:
+        word = "waits" if goals.questions == 1 else "wait"
+        parts.append(f"{goals.questions} {word} for your answer: llmc overseer inbox")
+    if not seen.ok:
+        parts.append(f"the last tick failed: {seen.problem}")
+    when = (
+        "" if project.daemon_runs() else f" ({age(time.time() - seen.ended_at)} ago; no daemon drives them)"
+    )
+    return "Goals: " + "; ".join(parts) + when
 
 
 def page() -> tuple[int, Paint]:

@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
-from llmc.cli.goal_views import complete_goal, complete_node
+from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json
 from llmc.cli.workers import project_of
 from llmc.errors import UsageError
 from llmc.goals.model import Node, NodeStatus
 from llmc.services import goal_work as service
+from llmc.services.project import Project
 
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
@@ -54,7 +55,8 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
     Example:
       llmc work done S1.2.3 --summary "did it by hand" --commit 1a2b3c4
     """
-    _say(service.done(project_of(ctx), node_id, **given), as_json)
+    project = project_of(ctx)
+    _say(project, service.done(project, node_id, **given), as_json)
 
 
 @command.command("block")
@@ -68,7 +70,8 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
     Example:
       llmc work block T2.1 --reason "needs the new server"
     """
-    _say(service.block(project_of(ctx), node_id, **given), as_json)
+    project = project_of(ctx)
+    _say(project, service.block(project, node_id, **given), as_json)
 
 
 @command.command("unblock")
@@ -76,7 +79,8 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
 @node_options
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
     """It can go on."""
-    _say(service.unblock(project_of(ctx), node_id, **given), as_json)
+    project = project_of(ctx)
+    _say(project, service.unblock(project, node_id, **given), as_json)
 
 
 @command.command("reopen")
@@ -89,7 +93,8 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
     Example:
       llmc work reopen S1.2.3 --reason "the import fails on empty files"
     """
-    _say(service.reopen(project_of(ctx), node_id, **given), as_json)
+    project = project_of(ctx)
+    _say(project, service.reopen(project, node_id, **given), as_json)
 
 
 @command.command("override")
@@ -111,14 +116,15 @@ def override(
         raise UsageError("give either --status or --clear", hint="`llmc work override --help` has examples.")
     project = project_of(ctx)
     if status is None:
-        _say(service.follow_again(project, node_id, **given), as_json)
+        _say(project, service.follow_again(project, node_id, **given), as_json)
     else:
-        _say(service.override(project, node_id, status=status, **given), as_json)
+        _say(project, service.override(project, node_id, status=status, **given), as_json)
 
 
-def _say(node: Node, as_json: bool) -> None:
+def _say(project: Project, node: Node, as_json: bool) -> None:
     mark = " (overridden)" if node.overridden else ""
     row = {"goalId": node.goal_id, "workNodeId": node.node_id, "status": node.status}
     print_json({**row, "overridden": node.overridden}) if as_json else click.echo(
         f"{node.node_id}: {node.status}{mark}"
     )
+    note_settled(project, f"work {node.node_id} {node.status}")

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from llmc.services.goal_desk import Aside
 from llmc.services.goal_runner import Runner, Ticked, log
@@ -15,14 +17,26 @@ SETTLE_S = 0.2
 LEAST_S = 0.5
 
 
+class Ticks(Protocol):
+    """Whoever makes the ticks."""
+
+    def tick(self, project: Project, reason: str) -> Ticked: ...
+
+
 class GoalsLane:
     """One tick at a time, in a thread of the daemon's own pool. Switched on and off by the configuration, while it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pool: ThreadPoolExecutor,
+        runner: Callable[[Project, Aside], Ticks] = Runner,
+    ) -> None:
         self._loop = loop
         self._pool = pool
         self._planners = ThreadPoolExecutor(1, "planner")
-        self._runner: Runner | None = None
+        self._new_runner = runner
+        self._runner: Ticks | None = None
         self._project: Project | None = None
         self._ticking = False
         self._poked = False
@@ -36,7 +50,7 @@ class GoalsLane:
             self._cancel()
             log(project, "goals are switched off")
         elif self._project is not None and not was_on:
-            self._runner = Runner(project, Aside(self._planners, self.poke))
+            self._runner = self._new_runner(project, Aside(self._planners, self.poke))
             log(project, "goals are driven")
             self._after(0.0, "start")
 

@@ -36,6 +36,7 @@ def notes(facts: Facts) -> list[str]:
         for worker in facts.workers
         if worker.busy_with
     ]
+    said += facts.config_advice
     if facts.source_dirty:
         names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
         said.append(f"the source has uncommitted changes, and nothing lands there while it has: {names}")

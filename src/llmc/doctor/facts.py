@@ -194,6 +194,8 @@ class Facts:
     launcher_problem: str = ""
     trust_problem: str = ""
     config_problems: tuple[str, ...] = ()
+    #: settings that do not go well together
+    config_advice: tuple[str, ...] = ()
     #: names in config.toml
     configured: tuple[str, ...] = ()
     state: StateFacts = StateFacts()

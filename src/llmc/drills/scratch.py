@@ -294,10 +294,6 @@ class Scratch:
         self.until(lambda: self.completed() >= self.expected, "every task is completed")
         self.recovered_unix = now_unix()
 
-    def completed(self) -> set[int]:
-        """What llmc calls completed, by the numbers that the commits have."""
-        return {self._number(str(row["task_id"])) for row in self.events("task_completed")}
-
     def _number(self, task_id: str) -> int:
         """Of a leaf of a goal the place in its plan, whichever task it has become; else the task's own."""
         ledger = self.root / ".llmc" / "tasks.jsonl"
@@ -320,7 +316,7 @@ class Scratch:
 
     def completed(self) -> set[int]:
         """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
-        return {int(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
+        return {self._number(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""

@@ -8,6 +8,7 @@ from llmc.goals import ladder, words
 from llmc.goals.crystals import of_report
 from llmc.goals.liveness import Report, Signals, began_at, sampled
 from llmc.goals.model import Assignment, AssignmentStatus, BlockedReason, Node, NodeStatus
+from llmc.goals.policy import may_report
 from llmc.goals.round import Round
 from llmc.goals.updates import (
     Claim,
@@ -33,8 +34,11 @@ def hear(
 ) -> tuple[Assignment, Node]:
     """The assignment after every report that is new: all are kept, and the newest says how it stands.
 
-    What was said before the last instruction says nothing about how it stands now.
+    What was said before the last instruction says nothing about how it stands now; what another worker says of it, nothing.
     """
+    worker = signals.session_key.rpartition(":")[2]
+    if worker and not may_report(worker, signals.session_id, assignment):
+        return assignment, node
     said = _said(work, assignment, signals)
     assignment, fresh = _fresh(work, work.assignments[assignment.assignment_id], said)
     began = began_at(assignment)

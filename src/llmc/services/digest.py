@@ -8,9 +8,13 @@ from typing import Any
 from llmc.auto.digest import Digest, digest
 from llmc.auto.digest_reader import ACTIONS, last_start
 from llmc.auto.digest_text import Paint, render
-from llmc.auto.digest_waits import Facts
+from llmc.auto.digest_waits import Facts, GoalQuestion
 from llmc.auto.model import AutoState
 from llmc.errors import LlmcError
+from llmc.goals.questions import questions
+from llmc.goals.waits import held_up_by
+from llmc.services.goal_work import open_views
+from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
 from llmc.state.events import read_lines
@@ -43,6 +47,7 @@ def report(project: Project, since: float | None = None) -> Digest:
         auto=state.auto if state else AutoState(),
         running=_auto_runs(project),
         source=project.source,
+        questions=_questions(project, problems),
     )
     return digest(rows, since, now, facts, tuple(problems))
 
@@ -115,6 +120,33 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")
         return None
+
+
+def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
+    """What parts of goals ask a person; nothing is opened where there are no goals."""
+    store = open_store(project)
+    if not store.path.exists():
+        return []
+    try:
+        with store.reading() as found:
+            views = open_views(found)
+    except (LlmcError, OSError) as error:
+        problems.append(f"the goals: {error}")
+        return []
+    if store.damage:
+        problems.append(f"the goals: {store.damage}")
+    return [
+        GoalQuestion(
+            one.id,
+            one.goal_title,
+            f"{one.work_node_id} {one.node_name}",
+            one.reason.question or one.reason.text,
+            one.since,
+            held_up_by(view, one.work_node_id),
+        )
+        for view in views
+        for one in questions(view)
+    ]
 
 
 def _completed(project: Project) -> set[str]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from llmc.config.advice import advice
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
@@ -59,6 +60,7 @@ def examine(root: Root) -> seen.Facts:
         launcher_problem=_launcher_problem(root),
         trust_problem="" if config_problems else _trust_problem(project),
         config_problems=config_problems,
+        config_advice=() if config_problems else tuple(advice(project.config)),
         configured=tuple(project.config.workers),
         state=state_facts,
         daemon=_daemon(project),

@@ -21,6 +21,8 @@ class GoalCost:
     work: float = 0.0
     #: what the overseer itself used: planning
     overhead: float = 0.0
+    #: models whose tokens have no price
+    unpriced: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -42,9 +44,10 @@ class GoalSpending:
         sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
         tasks = {made.get(dispatch) or run for dispatch, run in sent.items()} - {"", None}
         prices = project.config.prices
-        work = sum(self._of_task.get(str(task), Tally()).priced(prices).cost for task in tasks)
-        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices).cost
-        return GoalCost(work, own)
+        work = [self._of_task.get(str(task), Tally()).priced(prices) for task in tasks]
+        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
+        unpriced = {model for one in (*work, own) for model in one.unpriced}
+        return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
 
     def _read(self, project: Project) -> None:
         if self._log is None:

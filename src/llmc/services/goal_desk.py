@@ -3,7 +3,7 @@
 A tick then costs what has changed and what is being worked on, not what there is.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -61,6 +61,9 @@ class Desk:
                 self._kept[goal_id] = _kept(view, crystals)
         self._revision = revision
         return True
+
+    def views(self) -> Mapping[str, GoalView]:
+        return {goal_id: kept.view for goal_id, kept in self._kept.items()}
 
     def goals(self) -> Collection[str]:
         return self._kept.keys()

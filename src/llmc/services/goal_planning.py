@@ -35,7 +35,7 @@ class ConfiguredPlanner:
 
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
         """The first plan of a goal, as a change; an LlmcError says why there is none."""
-        plan, provenance = _from_file(project, file) if file else _asked(project, view)
+        plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
         now = now_unix()
         why = f"read from {file.name}" if file else "the first plan"
         change = merge_plan(view, plan, now, why, provenance, limits_of(project))
@@ -70,6 +70,14 @@ def limits_of(project: Project) -> Limits:
 def has_planner(project: Project) -> bool:
     """Whether rules may ask for smaller steps: the scripted agent cannot plan."""
     return bool(project.config.overseer.goals.planner.command) or agent_for(project).name == "claude"
+
+
+def check_can_plan(project: Project) -> None:
+    if not has_planner(project):
+        raise LlmcError(
+            "the scripted agent cannot plan",
+            hint="Write the plan (`goal plan GOAL --from FILE`), or set overseer.goals.planner.command.",
+        )
 
 
 def replan(project: Project, store: GoalStore, action: Action) -> Done:
@@ -138,13 +146,8 @@ def record_planning(project: Project, goal_id: str, ref: PlannerRef, tokens: Tok
 
 
 def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
-    setup = setup_of(project)
-    if not has_planner(project):
-        raise LlmcError(
-            "the scripted agent cannot plan",
-            hint="Write the plan (`goal plan GOAL --from FILE`), or set overseer.goals.planner.command.",
-        )
-    found = planner.plan_goal(setup, view)
+    check_can_plan(project)
+    found = planner.plan_goal(setup_of(project), view)
     if isinstance(found, PlanFailed):
         record_planning(project, view.goal.goal_id, found.planner, found.tokens)
         raise LlmcError(found.text, hint=found.hint)
@@ -152,7 +155,7 @@ def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
     return found.made, found.provenance
 
 
-def _from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
+def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
+from typing import Any
 
 from llmc.errors import LlmcError
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
@@ -18,12 +19,14 @@ from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
 from llmc.goals.model import Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
-from llmc.goals.rollup import settled
+from llmc.goals.questions import questions
+from llmc.goals.rollup import progress, settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
+from llmc.services.goal_glance import Glance, TickRecord, write_tick
 from llmc.services.goal_signals import Observer
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -59,6 +62,7 @@ class Ticked:
 class _Tick:
     """One tick while it runs."""
 
+    reason: str
     store: GoalStore
     policy: Policy
     now: float
@@ -68,6 +72,10 @@ class _Tick:
     sent: list[str] = field(default_factory=list)
     dues: list[float] = field(default_factory=list)
     changed: bool = False
+    #: for the event log, once the tick is over
+    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    #: what it did is in goals.log from the first deed on; a tick that finds nothing to do is not
+    is_logged: bool = False
 
 
 class Runner:
@@ -84,28 +92,79 @@ class Runner:
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
+        #: of each active goal: the view it was counted in, leaves done, leaves in all, questions
+        self._counted: dict[str, tuple[GoalView, int, int, int]] = {}
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: a store, a planner or a session that fails is a line in the log."""
         self._project = project
+        began = monotonic()
         try:
             with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
-                done = self._tick(reason)
-        except LlmcError as error:
-            done = Ticked(False, False, problem=_in_words(error))
-        except Exception as error:
-            self._forget()
+                done = self._tried(reason)
+                self._leave_mark(began, reason, done)
+        except LlmcError as error:  # somebody else ticks
             done = Ticked(False, False, problem=_in_words(error))
         if done.problem:
             log(project, f"tick ({reason}) failed: {done.problem}")
         return done
+
+    def _tried(self, reason: str) -> Ticked:
+        try:
+            return self._tick(reason)
+        except LlmcError as error:
+            return Ticked(False, False, problem=_in_words(error))
+        except Exception as error:
+            self._forget()
+            return Ticked(False, False, problem=_in_words(error))
+
+    def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
+        """What `llmc status` shows, and what whoever asked for the tick waits for."""
+        if done.did_work:
+            with contextlib.suppress(LlmcError, OSError), self._opened().reading() as found:
+                self._desk.read(found)
+        write_tick(
+            self._project,
+            TickRecord(
+                began_monotonic=began,
+                ended_at=now_unix(),
+                pid=os.getpid(),
+                reason=reason,
+                ok=done.ok,
+                did_work=done.did_work,
+                actions=done.actions,
+                problem=done.problem,
+                next_due=done.next_due,
+                goals=self._glance(),
+            ),
+        )
+
+    def _glance(self) -> Glance:
+        """The goals in numbers; only what changed is counted again."""
+        counted = {}
+        for goal_id, view in self._desk.views().items():
+            if view.goal.status not in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+                continue
+            known = self._counted.get(goal_id)
+            if known is None or known[0] is not view:
+                whole = progress(view)[""]
+                known = (view, whole.done, whole.total, len(questions(view)))
+            counted[goal_id] = known
+        self._counted = counted
+        active = [row for row in counted.values() if row[0].goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(row[1] for row in active),
+            total=sum(row[2] for row in active),
+            questions=sum(row[3] for row in counted.values()),
+        )
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None
 
     def _tick(self, reason: str) -> Ticked:
         store, policy, now = self._opened(), policy_of(self._project), now_unix()
-        tick = _Tick(store, policy, now, Room(), monotonic() + MOST_TICK_S, self._granted_until)
+        tick = _Tick(reason, store, policy, now, Room(), monotonic() + MOST_TICK_S, self._granted_until)
         self._collect(tick)
         problem = self._read(tick)
         if problem:
@@ -131,7 +190,8 @@ class Runner:
                 self._desk.forget(goal_id)
                 problems.append(f"{goal_id}: {_in_words(error)}")
         if tick.sent or tick.changed:
-            log(self._project, f"tick ({reason}): {', '.join(tick.sent) or 'records brought up to date'}")
+            self._say(tick, f"ended: {', '.join(tick.sent) or 'records brought up to date'}")
+            self._tell(tick)
         due = self._desk.next_due(tick.room, now)
         dues = [*tick.dues, *([] if due is None else [due])]
         return Ticked(
@@ -202,12 +262,41 @@ class Runner:
         if not decided.change.is_empty():
             decided = self._stored(tick, goal_id, signals)
             tick.changed = True
+            self._announce(tick, decided)
         tick.room = decided.room
         self._desk.attended(goal_id, decided)
         for action in decided.actions:
             if monotonic() > tick.ends_at:
                 break  # it is an intent, which the next tick finds
             self._act(tick, action)
+
+    def _announce(self, tick: _Tick, decided: Decided) -> None:
+        """What was decided, before any of it is done."""
+        tick.told += [
+            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
+            for event in decided.change.events
+            if event.type == "assignment.stalled"
+        ]
+        for action in decided.actions:
+            what = f"{action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})"
+            self._say(tick, f"chose {what}")
+
+    def _say(self, tick: _Tick, text: str) -> None:
+        """Into goals.log, after the word that this tick began."""
+        if not tick.is_logged:
+            tick.is_logged = True
+            log(self._project, f"tick ({tick.reason}) began")
+        log(self._project, f"tick ({tick.reason}) {text}")
+
+    def _tell(self, tick: _Tick) -> None:
+        """Into the event log, for whoever follows the fleet; the goals' own log is the record."""
+        try:
+            with self._project.store.transaction() as tx:
+                for action, about in tick.told:
+                    tx.emit(action, **about)
+                tx.emit("goal_ticked", reason=tick.reason, actions=tick.sent[:50])
+        except (LlmcError, OSError) as error:
+            log(self._project, f"tick ({tick.reason}) is not in the event log: {error}")
 
     def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
         if not assignments:
@@ -267,6 +356,9 @@ class Runner:
         with fault_step("goals.outcome"):
             self._write_outcome(tick, action, done)
         tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
+        self._say(tick, f"outcome of {action.dispatch_id}: {tick.sent[-1]}")
+        sent = {"purpose": action.purpose, "mode": action.mode, "result": done.result}
+        tick.told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
 
     def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
@@ -351,3 +443,13 @@ def log(project: Project, text: str) -> None:
     with contextlib.suppress(LlmcError, OSError):
         private_dir(project.root.logs)
         append_line(project.root.log(LOG), line.encode(errors="replace"))
+
+
+def _about(one: Event | Action, **more: str) -> dict[str, Any]:
+    """Which goal, part and assignment, as the event log names them."""
+    return {
+        "goal_id": one.goal_id,
+        "work_node_id": one.work_node_id,
+        "assignment_id": one.assignment_id,
+        **{key: str(value) for key, value in more.items()},
+    }

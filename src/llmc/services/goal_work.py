@@ -72,9 +72,14 @@ def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: s
 def inbox(project: Project) -> list[Question]:
     """What waits for a person, the oldest first."""
     with open_store(project).reading() as found:
-        goals = [goal.goal_id for goal in found.goals() if goal.status not in _OVER]
-        views = [view for goal_id in goals if (view := found.view(goal_id))]
+        views = open_views(found)
     return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
+
+
+def open_views(found: Reader) -> list[GoalView]:
+    """The goals of which something may still be asked."""
+    open_ = [goal.goal_id for goal in found.goals() if goal.status not in _OVER]
+    return [view for goal_id in open_ if (view := found.view(goal_id))]
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -113,7 +118,7 @@ def _on_node(
     """One transaction: find the node, change it, let its parents follow."""
     now = now_unix()
     with open_store(project).writing() as tx:
-        view = _view_with(tx, node_id, goal_id)
+        view = view_with(tx, node_id, goal_id)
         if view.goal.status in _OVER:
             hint = "Nothing of it is worked on."
             raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
@@ -123,7 +128,7 @@ def _on_node(
     return after(view, change).nodes[node_id]
 
 
-def _view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
+def view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
     """The goal that is meant: the one that is named, or the only one that is not over and has such a node."""
     if goal_id:
         view = found.view(goal_id)

@@ -29,6 +29,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.rollup import FINISHED, leaves, settled
 from llmc.goals.transitions import HUMAN, move_goal, move_node
+from llmc.services.goal_budget import GoalSpending
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
 from llmc.tools.clock import now_unix
@@ -107,7 +108,9 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     store = open_store(project)
     view = store.view(goal_id)
     if view.nodes:
-        raise Refused(f"goal {goal_id} has a plan", hint=f"`llmc goal show {goal_id}` draws it.")
+        raise Refused(
+            f"goal {goal_id} has a plan", hint=f'Another: llmc goal plan {goal_id} --replan --why "..."'
+        )
     try:
         made = planner.plan(project, view, file)
     except LlmcError as error:
@@ -148,9 +151,17 @@ def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
 
 
 def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
-    """Only a paused one: a completed goal is opened again by its work."""
-    if open_store(project).view(goal_id).goal.status is not GoalStatus.PAUSED:
+    """Only a paused one: a completed goal is opened again by its work. With its budget used up it would stop at once."""
+    view = open_store(project).view(goal_id)
+    if view.goal.status is not GoalStatus.PAUSED:
         raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
+    limit = view.goal.budget_usd
+    spent = GoalSpending().of(project, view).total if limit else 0.0
+    if limit and spent >= limit:
+        raise Refused(
+            f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
+            hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",
+        )
     return _move(project, goal_id, GoalStatus.ACTIVE, reason)
 
 

@@ -89,6 +89,12 @@ ACTIONS: dict[str, str] = {
     "overseer_started": "a supervisor began (`pid`, `adopted`: the pid of a daemon that it took over, or null)",
     "overseer_daemon_started": "the supervisor's daemon registered (`pid`, `instance_id`)",
     "goal_asked": "a goal needs a person (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question)",
+    "goal_ticked": "a tick of the goals did something (`reason`: why it came, `actions`: in words)",
+    "goal_acted": (
+        "something was sent for a goal (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `purpose`, `mode`, "
+        "`result`)"
+    ),
+    "goal_stalled": "work on a part of a goal does not get on (`goal_id`, `work_node_id`, `assignment_id`, `reason`)",
     "overseer_failure": "the supervisor found that the daemon failed (`kind`, `cause`, `ran_s`, `reason`)",
     "overseer_daemon_ended": "the supervisor ended the daemon, or found it ended (`pid`)",
     "overseer_remediation": "a remediation began (`attempt`), or ended (`attempt`, `outcome`, `duration_s`, `log`)",

@@ -1,0 +1,137 @@
+"""llmc goal show|handoff: a goal for people."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmc.cli.goal_views import complete_goal, warn
+from llmc.cli.output import json_option, paint, print_json
+from llmc.cli.status import page
+from llmc.cli.workers import project_of
+from llmc.goals import draw
+from llmc.goals.export import goal_tree
+from llmc.goals.handoff import handoff as written
+from llmc.goals.model import GoalView
+from llmc.goals.rollup import progress
+from llmc.services.goal_budget import GoalCost, GoalSpending
+from llmc.services.goals import open_store
+from llmc.services.project import Project
+from llmc.tools.files import write_atomic
+
+goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
+
+
+def add_to(group: click.Group) -> None:
+    for one in (show, handoff):
+        group.add_command(one)
+
+
+@click.command("show")
+@goal_argument
+@click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram.")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None:
+    """Draw a goal's plan: what is done, who is at what, what keeps it, and what it has cost.
+
+    \b
+    Example:
+      llmc goal show goal_1f0c9a7e42
+    """
+    project = project_of(ctx)
+    store = open_store(project)
+    view = store.view(goal_id)
+    warn(store)
+    if mermaid:
+        click.echo(draw.mermaid(view), nl=False)
+        return
+    spent = GoalSpending().of(project, view)
+    if as_json:
+        print_json({**goal_tree(view), "cost": cost_row(spent, view)})
+        return
+    for line in drawn(view):
+        click.echo(line)
+    for line in about(view, spent):
+        click.echo(line)
+
+
+@click.command("handoff")
+@goal_argument
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
+@json_option
+@click.pass_context
+def handoff(ctx: click.Context, goal_id: str, output: Path | None, as_json: bool) -> None:
+    """Print all that somebody needs to go on with a goal: purpose, state, decisions, next steps, questions, evidence.
+
+    \b
+    Example:
+      llmc goal handoff goal_1f0c9a7e42 --output HANDOFF.md
+    """
+    text = handoff_of(project_of(ctx), goal_id)
+    if output is not None:
+        write_atomic(output, text.encode())
+    if as_json:
+        print_json({"goalId": goal_id, "file": str(output) if output else None, "markdown": text})
+    elif output is not None:
+        click.echo(f"wrote {output}")
+    else:
+        click.echo(text, nl=False)
+
+
+def handoff_of(project: Project, goal_id: str) -> str:
+    store = open_store(project)
+    view = store.view(goal_id)
+    warn(store)
+    with store.reading() as found:
+        crystals = found.crystallizations(goal_id)
+    return written(view, crystals, percents(view))
+
+
+def percents(view: GoalView) -> dict[str, int]:
+    return {node_id: one.percent for node_id, one in progress(view).items()}
+
+
+def drawn(view: GoalView) -> list[str]:
+    """The plan as a tree, coloured on a terminal."""
+    width, _ = page()
+    lines = draw.plan_tree(view, percents(view), width)
+    return ["".join(_styled(text, style) for text, style in line).rstrip() for line in lines]
+
+
+def _styled(text: str, style: str) -> str:
+    if style == "bold":
+        return paint(text, "", bold=True)
+    return paint(text, "bright_black" if style == "dim" else style) if style else text
+
+
+def about(view: GoalView, spent: GoalCost) -> list[str]:
+    """What was said of the goal, and what it has cost: the overseer's own part is a line of its own."""
+    goal = view.goal
+    facts = {
+        "problem": goal.problem_statement,
+        "done when": "; ".join(goal.success_criteria),
+        "not": "; ".join(goal.non_goals),
+        "constraints": "; ".join(goal.constraints),
+        "owner": goal.owner,
+    }
+    lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
+    unpriced = f" (and tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
+    lines += [
+        f"{'work:':<12} ${spent.work:.2f}{unpriced}",
+        f"{'overseer:':<12} ${spent.overhead:.2f} for planning",
+    ]
+    if goal.budget_usd:
+        left = max(0.0, goal.budget_usd - spent.total)
+        lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, of which ${left:.2f} are left")
+    return lines
+
+
+def cost_row(spent: GoalCost, view: GoalView) -> dict[str, Any]:
+    return {
+        "workUsd": spent.work,
+        "overseerUsd": spent.overhead,
+        "totalUsd": spent.total,
+        "unpriced": list(spent.unpriced),
+        "budgetUsd": view.goal.budget_usd,
+    }

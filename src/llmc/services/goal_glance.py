@@ -1,0 +1,62 @@
+"""What the last tick of the goals did and saw, in a small file: `.llmc/overseer/tick.json`.
+
+`llmc status` reads it in place of the store, and whoever asks for a tick sees by it that there was one.
+"""
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from llmc.errors import LlmcError
+from llmc.services.project import Project
+from llmc.tools.files import private_dir, write_atomic
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The goals in numbers; leaves are those of active goals that were not cancelled."""
+
+    active: int = 0
+    done: int = 0
+    total: int = 0
+    questions: int = 0
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One tick, after its end."""
+
+    #: by the clock of this machine that nobody can set: tells whether it began after it was asked for
+    began_monotonic: float
+    ended_at: float
+    pid: int
+    reason: str
+    ok: bool
+    did_work: bool
+    actions: tuple[str, ...] = ()
+    problem: str = ""
+    next_due: float | None = None
+    goals: Glance = Glance()
+
+
+def tick_file(project: Project) -> Path:
+    return project.root.private / "overseer" / "tick.json"
+
+
+def write_tick(project: Project, record: TickRecord) -> None:
+    """Best effort: a tick that cannot leave its mark has done its work all the same."""
+    with contextlib.suppress(LlmcError, OSError):
+        path = tick_file(project)
+        private_dir(path.parent)
+        write_atomic(path, msgspec.json.encode(record))
+
+
+def last_tick(project: Project) -> TickRecord | None:
+    """None: there was none yet, or its mark cannot be read."""
+    try:
+        return msgspec.json.decode(tick_file(project).read_bytes(), type=TickRecord)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,69 @@
+"""Another plan for a goal because a person wants one: what is done stays, and what changed is told."""
+
+from pathlib import Path
+
+from llmc.errors import LlmcError, Refused, UsageError
+from llmc.goals.clean import check_typed
+from llmc.goals.model import Change, Event, GoalStatus, GoalView, PlanRevision
+from llmc.goals.plan import Plan, Provenance
+from llmc.goals.replan import merge_plan
+from llmc.goals.rollup import settled
+from llmc.services import planner
+from llmc.services.goal_planning import (
+    check_can_plan,
+    limits_of,
+    plan_from_file,
+    record_planning,
+    setup_of,
+)
+from llmc.services.goals import open_store
+from llmc.services.planner import PlanFailed
+from llmc.services.project import Project
+from llmc.tools.clock import now_unix
+
+
+def replan(project: Project, goal_id: str, why: str, file: Path | None) -> tuple[GoalView, PlanRevision]:
+    """The goal with its new plan, and what became different. The planner runs while nobody holds the store."""
+    why = check_typed("why", why).strip() or (
+        "read from " + file.name if file else "a person wants another plan"
+    )
+    store = open_store(project)
+    view = store.view(goal_id)
+    _check_is_open(view)
+    try:
+        plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
+    except LlmcError as error:
+        failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data={"reason": error.message})
+        store.apply(Change(events=(failed,)))
+        raise
+
+    def write(now_view: GoalView) -> Change:
+        _check_is_open(now_view)
+        now = now_unix()
+        change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Mend the plan, then try again.")
+        return settled(now_view, change, now)
+
+    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    store.update(goal_id, write, typed=file is not None)
+    project.wake()
+    after = store.view(goal_id)
+    return after, after.goal.plan_revision_history[-1]
+
+
+def _check_is_open(view: GoalView) -> None:
+    if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+        raise Refused(
+            f"goal {view.goal.goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`."
+        )
+
+
+def _asked(project: Project, view: GoalView, why: str) -> tuple[Plan, Provenance]:
+    check_can_plan(project)
+    found = planner.replan_goal(setup_of(project), view, why)
+    if isinstance(found, PlanFailed):
+        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        raise LlmcError(found.text, hint=found.hint)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    return found.made, found.provenance

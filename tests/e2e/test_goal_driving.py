@@ -1,0 +1,263 @@
+"""Goals from the command line while they are driven: ticks, questions, reports, words of a person, and what it costs."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from llmc.goals.model import AssignmentStatus
+from llmc.state.goal_store import GoalStore
+from tests.support import goals
+from tests.support.auto import Daemon, until
+from tests.support.fleet import Fleet
+from tests.support.goals import leaf, plan
+from tests.support.plans import task_files
+
+PLAN = """# Goal: The goal
+
+## P1: First
+### T1.1: One
+objective: the first thing
+- [ ] S1.1.1: Part one
+  accept: it is there
+- [ ] S1.1.2: Part two
+  deps: S1.1.1
+  accept: it is there
+
+## P2: Second
+deps: P1
+### T2.1: Two
+objective: the last thing
+accept: it is there
+"""
+
+
+def store(fleet: Fleet) -> GoalStore:
+    return GoalStore(fleet.root / ".llmc/overseer")
+
+
+def assignment(fleet: Fleet, goal_id: str, node_id: str) -> Any:
+    found = store(fleet).view(goal_id).assignments.values()
+    return next(one for one in found if one.work_node_id == node_id)
+
+
+@pytest.mark.req("3-114", "3-126", "3-128", "3-131")
+def test_goals_without_a_daemon(scripted: Fleet) -> None:
+    """Break: `tick_now` without its Runner; `settle` that does nothing; `resume` that knows no budget."""
+    fleet = goals.set_up(
+        scripted, **{"overseer.goals.enabled": "false", "overseer.goals.min_resend_interval": "0s"}
+    )
+    made = fleet.dir / "plan.md"
+    made.write_text(PLAN)
+    goal = goals.create(fleet, "The goal", "--from", str(made), "--budget", "5")
+    refused = fleet.llmc("overseer", "tick", code=3)
+    assert "llmc config set overseer.goals.enabled true" in refused.err
+    assert "Goals:" not in fleet.llmc("status").out
+    fleet.llmc("config", "set", "overseer.goals.enabled", "true")
+    assert "Goals: no tick yet (llmc up)" in fleet.llmc("status").out
+
+    # One tick by this command: the only leaf that is ready becomes a task.
+    done = fleet.llmc("overseer", "tick", "--now", "--reason", "to see it", "--json").json
+    assert set(done) == {"ok", "didWork", "actions", "problem", "nextDue"}
+    assert (done["ok"], done["didWork"], done["problem"]) == (True, True, "")
+    assert len(done["actions"]) == 1
+    assert done["actions"][0].startswith("work S1.1.1: accepted (task ")
+    assert [task["subject"] for task in task_files(fleet).values()] == ["S1.1.1: Part one"]
+    again = fleet.llmc("overseer", "tick")
+    assert again.out.startswith("nothing to do\n")
+    log = (fleet.root / "logs/goals.log").read_text()
+    for word in (
+        "began",
+        "chose work S1.1.1 (sessions_spawn, ",
+        "outcome of ",
+        "ended: work S1.1.1: accepted",
+    ):
+        assert f"tick (to see it) {word}" in log
+    assert fleet.llmc("logs", "goals").out == log
+    (acted,) = fleet.events("goal_acted")
+    assert (acted["work_node_id"], acted["purpose"], acted["result"]) == ("S1.1.1", "work", "accepted")
+    assert [row["reason"] for row in fleet.events("goal_ticked")] == ["to see it"]
+    assert "Goals: 1 active; 0 of 3 parts done (0%) (" in fleet.llmc("status").out
+
+    # Why: of whoever has it, of what waits, of the goal; from the store alone.
+    found = fleet.llmc("overseer", "why", "S1.1.1", "--json").json
+    assert (found["kind"], found["status"], found["accepted"]) == ("assignment", "dispatched", True)
+    assert "it counts as stalled" in found["next"]["what"]
+    assert fleet.llmc("overseer", "why", found["assignmentId"], "--json").json["workNodeId"] == "S1.1.1"
+    waits = fleet.llmc("overseer", "why", "T2.1").out
+    assert "waits for P1" in waits
+    whole = fleet.llmc("overseer", "why", goal, "--json").json
+    assert (whole["waiting"], whole["holdsUp"]) == (
+        {"S1.1.2": ["S1.1.1"], "T2.1": ["P1"]},
+        {"S1.1.1": 2, "S1.1.2": 1},
+    )
+    assert 'Did you mean "S1.1.' in fleet.llmc("overseer", "why", "S1.1.9", code=4).err
+
+    # Paused: what nobody has taken is withdrawn at once. Resumed: it is sent again, once.
+    fleet.llmc("goal", "pause", goal, "--reason", "holidays")
+    assert task_files(fleet) == {}
+    fleet.llmc("overseer", "tick")
+    assert task_files(fleet) == {}
+    assert "nothing while the goal is paused" in fleet.llmc("overseer", "why", "S1.1.1").out
+    resumed = fleet.llmc("goal", "resume", goal)
+    assert "no daemon drives goals now" in resumed.err
+    assert [task["subject"] for task in task_files(fleet).values()] == ["S1.1.1: Part one"]
+    # Blocked and done by a person: taken back, and what waited for it goes out.
+    fleet.llmc("work", "done", "S1.1.1", "--summary", "by hand", "--commit", "1a2b3c4")
+    assert [task["subject"] for task in task_files(fleet).values()] == ["S1.1.2: Part two"]
+    assert assignment(fleet, goal, "S1.1.1").status is AssignmentStatus.CANCELLED
+    fleet.llmc("work", "block", "S1.1.2", "--reason", "which colour?")
+    assert "S1.1.2 Part two (The goal) asks: which colour?" in _flat(fleet.llmc("digest").out)
+    (item,) = [row for row in fleet.llmc("digest", "--json").json["waiting"] if row["kind"] == "question"]
+    assert item["unblocks"] == 1
+    assert item["command"].startswith("llmc overseer answer ")
+    assert "1 waits for your answer: llmc overseer inbox" in fleet.llmc("status").out
+
+    # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
+    drawn = fleet.llmc("goal", "show", goal).out
+    assert "✓ S1.1.1 Part one  [done]" in drawn
+    assert "which colour?" in drawn
+    assert re.search(r"^overseer: +\$0.00 for planning$", drawn, re.MULTILINE)
+    assert re.search(r"^budget: +\$5.00, of which \$5.00 are left$", drawn, re.MULTILINE)
+    assert fleet.llmc("goal", "show", goal, "--mermaid").out.startswith("flowchart LR\n")
+    handoff = fleet.llmc("goal", "handoff", goal).out
+    assert handoff.startswith("# Handoff: The goal\n")
+    assert "`1a2b3c4`" in handoff
+    out = fleet.dir / "HANDOFF.md"
+    fleet.llmc("goal", "handoff", goal, "--output", str(out))
+    assert out.read_text() == handoff
+
+    # Another plan: what is done stays, what is different is told.
+    made.write_text(
+        PLAN.replace("### T2.1: Two", "### T2.2: Other").replace("S1.1.1: Part one", "S1.1.1: Part one")
+    )
+    assert "has a plan" in fleet.llmc("goal", "plan", goal, code=3).err
+    revised = fleet.llmc(
+        "goal", "plan", goal, "--replan", "--why", "not two", "--from", str(made), "--json"
+    ).json
+    assert (revised["revision"]["added"], revised["revision"]["removed"]) == (["T2.2"], ["T2.1"])
+    assert revised["revision"]["why"] == "not two"
+    assert revised["phases"][0]["tasks"][0]["subtasks"][0]["status"] == "done"
+    assert "cannot plan" in fleet.llmc("goal", "plan", goal, "--replan", code=1).err
+
+    # Its budget is used up: paused by the tick, and not resumed before it is raised.
+    _spend(fleet, goal, 6.0)
+    assert "its budget of $5.00 is used up" in fleet.llmc("overseer", "tick").out
+    assert "overseer:    $6.00 for planning" in fleet.llmc("goal", "show", goal).out
+    hint = fleet.llmc("goal", "resume", goal, "--json", code=3).json["hint"]
+    assert f"llmc goal update {goal} --budget 10" in hint
+    fleet.llmc("goal", "update", goal, "--budget", "10")
+    fleet.llmc("goal", "resume", goal)
+    fleet.llmc("goal", "cancel", goal)
+    assert task_files(fleet) == {}
+
+    # The recovery of goals must come before that of the supervisor.
+    assert fleet.llmc("config", "check", "--json").json["warnings"] == []
+    fleet.llmc("config", "set", "overseer.goals.idle_after", "15m")
+    assert "llmc config set overseer.stall_timeout_secs 7200" in fleet.llmc("config", "check").err
+    assert "overseer.stall_timeout_secs (1h)" in _flat(fleet.llmc("doctor", code=None).err)
+
+    # After damage nothing is done before a person looked; the tick says so.
+    (fleet.root / ".llmc/overseer/store.db").write_bytes(b"no database " * 1000)
+    fleet.llmc("goal", "create", "--title", "Next", "--no-plan")
+    broken = fleet.llmc("overseer", "tick", "--json", code=1).json
+    assert (broken["ok"], "safe mode" in broken["problem"]) == (False, True)
+    assert "the last tick failed: safe mode" in fleet.llmc("status").out
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _spend(fleet: Fleet, goal_id: str, cost: float) -> None:
+    """As a planner's run is recorded."""
+    tokens = dict.fromkeys(
+        ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), 1
+    )
+    row = {
+        "seq": 10**6,
+        "ts": 1.0,
+        "action": "usage_recorded",
+        "worker": "planner",
+        "task_id": None,
+        "model": "m",
+    }
+    about = {"goal_id": goal_id, "cost": cost, "claude_session_id": ""}
+    with (fleet.root / "logs/events.jsonl").open("a") as log:
+        log.write(json.dumps({**row, **tokens, **about}) + "\n")
+
+
+@pytest.mark.req(
+    "3-023", "3-044", "3-045", "3-097", "3-098", "3-114", "3-126", "3-136", "3-X1", "3-X11", "3-X29"
+)
+def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
+    """Break: leave GoalsLane out of the daemon; FOR_AGENTS with `work`; notices without `goal_asked`."""
+    told = scripted.dir / "told"
+    fleet = goals.set_up(
+        scripted,
+        **{
+            "auto.concurrency": "1",
+            "overseer.goals.idle_after": "4s",
+            "overseer.goals.max_retries": "20",
+            "notify.command": f"cat >> {told}; echo >> {told}",
+        },
+    )
+    calls = ("goal list", "work done S1.1.1", "overseer inbox", "overseer answer S1.1.1 yes", "overseer tick")
+    tries = "; ".join(f"llmc {call}; echo $? >> {fleet.dir}/codes" for call in calls)
+    report = "llmc report progress halfway"
+    first = leaf(1, f"@sh {report}; {report}; {tries}", f"@sh {until(fleet.dir / 'go')}", goals.commit(1))
+    asks = f"test -e {fleet.dir}/asked || {{ touch {fleet.dir}/asked; llmc report blocked 'Which colour?'; exit 1; }}"
+    second = leaf(
+        2, f"@sh {asks}", goals.commit(2, f"test -e {fleet.dir}/ok || {{ touch {fleet.dir}/ok; exit 0; }}")
+    )
+    made = goals.planner(fleet, plan([[first]], [[second]]))
+    fleet.llmc("config", "set", "overseer.goals.planner.command", made)
+    goal = goals.create(fleet)
+    daemon = Daemon(fleet)
+    # The daemon ticks by itself; and when it is told to, and then it is waited for.
+    goals.wait_for(fleet, lambda: goals.events(fleet, "assignment.active"))
+    asked = fleet.llmc("overseer", "tick", "--now", "--reason", "look", "--json").json
+    assert asked["ok"]
+    record = json.loads((fleet.root / ".llmc/overseer/tick.json").read_text())
+    assert record["pid"] == fleet.daemon_pid(), "the daemon's own tick"
+
+    # No sign of life: it is stalled, asked, and that is in the history; nobody else is told of it.
+    goals.wait_for(fleet, lambda: len(goals.log_of(fleet.dir / "codes").split()) == len(calls))
+    goals.wait_for(fleet, lambda: goals.events(fleet, "work.reported"))
+    goals.wait_for(fleet, lambda: _nudges(fleet, goal))
+    given = assignment(fleet, goal, "S1.1.1")
+    assert re.fullmatch(r"agent:auto:worker:auto-\d+", given.session_key)
+    nudge = _nudges(fleet, goal)[0]
+    assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
+    assert fleet.events("goal_stalled")[0]["work_node_id"] == "S1.1.1"
+    why = fleet.llmc("overseer", "why", "S1.1.1").out
+    assert re.search(r"^  sent +nudge by sessions_send .* ago", why, re.MULTILINE)
+    assert "evidence" in why
+    assert "halfway" in why
+    assert not told.exists(), "an agent was asked, no person"
+    assert not fleet.events("goal_asked")
+    reported = [row for row in goals.events(fleet, "work.reported") if row["workNodeId"] == "S1.1.1"]
+    assert len(reported) == 1, "twice the same is one report, and our nudge is none"
+    codes = (fleet.dir / "codes").read_text().split()
+    assert codes == ["3"] * len(calls), "none of that is for agents"
+
+    # It goes on by itself, and lands; the next one asks, and a person is told over what is configured.
+    (fleet.dir / "go").touch()
+    (question,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
+    goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())
+    assert f"llmc overseer answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
+    fleet.llmc("overseer", "answer", question["id"], "Blue")
+    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed")
+    assert sorted(goals.parts(fleet)) == [1, 2]
+    done = assignment(fleet, goal, "S1.1.1")
+    assert (done.status, done.retry_count) == (AssignmentStatus.DONE, 0)
+    assert daemon.stop() == 0
+
+
+def _nudges(fleet: Fleet, goal_id: str) -> list[Any]:
+    found = store(fleet).view(goal_id).assignments.values()
+    return [
+        d for one in found for d in one.dispatch_history if d.purpose == "nudge" and d.result != "pending"
+    ]
