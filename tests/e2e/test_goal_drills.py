@@ -5,6 +5,7 @@ import json
 import pytest
 
 from llmc.drills.table import DRILLS
+from tests.support import zygote
 from tests.support.fleet import Fleet
 
 _GOALS = [name for name in DRILLS if name.startswith("goal-")]
@@ -18,7 +19,8 @@ _QUICK = ("goal-task-deleted",)
 )
 def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
     """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
-    done = scripted.llmc("drill", name, "--json", code=None, timeout=600, TMPDIR=str(scripted.dir))
+    env = {"TMPDIR": str(scripted.dir), zygote.COLD: "1"}
+    done = scripted.llmc("drill", name, "--json", code=None, timeout=600, **env)
     (report,) = json.loads(done.out)
     assert report["outcome"] == "passed", report
     assert report["lost"] == []

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from llmc.config.paths import Root
 from llmc.daemon.goals import GoalsLane
+from llmc.services.goal_desk import Aside
 from llmc.services.goal_runner import Ticked
 from llmc.services.project import Project, bare_project
 from tests.support.waiting import wait_until
@@ -53,7 +54,7 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(tmp_path: Pa
     async def run() -> None:
         made: list[Ticks] = []
 
-        def runner(one: Project) -> Ticks:
+        def runner(one: Project, _: Aside) -> Ticks:
             made.append(Ticks(one))
             return made[-1]
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from llmc.services.goal_desk import Aside
-from llmc.services.goal_runner import Runner, Ticked, log
+from llmc.services.goal_log import log
+from llmc.services.goal_runner import Runner, Ticked
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
 

@@ -33,6 +33,7 @@ from llmc.workers.model import Outcome, WorkerRecord
 
 #: how long a busy worker is waited for; whoever has it is soon done, and the next tick comes
 WORKER_LOCK_S = 2.0
+_TYPED_BEFORE = "it was typed before"
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 4}
 _RESULTS = {
     Outcome.ACKNOWLEDGED: Result.OK,
@@ -167,10 +168,14 @@ def _send(project: Project, action: Action) -> Done:
     worker = action.session_key.rpartition(":")[2]
     prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
     with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
-        record = finish_interrupted(project, worker)  # it may be the very prompt that a crash interrupted
         before = _delivered(project, WorkerName(worker), prompt_id)
-        if before is not None and (before.arrived or _shows_up(record, prompt_id)):
-            return Done(_RESULTS[before] if before.arrived else Result.OK, "it was typed before", prompt_id)
+        if before is None or not before.arrived:
+            record = finish_interrupted(project, worker)  # it may be the very prompt that a crash interrupted
+            before = _delivered(project, WorkerName(worker), prompt_id)
+            if before is not None and not before.arrived and _shows_up(record, prompt_id):
+                return Done(Result.OK, _TYPED_BEFORE, prompt_id)
+        if before is not None and before.arrived:
+            return Done(_RESULTS[before], _TYPED_BEFORE, prompt_id)
         receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
     return Done(_RESULTS[receipt.outcome], receipt.reason, prompt_id)
 

@@ -4,13 +4,19 @@
 """
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from llmc.errors import LlmcError
+from llmc.goals.model import GoalStatus, GoalView
+from llmc.goals.questions import questions
+from llmc.goals.rollup import progress
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, write_atomic
+
+_GOING_ON = (GoalStatus.ACTIVE, GoalStatus.PAUSED)
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -24,6 +30,32 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def percent(self) -> int:
         return 100 * self.done // self.total if self.total else 0
+
+
+class Counts:
+    """Counts goals; only what changed is counted again."""
+
+    def __init__(self) -> None:
+        #: of each goal that is not over: the view it was counted in, leaves done, leaves in all, questions
+        self._known: dict[str, tuple[GoalView, int, int, int]] = {}
+
+    def glance(self, views: Mapping[str, GoalView]) -> Glance:
+        going = {key: view for key, view in views.items() if view.goal.status in _GOING_ON}
+        self._known = {key: self._counted(key, view) for key, view in going.items()}
+        active = [row for row in self._known.values() if row[0].goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(row[1] for row in active),
+            total=sum(row[2] for row in active),
+            questions=sum(row[3] for row in self._known.values()),
+        )
+
+    def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, int]:
+        known = self._known.get(goal_id)
+        if known is not None and known[0] is view:
+            return known
+        whole = progress(view)[""]
+        return view, whole.done, whole.total, len(questions(view))
 
 
 class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

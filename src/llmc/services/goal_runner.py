@@ -7,11 +7,9 @@ stops nobody else.
 import contextlib
 import os
 import secrets
-import time
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
-from typing import Any
 
 from llmc.errors import LlmcError
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
@@ -19,14 +17,14 @@ from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
 from llmc.goals.model import Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
-from llmc.goals.questions import questions
-from llmc.goals.rollup import progress, settled
+from llmc.goals.rollup import settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
-from llmc.services.goal_glance import Glance, TickRecord, write_tick
+from llmc.services.goal_glance import Counts, TickRecord, write_tick
+from llmc.services.goal_log import TickWords, log
 from llmc.services.goal_signals import Observer
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -34,13 +32,11 @@ from llmc.state.goal_store import GoalStore
 from llmc.tools import locks
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import append_line, private_dir
 from llmc.tools.locks import Rank
 from llmc.workers.patrol import clock_jump
 
 #: a tick that takes longer leaves the rest to the next one
 MOST_TICK_S = 20.0
-LOG = "goals"
 #: the shortest interval by which a jump of the clock can be told from a busy machine
 LEAST_INTERVAL_S = 5.0
 
@@ -62,7 +58,7 @@ class Ticked:
 class _Tick:
     """One tick while it runs."""
 
-    reason: str
+    words: TickWords
     store: GoalStore
     policy: Policy
     now: float
@@ -72,10 +68,6 @@ class _Tick:
     sent: list[str] = field(default_factory=list)
     dues: list[float] = field(default_factory=list)
     changed: bool = False
-    #: for the event log, once the tick is over
-    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    #: what it did is in goals.log from the first deed on; a tick that finds nothing to do is not
-    is_logged: bool = False
 
 
 class Runner:
@@ -92,8 +84,7 @@ class Runner:
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
         self._granted_until: float | None = None
-        #: of each active goal: the view it was counted in, leaves done, leaves in all, questions
-        self._counted: dict[str, tuple[GoalView, int, int, int]] = {}
+        self._counts = Counts()
 
     def tick(self, project: Project, reason: str) -> Ticked:
         """Never raises: a store, a planner or a session that fails is a line in the log."""
@@ -135,28 +126,8 @@ class Runner:
                 actions=done.actions,
                 problem=done.problem,
                 next_due=done.next_due,
-                goals=self._glance(),
+                goals=self._counts.glance(self._desk.views()),
             ),
-        )
-
-    def _glance(self) -> Glance:
-        """The goals in numbers; only what changed is counted again."""
-        counted = {}
-        for goal_id, view in self._desk.views().items():
-            if view.goal.status not in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
-                continue
-            known = self._counted.get(goal_id)
-            if known is None or known[0] is not view:
-                whole = progress(view)[""]
-                known = (view, whole.done, whole.total, len(questions(view)))
-            counted[goal_id] = known
-        self._counted = counted
-        active = [row for row in counted.values() if row[0].goal.status is GoalStatus.ACTIVE]
-        return Glance(
-            active=len(active),
-            done=sum(row[1] for row in active),
-            total=sum(row[2] for row in active),
-            questions=sum(row[3] for row in counted.values()),
         )
 
     def _forget(self) -> None:
@@ -164,7 +135,15 @@ class Runner:
 
     def _tick(self, reason: str) -> Ticked:
         store, policy, now = self._opened(), policy_of(self._project), now_unix()
-        tick = _Tick(reason, store, policy, now, Room(), monotonic() + MOST_TICK_S, self._granted_until)
+        tick = _Tick(
+            TickWords(self._project, reason),
+            store,
+            policy,
+            now,
+            Room(),
+            monotonic() + MOST_TICK_S,
+            self._granted_until,
+        )
         self._collect(tick)
         problem = self._read(tick)
         if problem:
@@ -190,8 +169,7 @@ class Runner:
                 self._desk.forget(goal_id)
                 problems.append(f"{goal_id}: {_in_words(error)}")
         if tick.sent or tick.changed:
-            self._say(tick, f"ended: {', '.join(tick.sent) or 'records brought up to date'}")
-            self._tell(tick)
+            tick.words.end(tick.sent)
         due = self._desk.next_due(tick.room, now)
         dues = [*tick.dues, *([] if due is None else [due])]
         return Ticked(
@@ -205,9 +183,10 @@ class Runner:
     def _opened(self) -> GoalStore:
         """The same as before: a store is checked from end to end when it is opened."""
         wanted = open_store(self._project)
-        if self._store is None or self._store.path != wanted.path:
+        if self._store is not None and self._store.path != wanted.path:
+            self._store = None
             self._forget()
-            self._store = wanted
+        self._store = self._store or wanted
         return self._store
 
     def _collect(self, tick: _Tick) -> None:
@@ -262,41 +241,13 @@ class Runner:
         if not decided.change.is_empty():
             decided = self._stored(tick, goal_id, signals)
             tick.changed = True
-            self._announce(tick, decided)
+            tick.words.decided(decided)
         tick.room = decided.room
         self._desk.attended(goal_id, decided)
         for action in decided.actions:
             if monotonic() > tick.ends_at:
                 break  # it is an intent, which the next tick finds
             self._act(tick, action)
-
-    def _announce(self, tick: _Tick, decided: Decided) -> None:
-        """What was decided, before any of it is done."""
-        tick.told += [
-            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
-            for event in decided.change.events
-            if event.type == "assignment.stalled"
-        ]
-        for action in decided.actions:
-            what = f"{action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})"
-            self._say(tick, f"chose {what}")
-
-    def _say(self, tick: _Tick, text: str) -> None:
-        """Into goals.log, after the word that this tick began."""
-        if not tick.is_logged:
-            tick.is_logged = True
-            log(self._project, f"tick ({tick.reason}) began")
-        log(self._project, f"tick ({tick.reason}) {text}")
-
-    def _tell(self, tick: _Tick) -> None:
-        """Into the event log, for whoever follows the fleet; the goals' own log is the record."""
-        try:
-            with self._project.store.transaction() as tx:
-                for action, about in tick.told:
-                    tx.emit(action, **about)
-                tx.emit("goal_ticked", reason=tick.reason, actions=tick.sent[:50])
-        except (LlmcError, OSError) as error:
-            log(self._project, f"tick ({tick.reason}) is not in the event log: {error}")
 
     def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
         if not assignments:
@@ -356,9 +307,7 @@ class Runner:
         with fault_step("goals.outcome"):
             self._write_outcome(tick, action, done)
         tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
-        self._say(tick, f"outcome of {action.dispatch_id}: {tick.sent[-1]}")
-        sent = {"purpose": action.purpose, "mode": action.mode, "result": done.result}
-        tick.told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
+        tick.words.outcome(action, done.result, tick.sent[-1])
 
     def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
@@ -435,21 +384,3 @@ def _in_words(error: Exception) -> str:
 
 def new_id() -> str:
     return secrets.token_hex(8)
-
-
-def log(project: Project, text: str) -> None:
-    """goals.log: never the daemon's own log, where a warning would end it."""
-    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
-    with contextlib.suppress(LlmcError, OSError):
-        private_dir(project.root.logs)
-        append_line(project.root.log(LOG), line.encode(errors="replace"))
-
-
-def _about(one: Event | Action, **more: str) -> dict[str, Any]:
-    """Which goal, part and assignment, as the event log names them."""
-    return {
-        "goal_id": one.goal_id,
-        "work_node_id": one.work_node_id,
-        "assignment_id": one.assignment_id,
-        **{key: str(value) for key, value in more.items()},
-    }

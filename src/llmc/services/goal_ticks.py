@@ -4,7 +4,8 @@ import time
 
 from llmc.errors import LlmcError, Refused
 from llmc.services.goal_glance import last_tick
-from llmc.services.goal_runner import Runner, Ticked, log
+from llmc.services.goal_log import log
+from llmc.services.goal_runner import Runner, Ticked
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.tools.clock import monotonic
