@@ -15,7 +15,7 @@ _QUICK = ("goal-task-deleted",)
 
 @pytest.mark.req("3-030", "3-103")
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[] if one in _QUICK else [pytest.mark.soak]) for one in _GOALS]
+    "name", [pytest.param(one, marks=[] if one in _QUICK else [pytest.mark.drill]) for one in _GOALS]
 )
 def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
     """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
