@@ -9,7 +9,7 @@ from tests.support import zygote
 from tests.support.fleet import Fleet
 
 _GOALS = [name for name in DRILLS if name.startswith("goal-")]
-#: what takes seconds; the rest is `make soak`
+#: what takes seconds; the rest is for `make checklist` and `make drills`
 _QUICK = ("goal-task-deleted",)
 
 
