@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.services.project import open_project
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
@@ -33,8 +34,10 @@ def running(shared: Fleet) -> Iterator[Fleet]:
     for row in shared.llmc("status", "--json").json["workers"]:
         shared.llmc("release", row["name"])
         if row["status"] == "needs_review":
-            shared.git("checkout", "-q", "--", ".", cwd=shared.worktree(row["name"]))
-            shared.git("clean", "-fdq", cwd=shared.worktree(row["name"]))
+            # Not while the daemon puts it onto what landed meanwhile.
+            with open_project(str(shared.root)).worker_lock(row["name"]):
+                shared.git("checkout", "-q", "--", ".", cwd=shared.worktree(row["name"]))
+                shared.git("clean", "-fdq", cwd=shared.worktree(row["name"]))
             if not shared.git("diff", "--stat", "origin/main...HEAD", cwd=shared.worktree(row["name"])):
                 work(shared, "filler", row["name"])
             shared.llmc("accept", row["name"])

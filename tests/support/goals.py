@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from tests.support import auto
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
+
+LOOK_S = 0.2
 
 #: as short as a busy machine allows
 QUICK = {
@@ -91,8 +94,16 @@ def status(fleet: Fleet, goal_id: str) -> str:
 
 
 def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 60) -> Any:
+    """As that of auto mode, but a look costs a process: a few in a second are enough."""
+
+    def look() -> Any:
+        found = probe()
+        if not found:
+            time.sleep(LOOK_S)
+        return found
+
     try:
-        return auto.wait_for(fleet, probe, timeout_s)
+        return auto.wait_for(fleet, look, timeout_s)
     except AssertionError as error:
         log = fleet.root / "logs/goals.log"
         said = log.read_text() if log.exists() else ""
