@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support import goals
 from tests.support.auto import Daemon
 from tests.support.fleet import Fleet
@@ -33,24 +35,20 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     assert daemon.stop() == 0
 
 
-def test_a_goal_is_driven_to_its_end(scripted: Fleet) -> None:
-    """Break: leave GoalsLane out of the daemon."""
-    fleet = goals.set_up(scripted, **{"auto.concurrency": "2"})
-    fleet.llmc(
-        "config",
-        "set",
-        "overseer.goals.planner.command",
-        goals.planner(fleet, plan([[leaf(1), leaf(2)]], [[leaf(3)]])),
-    )
-    goal = goals.create(fleet)
-    daemon = Daemon(fleet)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed")
-    assert sorted(goals.parts(fleet)) == [1, 2, 3]
-    assert daemon.stop() == 0
+#: tasks of each phase, by how many subtasks they have; the large one has 20
+SMALL = [[1, 1, 1], [2]]
+LARGE = [[2, 2, 3], [2, 2, 2], [3, 2, 2]]
 
 
-def test_a_large_goal_with_everything_that_goes_wrong(scripted: Fleet) -> None:
-    """Break: any of the steps that find or mend it."""
+@pytest.mark.parametrize(
+    "sizes", [pytest.param(SMALL, id="small"), pytest.param(LARGE, id="large", marks=pytest.mark.soak)]
+)
+def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]]) -> None:
+    """A worker that is silent, Enters that are swallowed, a task that fails twice, a daemon that is killed between a task
+    file and the note of it, a question that is answered later.
+
+    Break: leave a step out of the ladder, the look for a task file of the same dispatch, or the answer.
+    """
     fleet = goals.set_up(scripted, **{"auto.concurrency": "3", "overseer.goals.idle_after": "6s"})
     here = fleet.dir
     silent = f"@sh test -e {here}/silent || {{ touch {here}/silent; while test -e {here}/hang; do sleep 0.1; done; }}"
@@ -59,21 +57,24 @@ def test_a_large_goal_with_everything_that_goes_wrong(scripted: Fleet) -> None:
     asks = (
         f"@sh test -e {here}/asked || {{ touch {here}/asked; llmc report blocked 'Which colour?'; exit 1; }}"
     )
-    numbers = iter(range(1, 21))
-    sizes = [[2, 2, 3], [2, 2, 2], [3, 2, 2]]
-    phases = [[[leaf(next(numbers)) for _ in range(count)] for count in sizes_] for sizes_ in sizes]
-    phases[0][0][0] = leaf(1, silent, goals.commit(1))
-    phases[0][1][0] = leaf(3, crash, goals.commit(3))
-    phases[0][2][1] = leaf(
-        6, asks, goals.commit(6, f"test -e {here}/asked-twice || {{ touch {here}/asked-twice; exit 0; }}")
-    )
+    count = sum(map(sum, sizes))
+    numbers = iter(range(1, count + 1))
+    phases = [[[leaf(next(numbers)) for _ in range(size)] for size in tasks] for tasks in sizes]
+    again = f"test -e {here}/asked-twice || {{ touch {here}/asked-twice; exit 0; }}"
+    for task, (line, more) in enumerate(((silent, "true"), (crash, "true"), (asks, again))):
+        number = int(phases[0][task][0]["name"].removeprefix("Part "))
+        phases[0][task][0] = leaf(number, line, goals.commit(number, more))
     fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, plan(*phases)))
     goal = goals.create(fleet)
-    daemon = Daemon(fleet, LLMC_FAULT="goals.spawn:after:kill:4", LLMC_SCRIPTED_SWALLOW_ENTER="1")
+    daemon = Daemon(fleet, LLMC_FAULT="goals.spawn:after:kill:3", LLMC_SCRIPTED_SWALLOW_ENTER="1")
     daemon.ends()
     daemon = Daemon(fleet, LLMC_SCRIPTED_SWALLOW_ENTER="1")
     (question,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
     fleet.llmc("overseer", "answer", question["id"], "Blue, like the sky")
     goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 150)
-    assert sorted(goals.parts(fleet)) == list(range(1, 21))
+    purposes = [row["data"]["purpose"] for row in goals.events(fleet, "dispatch.intended")]
+    assert "reassign" in purposes, "the silent one was replaced"
+    asked = goals.events(fleet, "assignment.escalated")
+    assert [row["workNodeId"] for row in asked] == [question["workNodeId"]], "one question, asked once"
+    assert sorted(goals.parts(fleet)) == list(range(1, count + 1))
     assert daemon.stop() == 0

@@ -156,7 +156,14 @@ def _import_everything() -> None:
     """What commands import at once, what they import late, and what each makes once: templates and types."""
     from llmc.cli.app import COMMANDS
 
-    late = ("llmc.config.edit", "llmc.config.schema", "llmc.services.catch_up", "difflib", "tomlkit")
+    late = (
+        "llmc.config.edit",
+        "llmc.config.schema",
+        "llmc.services.catch_up",
+        "difflib",
+        "tomlkit",
+        "sqlite3",
+    )
     for name in (*(f"llmc.cli.{command}" for command in COMMANDS), *late):
         importlib.import_module(name)
     from llmc.config.load import check_text
