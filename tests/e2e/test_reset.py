@@ -67,6 +67,7 @@ def works(fleet: Fleet) -> None:
 
 def test_a_worker_with_every_kind_of_work_becomes_idle_and_nothing_is_lost(running: Fleet) -> None:
     """Break that fails it: reset without a pin, or pin without the index."""
+    running.llmc("reset", "adam")
     running.llmc("start", "--prompt", f"@sh echo x > x.txt; git add x.txt; {COMMIT} 'X'")
     running.wait("adam", "needs_review")
     wanted = make_mess(running, "adam", "1")

@@ -74,7 +74,8 @@ def begin_anew(project: Project, record: WorkerRecord) -> None:
     delivery = Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
     typist = Typist(project, record, delivery)
     was_busy = typist._refuse_if_a_dialog_or_person_is_there()
-    typist._refuse_if_there_is_a_draft()
+    if not typist._wait_for_an_empty_box():
+        typist._refuse_what_is_in_the_box()
     typist._new_conversation(was_busy)
 
 
@@ -110,10 +111,11 @@ class Typist:
             return Outcome.UNCONFIRMED, _STILL_UNCLEAR
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
         if trace is not _Trace.IN_BOX:
-            self._let_the_box_settle()
-            if was_typed and self._box_is_ours():  # a slow agent has shown only now what it was given
-                return self._press_enter(was_busy)
-            self._refuse_if_there_is_a_draft()
+            is_empty = self._wait_for_an_empty_box()
+            if was_typed and not is_empty and self._box_is_ours():
+                return self._press_enter(was_busy)  # a slow agent has shown only now what it was given
+            if not is_empty:
+                self._refuse_what_is_in_the_box()
             if self.delivery.clear and not self.delivery.cleared:
                 self._new_conversation(was_busy)
             self._paste()
@@ -162,11 +164,11 @@ class Typist:
             raise Refusal(f"{self.name} has a dialog open, and the text would answer it; {attach}")
         return status is ClientStatus.BUSY
 
-    def _let_the_box_settle(self) -> None:
-        """The screen may lag."""
-        wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+    def _wait_for_an_empty_box(self) -> bool:
+        """The screen may lag, and is drawn anew at any moment: what was seen once counts."""
+        return wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
 
-    def _refuse_if_there_is_a_draft(self) -> None:
+    def _refuse_what_is_in_the_box(self) -> None:
         """Our text must not be joined to somebody else's."""
         box = self._box()
         if box.box is Box.ABSENT:
