@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +18,9 @@ from llmc.errors import LlmcError
 from llmc.services import sample
 from llmc.services.project import Project, open_project
 from llmc.state.ledger import Ledger
-from llmc.tools import git, proc, processes
+from llmc.tools import git, locks, proc, processes
 from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.locks import Rank
 
 T = TypeVar("T")
 
@@ -212,6 +214,10 @@ class Scratch:
         if not pid:
             raise DrillFailed(f"{worker} has no session")
         return int(pid)
+
+    def state_is_mine(self) -> AbstractContextManager[None]:
+        """Nobody is just writing it: what is broken now would else be put right by chance."""
+        return locks.lock(self.project().root.lock("state"), Rank.STATE)
 
     def end(self) -> None:
         """Nothing of it runs any more."""

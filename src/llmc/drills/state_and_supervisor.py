@@ -10,8 +10,9 @@ from llmc.tools import processes
 def state_corrupt(scratch: Scratch) -> None:
     _at_work(scratch, "llmc doctor --rebuild --yes")
     scratch.breaks_now()
-    for name in ("state.json", "state.json.bak"):
-        (scratch.root / name).write_text("{ no state")
+    with scratch.state_is_mine():
+        for name in ("state.json", "state.json.bak"):
+            (scratch.root / name).write_text("{ no state")
     scratch.noticed("failure:")
     scratch.open("go")
     scratch.all_landed()
@@ -21,7 +22,8 @@ def state_overwritten(scratch: Scratch) -> None:
     """By somebody who wrote an empty fleet, such as a test that ran in the wrong root."""
     _at_work(scratch, "llmc doctor --rebuild --yes")
     scratch.breaks_now()
-    overwrite(scratch.root / "state.json", '{"workers": {}}')
+    with scratch.state_is_mine():
+        overwrite(scratch.root / "state.json", '{"workers": {}}')
     scratch.noticed("failure:")
     scratch.open("go")
     scratch.all_landed()
