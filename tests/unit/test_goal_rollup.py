@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals.model import Change, GoalStatus, GoalView, NodeKind, NodeStatus
+from llmc.goals.model import Change, GoalStatus, GoalView, Node, NodeKind, NodeStatus
 from llmc.goals.rollup import (
     after,
     children_of,
-    is_ready,
     joined,
     leaves,
     progress,
@@ -17,6 +16,7 @@ from llmc.goals.rollup import (
     settled,
     status_of,
 )
+from llmc.goals.shape import is_ready, shape_of
 from tests.support.goal_records import node, view_of
 
 S = NodeStatus
@@ -149,7 +149,11 @@ def test_a_blocked_parent_names_what_blocks_it() -> None:
 
 
 def test_only_leaves_are_given_out_and_only_when_their_turn_has_come() -> None:
-    """Break: leave `line[1:]` or the ancestors' `depends_on` out of is_ready."""
+    """Break: leave `_closed_above`, or the parents' `depends_on`, out of goals/shape.py."""
+
+    def ready(view: GoalView, one: Node) -> bool:
+        return is_ready(one.node_id, view.nodes, shape_of(view.nodes))
+
     first = node("S1.1.1")
     second = node("S1.1.2", depends_on=("S1.1.1",))
     later = node("S2.1.1")
@@ -164,14 +168,17 @@ def test_only_leaves_are_given_out_and_only_when_their_turn_has_come() -> None:
         node("T2.2"),
     )
     assert [one.node_id for one in leaves(view)] == ["S1.1.1", "S1.1.2", "S2.1.1", "T2.2"]
-    assert [is_ready(view, one) for one in (first, second, later)] == [True, False, False]
+    assert [ready(view, one) for one in (first, second, later)] == [True, False, False]
     done = after(
-        view, Change(nodes=(replace(first, status=S.DONE), replace(view.nodes["P1"], status=S.DONE)))
+        view,
+        Change(
+            nodes=(replace(first, status=S.DONE), replace(view.nodes["P1"], status=S.DONE, overridden=True))
+        ),
     )
-    assert is_ready(done, later)
-    assert not is_ready(done, second), "a phase that somebody closed has nothing left to do"
+    assert ready(done, later)
+    assert not ready(done, second), "a phase that somebody closed has nothing left to do"
     opened = after(view, Change(nodes=(replace(first, status=S.CANCELLED),)))
-    assert is_ready(opened, second)
+    assert ready(opened, second)
 
 
 def test_two_changes_are_one() -> None:

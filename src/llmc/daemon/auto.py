@@ -154,6 +154,8 @@ class AutoMode:
         self._run.queue.note_changed(None)  # what was written before the watch began
         self._loop = loop  # last: the lanes look from now on, and what this run spends counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
+        for name in self.workers:
+            self._poke(name, 0.0)
 
     def _list_changed(self) -> None:
         assert self._watch is not None

@@ -171,8 +171,6 @@ class Daemon:
             say("ready; Ctrl-C stops the agents and this daemon")
             if self.auto is not None:
                 self.auto.begin(loop, self.instance_id)
-                for name in self.auto.workers:
-                    self._poke_after(name, 0.0)
             self.goals.update(self.project)
             await self._serve(stopping)
         finally:

@@ -16,7 +16,8 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
-from llmc.goals.rollup import children_of, is_ready, joined, line_of
+from llmc.goals.rollup import children_of, joined, line_of
+from llmc.goals.shape import is_ready, shape_of
 from llmc.goals.transitions import (
     HUMAN,
     OPEN_ASSIGNMENT,
@@ -90,7 +91,7 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
         hint = "A part with parts of its own is opened by theirs."
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, and not opened by itself", hint=hint)
     above = {one.node_id: replace(one, status=NodeStatus.TODO) for one in line_of(view, node)}
-    ready = is_ready(GoalView(view.goal, {**view.nodes, **above}), node)
+    ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     return moves([(replace(moved, overridden=False), event)], [])
@@ -111,7 +112,7 @@ def follow_again(node: Node, now: float, reason: str) -> Change:
 
 def freed(view: GoalView, node: Node, now: float, reason: str) -> Change:
     """Out of blocked: queued when its turn has come; the next tick sends it to whoever is to do it."""
-    to = NodeStatus.QUEUED if is_ready(view, node) else NodeStatus.TODO
+    to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
     return moves([(replace(moved, overridden=False), event)], let_go(view, node, now))
 

@@ -17,6 +17,7 @@ from llmc.goals.model import (
     NodeKind,
     NodeStatus,
 )
+from llmc.goals.policy import worker_of
 
 #: a text and its style: the name of a colour, "bold", "dim", or "" for none
 Span = tuple[str, str]
@@ -187,7 +188,7 @@ def _owners(view: GoalView) -> dict[str, Assignment]:
 
 def owner_of(assignment: Assignment) -> str:
     """The worker's name, or the pool while nobody has taken it."""
-    return printable(assignment.session_key.rpartition(":")[2] or f"for {assignment.agent_id}")
+    return printable(worker_of(assignment.session_key) or f"for {assignment.agent_id}")
 
 
 def _fitted(line: Line, width: int) -> Line:

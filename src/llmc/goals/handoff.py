@@ -21,6 +21,7 @@ from llmc.goals.model import (
     NodeStatus,
 )
 from llmc.goals.replan import current_id
+from llmc.goals.shape import is_ready, shape_of
 
 #: so many characters of one text, so many entries of one list, so many revisions of the plan
 TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
@@ -177,20 +178,10 @@ def _next(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[s
         latest = _latest(kept, node_id)
         actions = latest.next_actions if latest else ()
         found += [f"{escaped(action)} ({escaped(node_id or 'goal')})" for action in actions]
-    ready = [
-        n for n in tree.leaves() if n.status in (NodeStatus.TODO, NodeStatus.QUEUED) and _is_ready(view, n)
-    ]
+    shape, waiting = shape_of(view.nodes), (NodeStatus.TODO, NodeStatus.QUEUED)
+    ready = [n for n in tree.leaves() if n.status in waiting and is_ready(n.node_id, view.nodes, shape)]
     found += [f"Begin {escaped(node.node_id)}: {escaped(node.name)}" for node in ready]
     return _section("Next actions", found)
-
-
-def _is_ready(view: GoalView, node: Node | None) -> bool:
-    """Neither it nor what it is a part of waits for anything."""
-    while node is not None:
-        if open_waits(view, node):
-            return False
-        node = view.nodes.get(node.parent_id)
-    return True
 
 
 def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:

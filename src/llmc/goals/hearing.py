@@ -8,7 +8,7 @@ from llmc.goals import ladder, words
 from llmc.goals.crystals import of_report
 from llmc.goals.liveness import Report, Signals, began_at, sampled
 from llmc.goals.model import Assignment, AssignmentStatus, BlockedReason, Node, NodeStatus
-from llmc.goals.policy import may_report
+from llmc.goals.policy import may_report, worker_of
 from llmc.goals.round import Round
 from llmc.goals.updates import (
     Claim,
@@ -36,7 +36,7 @@ def hear(
 
     What was said before the last instruction says nothing about how it stands now; what another worker says of it, nothing.
     """
-    worker = signals.session_key.rpartition(":")[2]
+    worker = worker_of(signals.session_key)
     if worker and not may_report(worker, signals.session_id, assignment):
         return assignment, node
     said = _said(work, assignment, signals)

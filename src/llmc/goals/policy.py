@@ -42,6 +42,11 @@ def session_key(pool: str, worker: str) -> str:
     return f"agent:{pool}:worker:{worker}"
 
 
+def worker_of(key: str) -> str:
+    """The worker whose session has this key; "" for none."""
+    return key.rpartition(":")[2]
+
+
 def may_supervise(agent_id: str, policy: Policy) -> bool:
     """Whether a pool is ours: listed, and where it is not the home pool, supervision across agents is switched on."""
     listed = agent_id in policy.allow_agents or EVERYBODY in policy.allow_agents

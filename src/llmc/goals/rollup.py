@@ -159,14 +159,6 @@ def line_of(view: GoalView, node: Node) -> list[Node]:
     return found
 
 
-def is_ready(view: GoalView, node: Node) -> bool:
-    """Whether all that it and those above it wait for is finished, and nobody closed those above it."""
-    line = line_of(view, node)
-    needs = {other for one in line for other in one.depends_on}
-    open_ = any(view.nodes[other].status not in FINISHED for other in needs if other in view.nodes)
-    return not open_ and not any(one.status in FINISHED for one in line[1:])
-
-
 def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None:
     if wanted is not S.BLOCKED:
         return None

@@ -75,7 +75,7 @@ def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
     held = any(nodes[p].overridden and nodes[p].status is NodeStatus.BLOCKED for p in shape.parents[leaf])
     if held or _closed_above(leaf, nodes, shape):
         return False
-    return all(is_closed(dep, nodes, shape) for dep in shape.needs[leaf])
+    return all(is_closed(dep, nodes, shape) for dep in shape.needs.get(leaf, ()))
 
 
 def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:

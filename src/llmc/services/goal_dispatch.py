@@ -13,6 +13,7 @@ from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.goals.intents import REPLAN, WITHDRAW, Action
 from llmc.goals.model import Goal, Mode, Node, Priority, Result
+from llmc.goals.policy import worker_of
 from llmc.names import PromptId, TaskId, WorkerName, header_id, header_line
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
@@ -165,7 +166,7 @@ def _let_go(project: Project, claim: Claim) -> bool:
 
 def _send(project: Project, action: Action) -> Done:
     """A word to the session that has the work, typed once for the dispatch."""
-    worker = action.session_key.rpartition(":")[2]
+    worker = worker_of(action.session_key)
     prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
     with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
         before = _delivered(project, WorkerName(worker), prompt_id)

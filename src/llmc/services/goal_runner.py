@@ -20,6 +20,7 @@ from llmc.goals.policy import Policy
 from llmc.goals.rollup import settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
+from llmc.goals.transitions import move_goal
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
@@ -337,8 +338,6 @@ class Runner:
         return True
 
     def _pause(self, tick: _Tick, view: GoalView, why: str) -> None:
-        from llmc.goals.transitions import move_goal
-
         def write(now_view: GoalView) -> Change:
             goal, event = move_goal(now_view.goal, GoalStatus.PAUSED, tick.now, reason=why)
             told = Event(ts=tick.now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})

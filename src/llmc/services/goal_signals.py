@@ -13,7 +13,7 @@ from llmc.auto.waiting import is_parked
 from llmc.goals import ladder
 from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
-from llmc.goals.policy import HOME, session_key
+from llmc.goals.policy import HOME, session_key, worker_of
 from llmc.goals.updates import Claim as Claimed
 from llmc.goals.updates import Update
 from llmc.log_reader import LogReader
@@ -260,7 +260,7 @@ def _evidence(project: Project, commit: str, verify: str) -> Evidence:
 
 
 def _sampled(facts: _Facts, signals: Signals) -> Signals:
-    worker = signals.session_key.rpartition(":")[2]
+    worker = worker_of(signals.session_key)
     record = facts.state.workers.get(WorkerName(worker))
     if record is None or not record.transcript_path:
         return replaced(signals, messages=())

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
+from llmc.goals import policy
 from llmc.goals.clean import check_typed
 from llmc.goals.model import (
     Change,
@@ -238,4 +239,4 @@ def session_key(project: Project, name: str) -> str:
     if not name or name.startswith("agent:"):
         return name
     record = project.store.worker(name)
-    return f"agent:{'auto' if is_auto_name(record.name) else record.name}:worker:{record.name}"
+    return policy.session_key(policy.HOME if is_auto_name(record.name) else record.name, record.name)
