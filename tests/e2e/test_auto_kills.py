@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.support.auto import Daemon, add, commit, wait_completed
+from tests.support.auto import Daemon, add, auto, commit, landed, statuses, wait_completed, wait_for
 from tests.support.fleet import Fleet
 from tests.support.plans import add_plan, assert_done_once_in_order, auto_config, random_plan
 
@@ -99,6 +99,8 @@ def die_at(fleet: Fleet, fault: str) -> None:
 def run_to_the_end(fleet: Fleet, tasks: int) -> None:
     daemon = Daemon(fleet)
     wait_completed(fleet, tasks)
+    # A daemon that is stopped leaves the command of the last task to the next one.
+    wait_for(fleet, lambda: not auto(fleet).get("post_accept_due"))
     assert daemon.stop() == 0
 
 
@@ -115,3 +117,27 @@ def test_a_lock_that_outlives_its_daemon_for_a_moment(scripted: Fleet) -> None:
     freed.join()
     assert fleet.llmc("status", "--json").json["daemon"]["running"]
     assert "a daemon runs already" in fleet.llmc("up", "--detach").out
+
+
+@pytest.mark.req("0-004")
+@pytest.mark.parametrize("rebuilt", [True, False], ids=["rebuilt", "made anew"])
+def test_a_state_that_is_lost_while_a_task_lands(scripted: Fleet, rebuilt: bool) -> None:
+    """Break: leave out `about_to_land`; the task is done a second time, and nothing is left to commit.
+
+    Or complete it in `settle` without counting it; its post-accept command never runs.
+    """
+    fleet = scripted
+    ran = fleet.dir / "ran"
+    fleet.set_up(config=auto_config(fleet, **{"auto.post_accept_command": f"echo $LLMC_TASK_ID >> {ran}"}))
+    add_plan(fleet, {1: []})
+    die_at(fleet, "accept.verify:after")
+    assert landed(fleet) == [1]
+    (fleet.root / "state.json").write_text('{"workers": {}}')
+    if rebuilt:
+        fleet.llmc("doctor", "--rebuild", "--yes")
+    run_to_the_end(fleet, 1)
+    assert landed(fleet) == [1]
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    assert [row["commit"] for row in fleet.events("task_completed")] == [fleet.git("rev-parse", "main")]
+    assert ran.read_text() == "1\n"
+    assert statuses(fleet) == {"1": "completed"}

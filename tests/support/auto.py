@@ -60,7 +60,7 @@ def state(fleet: Fleet) -> dict[str, Any]:
 
 
 def auto(fleet: Fleet) -> dict[str, Any]:
-    return dict(state(fleet)["auto"])
+    return dict(state(fleet).get("auto", {}))
 
 
 def landed(fleet: Fleet) -> list[int]:

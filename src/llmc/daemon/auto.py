@@ -18,7 +18,7 @@ from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
 from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
-from llmc.services import auto, auto_giving_back, claims, notify, setup, task_queue
+from llmc.services import auto, auto_giving_back, auto_settling, notify, setup, task_queue
 from llmc.services.auto_run import Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
@@ -39,8 +39,6 @@ STAGGER_S = 2.0
 PULSE_S = 1.0
 #: a config file that is being edited has so long to become whole
 CONFIG_SETTLE_S = 2.0
-#: why a claim goes back that a crash left behind
-UNKNOWN_CLAIM = "its worker was not at it after a restart"
 #: changes of the task list are answered together
 SETTLE_S = 0.02
 
@@ -115,21 +113,7 @@ class AutoMode:
         private_dir(self._run.queue.files.directory)
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Claims, files and records agree again; what no record goes on with is released."""
-        queue, project = self._run.queue, self._project
-        books = queue.ledger.books()
-        records = project.store.read().workers
-        for claim in list(books.claims.values()):
-            record = records.get(WorkerName(claim.worker))
-            if record is None or record.assignment is None or record.assignment.claim != claim.id:
-                claims.give_back(queue.files, queue.ledger, claim, UNKNOWN_CLAIM)
-                with project.store.transaction() as tx:
-                    said = {"worker": claim.worker, "task_id": claim.task, "reason": UNKNOWN_CLAIM}
-                    tx.emit("task_released", **said, cause="", ref=None)
-        claims.settle_files(queue.files, queue.ledger.books())
+        auto_settling.settle(project, self._run.queue)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """There are heartbeats from the registration on, also while worktrees and agents are made ready."""

@@ -169,15 +169,20 @@ def _serious(night: Night) -> list[Strike]:
         os.utime(lock, (now_unix() - 3600, now_unix() - 3600))
 
     def corrupt() -> None:
-        for path in (state, state.with_suffix(".json.bak")):
-            path.write_text("{ no state")
+        with scratch.state_is_mine():
+            for path in (state, state.with_suffix(".json.bak")):
+                path.write_text("{ no state")
+
+    def forget() -> None:
+        with scratch.state_is_mine():
+            overwrite(state, '{"workers": {}}')
 
     return [
         ("daemon killed", lambda: os.kill(scratch.daemon(), signal.SIGKILL)),
         ("tmux killed", lambda: scratch.project().tmux.kill_server()),
         ("socket removed", lambda: scratch.project().root.wake_socket().unlink()),
         ("state corrupt", corrupt),
-        ("state overwritten", lambda: overwrite(state, '{"workers": {}}')),
+        ("state overwritten", forget),
         ("config broken", lambda: overwrite(config, config.read_text() + "no toml [\n")),
         ("git lock", leave_lock),
     ]

@@ -122,11 +122,12 @@ class Scratch:
             self.expected.add(number)
 
     def commit(self, number: int, *, before: str = "true", file: str = "") -> str:
-        """For an agent: one commit, noted so that nobody can lose it unseen."""
+        """For an agent: one commit, noted so that nobody can lose it unseen; it says so when all of it is there already."""
         name = file or f"file-{number}"
         return (
-            f"@sh {before}; echo {number} > {name}; git add --all; {_COMMIT} 'Task {number}' && "
-            f"git rev-parse HEAD >> {self.directory}/made"
+            f"@sh {before}; echo {number} > {name}; git add --all; "
+            f"if git diff --cached --quiet; then llmc report done --no-changes 'it is there already'; "
+            f"else {_COMMIT} 'Task {number}' && git rev-parse HEAD >> {self.directory}/made; fi"
         )
 
     def person(self, file: str) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from llmc.auto.model import NOT_DIRTY
 from llmc.errors import LlmcError, Refused
+from llmc.names import TaskId
 from llmc.review import messages
 from llmc.services import (
     intake,
@@ -264,6 +265,10 @@ class _Pipeline:
         self._take_ticket()
         if self.record.assignment is not None and self.project.in_daemon:
             post_accept.run_due(self.project)
+        if self.record.assignment is not None:
+            from llmc.services import claims  # a person's own work has no task, and need not wait for this
+
+            claims.about_to_land(self.project, self.record.name, self.record.assignment, self.journal.squash)
         with self._merge_lock():
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
@@ -326,15 +331,18 @@ def completed(tx: Transaction, name: str, commit: str | None) -> None:
     """The worker's task, if it had one, counts as completed."""
     task = tx.worker(name).assignment
     if task is not None:
-        auto = tx.state.auto
-        due = (*auto.post_accept_due, task.task_id) if commit else auto.post_accept_due
-        tx.update_auto(
-            tasks_completed=auto.tasks_completed + 1,
-            last_task_completion_unix=tx.now,
-            post_accept_due=due,
-            **NOT_DIRTY,
-        )
-        tx.emit("task_completed", worker=name, task_id=task.task_id, commit=commit, subject=task.subject)
+        count_completed(tx, name, task.task_id, commit, task.subject)
+
+
+def count_completed(tx: Transaction, name: str, task_id: TaskId, commit: str | None, subject: str) -> None:
+    auto = tx.state.auto
+    tx.update_auto(
+        tasks_completed=auto.tasks_completed + 1,
+        last_task_completion_unix=tx.now,
+        post_accept_due=(*auto.post_accept_due, task_id) if commit else auto.post_accept_due,
+        **NOT_DIRTY,
+    )
+    tx.emit("task_completed", worker=name, task_id=task_id, commit=commit, subject=subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

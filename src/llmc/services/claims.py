@@ -47,6 +47,12 @@ def claim_of(worker: str, assignment: Assignment) -> Claim:
     return Claim(assignment.claim, assignment.task_id, worker)
 
 
+def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
+    """Should the state get lost while it lands, this finds the commit, and nobody does the task again."""
+    claim = claim_of(worker, assignment)
+    open_ledger(project).write(entry("landing", claim, now_unix(), commit=commit))
+
+
 def complete(files: TaskFiles, ledger: Ledger, claim: Claim, commit: str) -> None:
     """Its work has landed. A file that is gone is no problem: the ledger knows."""
     with fault_step("claim.complete"):

@@ -10,7 +10,7 @@ from llmc.names import TaskId
 MAX_ATTEMPTS = 3
 
 Action = Literal[
-    "claimed", "completed", "released", "failed", "requeued", "proposed", "approved", "withdrawn"
+    "claimed", "landing", "completed", "released", "failed", "requeued", "proposed", "approved", "withdrawn"
 ]
 
 
@@ -65,6 +65,8 @@ class Books:
     dispatches: dict[str, TaskId] = field(default_factory=dict)
     #: as what a task landed ("": nothing had to change), and when
     landed: dict[TaskId, Landed] = field(default_factory=dict)
+    #: by claim, while it is held: the commit that was about to land last
+    landing: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> "Books":
         """One of its own: the original can be read while this one is changed."""
@@ -78,6 +80,7 @@ class Books:
             dict(self.subjects),
             dict(self.dispatches),
             dict(self.landed),
+            dict(self.landing),
         )
 
     def has_ended(self, claim_id: str, task: str) -> bool:
@@ -154,6 +157,8 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
                     books.subjects[task] = str(row["subject"])
                 if row.get("dispatch"):
                     books.dispatches[str(row["dispatch"])] = task
+            case "landing" if held is not None and held.id == claim_id:
+                books.landing[claim_id] = str(row.get("commit") or "")
             case "completed":
                 books.completed.add(task)
                 books.landed[task] = Landed(str(row.get("commit") or ""), float(row.get("ts", 0)))
@@ -188,3 +193,4 @@ def _let_go(books: Books, worker: str, claim_id: str) -> None:
     held = books.claims.get(worker)
     if held is not None and held.id == claim_id:
         del books.claims[worker]
+        books.landing.pop(claim_id, None)
