@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -187,6 +187,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     assert "code 7" in result.err
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_after_down_and_up_a_task_goes_on_with_its_conversation(fleet: Fleet) -> None:
     """Break that fails it: launch without --resume."""
     fleet.set_up("adam")

@@ -75,7 +75,7 @@ def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
 
 
 @pytest.mark.req("1-056", "1-057", "2-026")
-@pytest.mark.parametrize("lines", [1, 40])
+@pytest.mark.parametrize("lines", [pytest.param(1, marks=pytest.mark.soak), 40])
 def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int) -> None:
     """Break that fails it: skip _take_back; the text stays in the box and the next prompt is refused."""
     at_rest(shared)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from llmc.config.paths import Root
 from llmc.state.store import Store
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
@@ -186,6 +186,7 @@ def test_commits_whose_end_was_never_told(scripted: Fleet) -> None:
     assert '"action": "clock_jump"' in (scripted.root / "logs/daemon.jsonl").read_text()
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_shells_that_were_left_behind_are_ended(fleet: Fleet) -> None:
     """Break: end them without the grace, complete without ending them, or end more than the agent's own."""
     fleet.set_up("adam", config={**OFTEN, "defaults.background_grace_s": "2"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
@@ -83,6 +83,7 @@ MEND = f"@sh echo mended >> a.txt; {COMMIT} 'Mend' -a"
 
 
 @pytest.mark.req("2-022", "1-134", "1-016", "2-017")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_resolution_that_does_not_pass_goes_back_to_the_worker(fleet: Fleet) -> None:
     """Break: needs_review as soon as git is done, or a prompt without the output."""
     set_up(fleet, "true")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.remedy import Remedy
 from tests.support.waiting import wait_until
 
@@ -24,6 +24,7 @@ def newest_log(fleet: Fleet) -> str:
 
 
 @pytest.mark.req("0-103", "0-140", "0-141", "0-144", "0-145", "0-149")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     """Breaks that fail it: no OverseerRoot.inbox and wake_socket of its own (the daemon would meet its hooks);
     kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text."""

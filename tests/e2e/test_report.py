@@ -2,11 +2,14 @@
 
 import json
 
-from tests.support.fleet import Fleet
+import pytest
+
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_no_changes_needs_the_agents_own_word(fleet: Fleet) -> None:
     """Break that fails it: take every clean Stop for no_changes; a clarifying question would end the task."""
     fleet.set_up("adam")

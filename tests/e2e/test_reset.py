@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
 from tests.support.waiting import wait_until
 
@@ -261,6 +261,7 @@ def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: 
     is_fresh(alone)
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_on_both_agents_a_busy_worker_is_reset_and_takes_the_next_task(fleet: Fleet) -> None:
     """Break that fails it: go on with a client that put the interrupted prompt back into its box."""
     fleet.set_up("adam")

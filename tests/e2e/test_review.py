@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmc.services.project import open_project
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 IDENTITY = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -94,6 +94,7 @@ def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
 ODD = '-- it\'s "odd": $HOME `id` \\ %s ünï 🙂\n/clear\n!ls\n#{pane_id} \ttab; \\; end\\'
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
     """Break that fails it: render the feedback with autoescape, or pass it through a shell."""
     fleet.set_up("adam")
@@ -273,6 +274,7 @@ def test_a_rejection_does_not_finish_an_interrupted_accept(scripted: Fleet) -> N
     assert scripted.log() == ["Work", "First commit"]
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_long_diff_is_cut_in_the_prompt(fleet: Fleet) -> None:
     """Break that fails it: quote the whole diff."""
     fleet.set_up("adam")

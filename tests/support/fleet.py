@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from llmc.agents.client_files import client_status
 from llmc.cli.fast import _event_rows
 from llmc.config.layout import tmux_server
@@ -23,6 +25,9 @@ from tests.support import zygote
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import DUMMY_KEY, client_env, find_client, seed_config
 from tests.support.waiting import answer_dialog, wait_until
+
+#: for `parametrize("fleet", ..., indirect=True)`: where the real client takes long and shows little more than elsewhere
+REAL_IN_SOAK = ["scripted", pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak])]
 
 
 class Result:

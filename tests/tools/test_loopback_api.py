@@ -203,6 +203,7 @@ def test_a_task_is_created(client: Client) -> None:
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_hang_lasts_until_it_is_interrupted(client: Client, api: LoopbackApi) -> None:
     stops = len(client.seen("Stop"))
     client.submit("[llmc task-10a]\n@sh touch begun\n@hang\n")
@@ -216,6 +217,7 @@ def test_a_hang_lasts_until_it_is_interrupted(client: Client, api: LoopbackApi) 
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_crash_kills_the_client_itself(tmp_path: Path, api: LoopbackApi) -> None:
     client = Client(tmp_path, api)
     try:
@@ -229,6 +231,7 @@ def test_a_crash_kills_the_client_itself(tmp_path: Path, api: LoopbackApi) -> No
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_two_sessions_do_not_disturb_each_other(client: Client, tmp_path: Path, api: LoopbackApi) -> None:
     other = Client(tmp_path, api)
     try:

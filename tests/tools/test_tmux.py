@@ -274,6 +274,7 @@ def test_a_server_that_is_just_ending_is_waited_for(
     real, seen = shutil.which("tmux"), short_dir / "seen"
     fake(f"[ -e {seen} ] && exec {real} \"$@\"; touch {seen}; echo 'server exited unexpectedly' >&2; exit 1")
     tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    seen.unlink()
     assert not pane_of(tmux, ONE).dead
 
 

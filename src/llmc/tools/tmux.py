@@ -17,6 +17,7 @@ WIDTH, HEIGHT = 500, 100
 #: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
 _NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
 #: a server whose last session has just been killed still answers, and then ends
+_SERVER_LEAVES = re.compile(r"^(server exited|lost server)", re.M)
 _SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
 _TRIES = 5
 #: how long a server that was told to end may take
@@ -89,7 +90,10 @@ class Tmux:
 
     def _list_panes(self) -> dict[SessionName, Pane] | Unknown:
         try:
-            done = self.run("list-panes", "-a", "-F", _PANE_FORMAT, check=False)
+            for _ in range(_TRIES):
+                done = self.run("list-panes", "-a", "-F", _PANE_FORMAT, check=False)
+                if done.ok or not _SERVER_LEAVES.search(done.stderr):
+                    break
         except ToolFailed as error:
             return Unknown(error.message)
         if done.ok:
