@@ -25,6 +25,7 @@ compiled-tests:
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
 	@$(BIN)/pytest -n 4 --dist worksteal -m soak
+	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile=many tests/unit
 
 drills: setup     ## every failure an unattended fleet can meet, made to happen for real
 	@$(BIN)/llmc drill --all

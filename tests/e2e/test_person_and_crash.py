@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -37,6 +37,7 @@ def pane(fleet: Fleet, worker: str, what: str) -> str:
 
 
 @pytest.mark.req("1-105", "2-006")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_a_person_types_is_work_too(fleet: Fleet) -> None:
     """Break that fails it: let `_person_began` change nothing, or type into a pane a person is attached to."""
     fleet.set_up("adam")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -43,6 +43,7 @@ def has_stopped(fleet: Fleet, subject: str) -> bool:
     return committed and fleet.client_status("adam") == "idle"
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     """One self-review for each task that asked for one: before a person's review, and not again after a reject.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
@@ -30,6 +30,7 @@ def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
 
 
 @pytest.mark.req("1-114")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_the_next_task_arrives_after_an_accept(fleet: Fleet) -> None:
     """The worktree is reset in place, so the agent that lives in it still takes the next prompt."""
     fleet.set_up("adam")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.services.accept import STEPS
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -18,6 +18,7 @@ def journal(fleet: Fleet, worker: str) -> object:
     return json.loads((fleet.root / "state.json").read_text())["workers"][worker]["accept"]
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_killed_at_six_points_of_one_task(fleet: Fleet) -> None:
     """With nobody but the commands themselves to go on: there is no daemon.
 

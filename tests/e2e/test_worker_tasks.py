@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.plans import COMMIT
 from tests.support.waiting import wait_until
 
@@ -21,6 +21,7 @@ def claimed(fleet: Fleet) -> list[str]:
     return [row["task"] for row in rows if row["action"] == "claimed"]
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_an_agent_proposes_waits_for_a_person(fleet: Fleet) -> None:
     """Break: leave PreToolUse out of the settings, or worker_tasks.mark out of intake."""
     fleet.set_up(config={"auto.task_list_id": "plan", "auto.concurrency": "2"})

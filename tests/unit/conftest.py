@@ -1,6 +1,10 @@
-"""Property tests have no deadline: on a busy machine it would only measure the machine."""
+"""Property tests have no deadline: on a busy machine it would only measure the machine.
+
+`make test` tries some examples of each, others every time; `make soak` many, by `--hypothesis-profile=many`.
+"""
 
 from hypothesis import settings
 
-settings.register_profile("llmc", deadline=None)
-settings.load_profile("llmc")
+settings.register_profile("some", deadline=None, max_examples=40)
+settings.register_profile("many", deadline=None, max_examples=600)
+settings.load_profile("some")

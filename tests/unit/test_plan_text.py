@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmc.goals.json_lines import json_lines
@@ -146,7 +146,6 @@ LINES = (
 )
 
 
-@settings(max_examples=500)
 @given(st.lists(st.sampled_from(LINES), max_size=25))
 @example(["### Task", "verify: make", "# Goal", "    deeper"])
 @example(["success: yes", "### Task", "    deeper"])

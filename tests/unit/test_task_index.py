@@ -1,6 +1,6 @@
 """The index says after every change what a look at everything would say."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.names import TaskId
@@ -25,7 +25,6 @@ TASKS = st.builds(
 CHANGES = st.lists(TASKS | IDS, max_size=4)
 
 
-@settings(max_examples=300)
 @given(st.lists(st.tuples(CHANGES, st.frozensets(IDS, max_size=2)), max_size=6))
 def test_it_says_what_a_look_at_everything_says(
     steps: list[tuple[list[Task | TaskId], frozenset[TaskId]]],

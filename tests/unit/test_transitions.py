@@ -222,4 +222,4 @@ class Life(RuleBasedStateMachine):
 class TestLife(Life.TestCase):  # type: ignore[misc, name-defined]
     """Breaks with an illegal step in `judge`, a field that a step forgets, or an event of another launch believed."""
 
-    settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+    settings = settings(stateful_step_count=40)
