@@ -91,6 +91,20 @@ class Pane:
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p", "-t", "=a:")
 
+    def story(self) -> str:
+        """How it looks, to tmux and to the kernel."""
+        shown = self.tmux(
+            "display-message", "-p", "-t", "=a:", "#{window_width}x#{window_height} #{pane_tty}"
+        )
+        tty = shown.split()[-1]
+        size = subprocess.run(["stty", "-F", tty, "size"], capture_output=True, text=True).stdout
+        programs = subprocess.run(
+            ["ps", "-t", tty.removeprefix("/dev/"), "-o", "pid,pgid,tpgid,stat,blocked,caught,cmd"],
+            capture_output=True,
+            text=True,
+        ).stdout
+        return f"\n{shown}{size}{programs}{self.screen()}"
+
     def composer(self) -> str | None:
         """The draft between the two rules at the bottom; None when a dialog is there instead."""
         lines = self.screen().rstrip("\n").split("\n")

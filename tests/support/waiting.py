@@ -7,14 +7,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(probe: Callable[[], T], timeout_s: float = 15) -> T:
-    """The first true value of the probe; fails when none comes."""
+def wait_until(probe: Callable[[], T], timeout_s: float = 15, story: Callable[[], str] = str) -> T:
+    """The first true value of the probe; fails when none comes, with the story."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = probe()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {probe}"
+        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {probe} {story()}"
         time.sleep(0.02)
 
 

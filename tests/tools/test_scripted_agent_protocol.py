@@ -233,7 +233,9 @@ def test_a_resize_keeps_the_composer_readable(pane: Pane) -> None:
     pane.paste("one\ntwo words")
     wait_until(lambda: pane.composer() == "one\ntwo words")
     pane.tmux("resize-window", "-t", "=a:", "-x", "60", "-y", "20")
-    wait_until(lambda: pane.screen().count("─" * 60) >= 2 and pane.composer() == "one\ntwo words")
+    wait_until(
+        lambda: pane.screen().count("─" * 60) >= 2 and pane.composer() == "one\ntwo words", story=pane.story
+    )
     pane.tmux("resize-window", "-t", "=a:", "-x", "500", "-y", "100")
     wait_until(lambda: pane.screen().count("─" * 500) == 2 and pane.composer() == "one\ntwo words")
 
