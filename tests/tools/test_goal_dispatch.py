@@ -454,6 +454,31 @@ def test_a_store_is_checked_from_end_to_end_once(
     assert checked == ["whole"]
 
 
+@pytest.mark.req("3-007")
+@pytest.mark.parametrize("seen", (True, False))
+@pytest.mark.parametrize("writes", (0, 30))
+def test_what_comes_after_a_damaged_store_is_driven(
+    shop: Workshop, clock: Clock, seen: bool, writes: int
+) -> None:
+    """Break: let the desk go by revisions alone, which begin anew in the store that takes the damaged one's place."""
+    for _ in range(10):
+        set_goal(shop, title="A goal that was changed often")
+    assert shop.tick().actions == ("work S1.1.1: accepted (task 1)",)
+    shop.store.path.write_text("no database " * 500)
+    if seen:  # else a person is quicker than the next tick
+        assert "damaged" in shop.tick().problem
+    goals.create(shop.project, goals.NewGoal(title="Whoever writes sets it aside"), None)
+    if seen:
+        assert "safe mode" in shop.tick().problem
+    shop.store.clear_safe_mode()
+    nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
+    shop.store.apply(Change(goal=goal(goal_id="goal_2"), nodes=tuple(nodes)))
+    for _ in range(writes):  # as many as the damaged one had, and more
+        goals.create(shop.project, goals.NewGoal(title="Another one"), None)
+    assert shop.tick().actions == ("work S1.1.1: accepted (task 2)",), "of the new goal, and of it alone"
+    assert not shop.tick().did_work
+
+
 def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: open the ledger anew for each look at a budget."""
     opened: list[int] = []
