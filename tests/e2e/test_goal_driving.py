@@ -155,6 +155,8 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # The recovery of goals must come before that of the supervisor.
     assert fleet.llmc("config", "check", "--json").json["warnings"] == []
     fleet.llmc("config", "set", "overseer.goals.idle_after", "15m")
+    assert fleet.llmc("config", "check", "--json").json["warnings"] == []
+    fleet.llmc("config", "set", "overseer.stall_timeout_secs", "3600")
     assert "llmc config set overseer.stall_timeout_secs 7200" in fleet.llmc("config", "check").err
     assert "overseer.stall_timeout_secs (1h)" in _flat(fleet.llmc("doctor", code=None).err)
 
