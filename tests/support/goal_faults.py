@@ -125,6 +125,7 @@ class Run:
         outcomes = Counter(row["dispatchId"] for row in self.shop.events("dispatch.ok"))
         assert all(count == 1 for count in outcomes.values()), outcomes
         assert set(asked) <= known
+        assert all(count == 1 for count in asked.values()), f"told twice: {asked}\n{self._story()}"
 
     def _story(self) -> str:
         with self.shop.store.reading() as found:

@@ -354,8 +354,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "How long nothing may get on while there is work, before worker and daemon start over; unless set, with "
-            "goals at least twice as long as they try to get silent work going",
+            "How long nothing may get on before worker and daemon start over; unless set, goals make it longer",
             gt=0,
         ),
     ] = 3600.0

@@ -343,16 +343,16 @@ class Runner:
             told = Event(ts=tick.now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
             return Change(goal=goal, events=(event, told))
 
+        # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
+        goal_dispatch.tell_person(
+            self._project,
+            f"budget-{view.goal.goal_id}-{view.goal.budget_usd:g}",
+            f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
+            goal_id=view.goal.goal_id,
+            work_node_id="",
+            assignment_id="",
+        )
         tick.store.update(view.goal.goal_id, write)
-        with self._project.store.transaction() as tx:
-            tx.emit(
-                "goal_asked",
-                reason=f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
-                goal_id=view.goal.goal_id,
-                work_node_id="",
-                assignment_id="",
-                dispatch_id=f"budget-{view.goal.goal_id}-{view.goal.budget_usd:g}",
-            )
         tick.sent.append(f"paused {view.goal.goal_id}: {why}")
         tick.changed = True
 
