@@ -31,6 +31,17 @@ POINTS = (
     "state.write",
     "state.replace",
 )
+#: a crash on the way of a word from its intent to its outcome; here the fleet needs a session, not played workers
+SENDING = (
+    *(
+        f"submit.{name}:{side}"
+        for name in ("persist", "paste", "enter", "receipt", "record")
+        for side in ("before", "after")
+    ),
+    *(f"goals.{name}:{side}" for name in ("dispatch", "outcome") for side in ("before", "after")),
+    # the state has it, and the log does not yet: each write that a word makes
+    *(f"state.replace:after:{number}" for number in range(1, 5)),
+)
 LEAVES = 4
 #: as many as a goal of that size needs with everything that may go wrong
 MOST_ROUNDS = 150
