@@ -9,7 +9,7 @@ import pytest
 from llmc.goals.model import AssignmentStatus
 from llmc.state.goal_store import GoalStore
 from tests.support import goals
-from tests.support.auto import Daemon, until
+from tests.support.auto import Daemon, state, until
 from tests.support.fleet import Fleet
 from tests.support.goals import leaf, plan
 from tests.support.plans import task_files
@@ -155,6 +155,8 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # The recovery of goals must come before that of the supervisor.
     assert fleet.llmc("config", "check", "--json").json["warnings"] == []
     fleet.llmc("config", "set", "overseer.goals.idle_after", "15m")
+    assert fleet.llmc("config", "check", "--json").json["warnings"] == []
+    fleet.llmc("config", "set", "overseer.stall_timeout_secs", "3600")
     assert "llmc config set overseer.stall_timeout_secs 7200" in fleet.llmc("config", "check").err
     assert "overseer.stall_timeout_secs (1h)" in _flat(fleet.llmc("doctor", code=None).err)
 
@@ -228,7 +230,11 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     goals.wait_for(fleet, lambda: _nudges(fleet, goal))
     given = assignment(fleet, goal, "S1.1.1")
     assert re.fullmatch(r"agent:auto:worker:auto-\d+", given.session_key)
+    row = state(fleet)["workers"][given.session_key.rpartition(":")[2]]
+    assert (given.session_id, given.run_id) == (row["claude_session_id"], row["assignment"]["task_id"])
     nudge = _nudges(fleet, goal)[0]
+    began = row["assignment"]["since_unix"]
+    assert began <= given.last_observed_activity_at < nudge.ts, "what it did itself, and nothing of ours"
     assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
     assert fleet.events("goal_stalled")[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out

@@ -31,6 +31,17 @@ POINTS = (
     "state.write",
     "state.replace",
 )
+#: a crash on the way of a word from its intent to its outcome; here the fleet needs a session, not played workers
+SENDING = (
+    *(
+        f"submit.{name}:{side}"
+        for name in ("persist", "paste", "enter", "receipt", "record")
+        for side in ("before", "after")
+    ),
+    *(f"goals.{name}:{side}" for name in ("dispatch", "outcome") for side in ("before", "after")),
+    # the state has it, and the log does not yet: each write that a word makes
+    *(f"state.replace:after:{number}" for number in range(1, 5)),
+)
 LEAVES = 4
 #: as many as a goal of that size needs with everything that may go wrong
 MOST_ROUNDS = 150
@@ -125,6 +136,7 @@ class Run:
         outcomes = Counter(row["dispatchId"] for row in self.shop.events("dispatch.ok"))
         assert all(count == 1 for count in outcomes.values()), outcomes
         assert set(asked) <= known
+        assert all(count == 1 for count in asked.values()), f"told twice: {asked}\n{self._story()}"
 
     def _story(self) -> str:
         with self.shop.store.reading() as found:

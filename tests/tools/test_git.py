@@ -53,6 +53,19 @@ def test_divergence_tells_ahead_behind_and_both_apart(repo: Repo) -> None:
     assert not git.is_ancestor(repo.path, tip, side)
 
 
+def test_the_time_of_the_last_commit_is_of_the_branchs_own(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: ask for the branch alone: what somebody else landed would be a sign of life of whoever begins on top of it."""
+    repo.git("branch", "work")
+    assert git.last_commit_unix(repo.path, "main", "work") is None
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "1700000000 +0000")
+    repo.git("checkout", "-q", "work")
+    repo.commit("b.txt", "b\n")
+    assert git.last_commit_unix(repo.path, "main", "work") == 1_700_000_000.0
+    assert git.last_commit_unix(repo.path, "main", "gone") is None
+
+
 def test_failure_is_not_an_answer(repo: Repo, tmp_path: Path) -> None:
     """Breaks when a failing git counts as "no": nothing may be concluded from it."""
     assert git.resolve(repo.path, "refs/heads/nothing") is None

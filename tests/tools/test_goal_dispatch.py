@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from llmc.services.goal_runner import Runner
 from llmc.services.submit import Receipt
 from llmc.state import goal_store
 from llmc.tasks.books import Claim, entry
+from llmc.tools import faults
 from llmc.workers.model import Outcome
 from tests.support.goal_workshop import (
     GOAL,
@@ -312,6 +314,46 @@ def test_a_question_over_an_unknown_channel_is_an_error(shop: Workshop) -> None:
     assert len(shop.told("goal_asked")) == 1
 
 
+@pytest.mark.req("3-030", "3-X22")
+@pytest.mark.parametrize("fault", ["goals.dispatch:after:fail", "state.replace:after:fail"])
+def test_a_person_is_told_once_whatever_breaks_before_it_is_noted(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Break: tell without a look at what was told; or look into the log alone, which a crash can leave behind."""
+    question = action(purpose="escalate", mode=Mode.ESCALATE)
+    faults._passed.clear()
+    monkeypatch.setenv("LLMC_FAULT", fault)
+    assert shop.perform(question).result is Result.ERROR
+    monkeypatch.delenv("LLMC_FAULT")
+    for _ in range(2):
+        assert shop.perform(question).result is Result.OK
+    assert shop.perform(replaced(question, dispatch_id="D2")).result is Result.OK, (
+        "a reminder has an id of its own"
+    )
+    assert [row["dispatch_id"] for row in shop.told("goal_asked")] == ["D1", "D2"]
+
+
+def test_a_budget_that_is_used_up_is_told_whatever_breaks(
+    shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: pause the goal first, and tell of it then."""
+    set_goal(shop, budget_usd=5.0)
+    monkeypatch.setattr(
+        goal_budget.GoalSpending, "of", lambda self, project, view: goal_budget.GoalCost(work=6.0)
+    )
+    for fault in ("state.write:before:fail", "goals.write:before:fail", "goals.write:after:fail"):
+        faults._passed.clear()
+        monkeypatch.setenv("LLMC_FAULT", fault)
+        assert not shop.tick().ok, fault
+        monkeypatch.delenv("LLMC_FAULT")
+    shop.tick()
+    assert shop.view.goal.status is GoalStatus.PAUSED
+    (told,) = shop.told("goal_asked")
+    assert "its budget of $5.00 is used up: $6.00" in told["reason"]
+    assert len(shop.events("goal.budget_reached")) == 1
+    assert shop.tasks() == {}, "nothing was given out"
+
+
 # --- the whole tick
 
 
@@ -452,6 +494,31 @@ def test_a_store_is_checked_from_end_to_end_once(
     for _ in range(5):
         shop.tick()
     assert checked == ["whole"]
+
+
+@pytest.mark.req("3-007")
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("writes", [0, 30])
+def test_what_comes_after_a_damaged_store_is_driven(
+    shop: Workshop, clock: Clock, seen: bool, writes: int
+) -> None:
+    """Break: let the desk go by revisions alone, which begin anew in the store that takes the damaged one's place."""
+    for _ in range(10):
+        set_goal(shop, title="A goal that was changed often")
+    assert shop.tick().actions == ("work S1.1.1: accepted (task 1)",)
+    shop.store.path.write_text("no database " * 500)
+    if seen:  # else a person is quicker than the next tick
+        assert "damaged" in shop.tick().problem
+    goals.create(shop.project, goals.NewGoal(title="Whoever writes sets it aside"), None)
+    if seen:
+        assert "safe mode" in shop.tick().problem
+    shop.store.clear_safe_mode()
+    nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
+    shop.store.apply(Change(goal=goal(goal_id="goal_2"), nodes=tuple(nodes)))
+    for _ in range(writes):  # as many as the damaged one had, and more
+        goals.create(shop.project, goals.NewGoal(title="Another one"), None)
+    assert shop.tick().actions == ("work S1.1.1: accepted (task 2)",), "of the new goal, and of it alone"
+    assert not shop.tick().did_work
 
 
 def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

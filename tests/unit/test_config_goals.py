@@ -2,6 +2,7 @@
 
 import pytest
 
+from llmc.config.advice import advice
 from llmc.config.load import check_text
 from llmc.config.model import Config
 
@@ -27,6 +28,22 @@ def test_the_defaults_are_those_of_the_document() -> None:
     assert plan.max_repair_attempts == 2
     assert (goals.policy.allow_agents, goals.policy.allow_cross_agent) == (("auto",), False)
     assert goals.storage.dir == ""
+
+
+@pytest.mark.req("0-102", "3-117")
+def test_the_supervisor_gives_goals_their_time_unless_told_otherwise() -> None:
+    """Break: leave `_fitted` out of check_text: goals with all defaults would warn of another default."""
+    on = "[overseer.goals]\nenabled = true\n"
+    assert loaded().overseer.stall_timeout_secs == 3600
+    assert (loaded(on).overseer.stall_timeout_secs, advice(loaded(on))) == (7200, [])
+    slow = loaded(f"{on}idle_after = '2h'\n")
+    assert (slow.overseer.stall_timeout_secs, advice(slow)) == (16 * 3600, [])
+    quick = loaded(f"{on}idle_after = '1m'\n")
+    assert (quick.overseer.stall_timeout_secs, advice(quick)) == (3600, [])
+    told = loaded(f"[overseer]\nstall_timeout_secs = 3600\n{on}")
+    assert told.overseer.stall_timeout_secs == 3600, "what a person wrote holds"
+    (warning,) = advice(told)
+    assert "llmc config set overseer.stall_timeout_secs 7200" in warning
 
 
 @pytest.mark.req("3-119")

@@ -103,3 +103,28 @@ def test_the_lane_ticks_one_at_a_time_and_follows_its_configuration(tmp_path: Pa
             assert max(ticks.most_at_once, again.most_at_once) == 1
 
     asyncio.run(run())
+
+
+@pytest.mark.req("3-033", "3-034")
+def test_a_lane_that_is_switched_off_and_on_within_a_tick_has_one_tick_and_then_the_next(
+    tmp_path: Path,
+) -> None:
+    """Break: `_begin` without its look at `_ticking` (two at a time); or one that forgets that it was to begin."""
+    project = bare_project(Root(tmp_path))
+
+    async def run() -> None:
+        ticks = Ticks(project)
+        with ThreadPoolExecutor(4) as pool:
+            lane = GoalsLane(asyncio.get_running_loop(), pool, lambda _, __: ticks)
+            lane.update(configured(project))
+            await until(1, ticks)
+            lane.update(configured(project, enabled=False))
+            lane.update(configured(project))
+            await asyncio.sleep(0.3)
+            assert ticks.reasons == ["start"], "the first one is not over"
+            ticks.go.release(9)
+            await until(2, ticks)  # the next interval is an hour away
+            lane.stop()
+        assert ticks.most_at_once == 1
+
+    asyncio.run(run())

@@ -42,6 +42,12 @@ def test_the_kinds_are_those_of_the_configuration() -> None:
         (event("budget_reached"), "budget_reached", "run 7"),
         (event("task_parked", task_id="3", cause="budget"), "budget_reached", "task 3"),
         (event("task_quarantined", task_id="3", cause="task", attempt=3), "task_quarantined", "3"),
+        (event("goal_asked", goal_id="goal_1", work_node_id="S1.1.1", dispatch_id="D1"), "goal_asked", "D1"),
+        (
+            event("goal_asked", goal_id="goal_1", work_node_id="", dispatch_id="budget-1"),
+            "goal_asked",
+            "budget-1",
+        ),
         (moved("working", "error"), "worker_error", "adam"),
         (moved("working", "offline", reason="crashed"), "worker_error", "adam"),
         (moved("working", "needs_input"), "needs_input", "adam"),
@@ -54,6 +60,7 @@ def test_each_kind_comes_from_its_event(row: dict[str, Any], kind: str, key: str
     [notice] = [word for word in judge([row]) if isinstance(word, Notice)]
     assert row["reason"] in notice.body
     assert notice.title
+    assert not notice.title.endswith((" ", "None")), "it names what it is about"
 
 
 @pytest.mark.parametrize(

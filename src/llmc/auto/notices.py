@@ -107,7 +107,7 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "task_quarantined":
             return [_quarantined(row, task)]
         case "goal_asked":
-            title = f"A goal needs you: {row.get('work_node_id')}"
+            title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
             return [Notice("goal_asked", str(row.get("dispatch_id")), title, str(row.get("reason")), facts)]
         case "task_completed":

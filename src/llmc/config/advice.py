@@ -12,7 +12,7 @@ def advice(config: Config) -> list[str]:
 def _stall_before_the_ladder(config: Config) -> str:
     """The supervisor must not start everything over while goals are still trying to get a silent worker to work."""
     goals, stall_s = config.overseer.goals, config.overseer.stall_timeout_secs
-    needs_s = (goals.max_retries + 2) * goals.idle_after
+    needs_s = goals.recovery_s()
     if not goals.enabled or stall_s > needs_s:
         return ""
     return (

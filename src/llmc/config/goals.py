@@ -89,3 +89,7 @@ class Goals(Table, frozen=True, kw_only=True):
     planner: GoalPlanner = GoalPlanner()
     policy: GoalPolicy = GoalPolicy()
     storage: GoalStorage = GoalStorage()
+
+    def recovery_s(self) -> float:
+        """How long everything that is tried with silent work takes, before a person is asked."""
+        return (self.max_retries + 2) * self.idle_after

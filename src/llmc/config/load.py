@@ -3,8 +3,10 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from llmc.config.check import Found, check, root_type
 from llmc.config.keys import join_key, line_of
@@ -50,9 +52,18 @@ def check_text(text: str, file: str) -> tuple[Config | None, list[Problem]]:
     if problems:
         return None, sorted(problems, key=lambda problem: (problem.line or 0, problem.key))
     try:
-        return msgspec.convert(checked, Config), []
+        return _fitted(msgspec.convert(checked, Config), data), []
     except msgspec.ValidationError as error:  # a constraint that check.py does not know
         return None, [Problem(file=file, key="", line=None, message=str(error))]
+
+
+def _fitted(config: Config, data: dict[str, Any]) -> Config:
+    """The one default that follows another setting: the supervisor gives goals the time that they need."""
+    overseer = config.overseer
+    if not overseer.goals.enabled or "stall_timeout_secs" in data["overseer"]:
+        return config
+    stall_s = max(overseer.stall_timeout_secs, 2 * overseer.goals.recovery_s())
+    return replace(config, overseer=replace(overseer, stall_timeout_secs=stall_s))
 
 
 def unusable(path: Path, problems: list[Problem]) -> ConfigError:

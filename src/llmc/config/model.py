@@ -354,7 +354,8 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "How long nothing may get on while there is work, before worker and daemon start over", gt=0
+            "How long nothing may get on before worker and daemon start over; unless set, goals make it longer",
+            gt=0,
         ),
     ] = 3600.0
     restart_cooldown_secs: Annotated[

@@ -84,7 +84,10 @@ class GoalsLane:
 
     def _begin(self, reason: str) -> None:
         self._timer = None
-        if self._project is None or self._runner is None or self._ticking:
+        if self._project is None or self._runner is None:
+            return
+        if self._ticking:  # switched off and on again within a tick
+            self._poked = True
             return
         self._ticking = True
         work = self._loop.run_in_executor(self._pool, self._runner.tick, self._project, reason)

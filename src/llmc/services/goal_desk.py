@@ -45,11 +45,14 @@ class Desk:
 
     def __init__(self) -> None:
         self._revision = -1
+        self._file: tuple[int, int] | None = None
         self._kept: dict[str, _Kept] = {}
 
     def read(self, found: Reader) -> bool:
         """Read what was written since the last time; whether anything was."""
         revision = found.revision()
+        if found.file != self._file or revision < self._revision:  # a damaged store was set aside
+            self._file, self._revision, self._kept = found.file, -1, {}
         if revision == self._revision:
             return False
         for goal_id in found.changed_since(self._revision):

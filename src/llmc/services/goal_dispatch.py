@@ -7,6 +7,7 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
@@ -189,12 +190,19 @@ def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:
     """What became of a prompt of that id; the log knows also what other prompts followed."""
-    mark = prompt_id.encode()
-    rows = [json_row(line) for line in read_lines(project.root.events) if mark in line]
-    told = [
-        row for row in rows if row and row.get("action") == "prompt_delivered" and row.get("worker") == worker
-    ]
+    rows = _events(project, "prompt_delivered", prompt_id)
+    told = [row for row in rows if row.get("prompt_id") == prompt_id and row.get("worker") == worker]
     return Outcome(told[-1]["outcome"]) if told else None
+
+
+def _events(project: Project, action: str, mark: str) -> list[dict[str, Any]]:
+    """The events of that kind that name it, also one that a crash kept from the log.
+
+    The state comes first: whatever leaves it is in the log before.
+    """
+    kept = project.store.read().recent_events
+    logged = [json_row(line) for line in read_lines(project.root.events) if mark.encode() in line]
+    return [row for row in (*logged, *kept) if row and row.get("action") == action]
 
 
 def _ask(project: Project, action: Action) -> Done:
@@ -204,13 +212,17 @@ def _ask(project: Project, action: Action) -> Done:
         raise Refused(
             f"nobody can be reached over {context.channel!r}", hint="`llmc overseer inbox` has the question."
         )
-    with project.store.transaction() as tx:
-        tx.emit(
-            "goal_asked",
-            reason=action.text[:500],
-            goal_id=action.goal_id,
-            work_node_id=action.work_node_id,
-            assignment_id=action.assignment_id,
-            dispatch_id=action.dispatch_id,
-        )
+    ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
+    tell_person(project, action.dispatch_id, action.text[:500], goal_id=action.goal_id, **ids)
     return Done(Result.OK, "in the inbox, and told by the configured notifications")
+
+
+def tell_person(project: Project, dispatch_id: str, text: str, **ids: str) -> None:
+    """The event `goal_asked`, of which notifications are made: once for its id, whatever a crash left unsaid.
+
+    Only a tick comes here, and there is one at a time: nobody writes it between the look and the deed.
+    """
+    if any(row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id)):
+        return
+    with project.store.transaction() as tx:
+        tx.emit("goal_asked", reason=text, dispatch_id=dispatch_id, **ids)

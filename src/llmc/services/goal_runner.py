@@ -12,15 +12,15 @@ from dataclasses import replace as replaced
 from functools import partial
 
 from llmc.errors import LlmcError
+from llmc.goals import budget
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
-from llmc.goals.model import Assignment, Change, Event, GoalStatus, GoalView, Result
+from llmc.goals.model import Assignment, Change, GoalView, Result
 from llmc.goals.policy import Policy
 from llmc.goals.rollup import settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
-from llmc.goals.transitions import move_goal
 from llmc.services import goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
@@ -327,34 +327,22 @@ class Runner:
         tick.store.update(action.goal_id, write)
 
     def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
-        """A goal that has cost what it may cost is paused, once, and says so; what runs comes to its end."""
-        limit = view.goal.budget_usd
-        if not limit or view.goal.status is not GoalStatus.ACTIVE:
+        """A goal that has cost what it may cost is paused, and a person is told, once."""
+        goal = view.goal
+        if not budget.is_limited(goal):
             return False
-        spent = self._spending.of(self._project, view)
-        if spent.total < limit:
+        spent = self._spending.of(self._project, view).total
+        why = budget.used_up(goal, spent)
+        if not why:
             return False
-        self._pause(tick, view, f"its budget of ${limit:.2f} is used up: ${spent.total:.2f}")
-        return True
-
-    def _pause(self, tick: _Tick, view: GoalView, why: str) -> None:
-        def write(now_view: GoalView) -> Change:
-            goal, event = move_goal(now_view.goal, GoalStatus.PAUSED, tick.now, reason=why)
-            told = Event(ts=tick.now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
-            return Change(goal=goal, events=(event, told))
-
-        tick.store.update(view.goal.goal_id, write)
-        with self._project.store.transaction() as tx:
-            tx.emit(
-                "goal_asked",
-                reason=f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
-                goal_id=view.goal.goal_id,
-                work_node_id="",
-                assignment_id="",
-                dispatch_id=f"budget-{view.goal.goal_id}-{view.goal.budget_usd:g}",
-            )
-        tick.sent.append(f"paused {view.goal.goal_id}: {why}")
+        # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
+        dispatch_id, text = budget.word(goal, why)
+        ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
+        goal_dispatch.tell_person(self._project, dispatch_id, text, **ids)
+        tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
+        tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
+        return True
 
 
 def policy_of(project: Project) -> Policy:

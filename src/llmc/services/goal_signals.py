@@ -226,10 +226,7 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
 
 def _committed(project: Project, record: WorkerRecord, since: float) -> float | None:
     """When its newest commit since then was made."""
-    ref = f"refs/heads/{record.branch}"
-    done = git.git(project.root.path, "log", "-1", "--format=%ct", f"{project.base}..{ref}", check=False)
-    text = done.stdout.strip()
-    at = float(text) if done.ok and text.isdecimal() else None
+    at = git.last_commit_unix(project.root.path, project.base, record.branch)
     return at if at is not None and at >= since - 1 else None
 
 

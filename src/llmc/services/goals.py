@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
-from llmc.goals import policy
+from llmc.goals import budget, policy
 from llmc.goals.clean import check_typed
 from llmc.goals.model import (
     Change,
@@ -158,7 +158,7 @@ def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
         raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
     limit = view.goal.budget_usd
     spent = GoalSpending().of(project, view).total if limit else 0.0
-    if limit and spent >= limit:
+    if budget.used_up(view.goal, spent):
         raise Refused(
             f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
             hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",

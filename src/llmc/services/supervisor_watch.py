@@ -182,11 +182,8 @@ class Watch:
 
     def _committed_s(self, record: WorkerRecord) -> float:
         """How long ago the worker's newest commit was made."""
-        done = git.git(
-            self._project.root.path, "log", "-1", "--format=%ct", f"refs/heads/{record.branch}", check=False
-        )
-        text = done.stdout.strip()
-        return max(0.0, now_unix() - int(text)) if done.ok and text.isdecimal() else float("inf")
+        at = git.last_commit_unix(self._project.root.path, self._project.base, record.branch)
+        return float("inf") if at is None else max(0.0, now_unix() - at)
 
 
 def _is_ready_work(project: Project) -> bool:

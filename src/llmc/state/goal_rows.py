@@ -47,11 +47,13 @@ class SafeMode:
 class Reader:
     """Looks things up, all as of one moment."""
 
-    def __init__(self, db: "Connection") -> None:
+    def __init__(self, db: "Connection", file: tuple[int, int] | None = None) -> None:
         self.db = db
+        #: which file it is, by device and inode: another one after a damaged store was set aside
+        self.file = file
 
     def revision(self) -> int:
-        """Grows with each write."""
+        """Grows with each write of the same file."""
         return self._counter("revision")
 
     def changed_since(self, revision: int) -> list[str]:

@@ -46,6 +46,7 @@ class GoalStore:
         """A look at the store as of one moment; empty where there is none, or it is damaged (`damage` says so)."""
         with self._explained():
             self.damage = ""
+            file = identity(self.path)  # before it is opened: a newer one is then never taken for known
             try:
                 db = self._open_to_read()
             except Damaged as error:
@@ -53,7 +54,7 @@ class GoalStore:
                 db = _in_memory()
             try:
                 db.execute("BEGIN")
-                yield Reader(db)
+                yield Reader(db, file)
             finally:
                 db.close()
 

@@ -254,6 +254,13 @@ def merge_base(repo: Path, one: str, other: str) -> str | None:
     raise ToolFailed(done.argv, done.returncode, done.stderr)
 
 
+def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
+    """When the newest commit that the branch has beyond its base was made; None where none can be seen."""
+    done = git(repo, "log", "-1", "--format=%ct", f"{base}..refs/heads/{branch}", "--", check=False)
+    text = done.stdout.strip()
+    return float(text) if done.ok and text.isdecimal() else None
+
+
 def diff(repo: Path, base: str, tip: str) -> str:
     """What a commit changes, as a patch that does not depend on a person's settings."""
     plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]

@@ -1,0 +1,141 @@
+"""What is observed of a run and of the session that has it, on a real task list, ledger, transcript and repository."""
+
+import json
+import os
+from dataclasses import replace as replaced
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.goals.liveness import Run, Signals
+from llmc.goals.model import AssignmentStatus, NodeStatus
+from llmc.services import claims
+from llmc.services.goal_signals import Observer
+from llmc.tasks.books import Claim
+from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at
+from tests.support.repos import Repo
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock().set_up(monkeypatch)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, clock: Clock) -> Workshop:
+    """A leaf that was given out just now; the root is a clone with a branch of each worker."""
+    made = Workshop(tmp_path / "root")
+    made.tick()
+    clock.now += 1
+    return made
+
+
+def look(shop: Workshop) -> Signals:
+    """Of somebody who begins to look now: what was seen before must not be needed."""
+    one = shop.one()
+    return Observer(shop.project).look(shop.project, [one])[one.assignment_id]
+
+
+def taken(shop: Workshop) -> Claim:
+    found = shop.take()
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.req("3-044")
+def test_a_run_is_seen_from_its_start_to_its_end(shop: Workshop, clock: Clock, tmp_path: Path) -> None:
+    """Break: `_of_task` without `claim` (never taken), without `completed` (never ended), or with another's run."""
+    waiting = look(shop)
+    assert (waiting.run, waiting.run_id, waiting.session_key) == (Run.WAITING, "1", ""), "nobody has it"
+    assert shop.one().status is AssignmentStatus.DISPATCHED
+    claim = taken(shop)
+    worker_at(shop, claim, since=clock.now)
+    begun = look(shop)
+    assert (begun.run, begun.run_id, begun.run_since) == (Run.IN_FLIGHT, "1", clock.now)
+    shop.tick()
+    assert (shop.one().status, shop.view.nodes[LEAF].status) == (
+        AssignmentStatus.ACTIVE,
+        NodeStatus.IN_PROGRESS,
+    )
+    repo = Repo(tmp_path / "root")
+    commit = repo.commit("part.txt", "x\n")
+    claims.complete(shop.files, shop.ledger, claim, commit)
+    ended = look(shop)
+    assert (ended.run, ended.run_id) == (Run.ENDED, "1")
+    assert ended.merged is not None
+    assert (ended.merged.commit, ended.merged.evidence.files_touched) == (commit, ("part.txt",))
+    shop.tick()
+    assert (shop.one().status, shop.view.nodes[LEAF].status) == (AssignmentStatus.DONE, NodeStatus.DONE)
+
+
+@pytest.mark.req("3-044")
+def test_a_run_that_failed_is_seen_as_that(shop: Workshop, clock: Clock) -> None:
+    """Break: take a quarantined task for one that waits; or lose what it failed of, or when."""
+    for attempt in range(3):
+        clock.now += 10
+        fail(shop, taken(shop))
+        seen = look(shop)
+        assert (seen.run is Run.FAILED) is (attempt == 2), "what is tried again has not failed"
+    assert (seen.run_id, seen.run_error, seen.run_ended_at) == ("1", "it failed", clock.now)
+    shop.tick()
+    assert "it failed" in str(shop.events("assignment.stalled"))
+    assert [one.purpose for one in shop.history()] == ["work", "reassign"], "and somebody else is to do it"
+
+
+@pytest.mark.req("3-044")
+def test_a_run_that_ended_with_a_question_or_is_gone_is_seen_as_that(shop: Workshop, clock: Clock) -> None:
+    """Break: leave out what the ledger keeps back; or call a task alive whose file is gone."""
+    claims.give_back(shop.files, shop.ledger, taken(shop), "Which colour?", hold="blocked")
+    asked = look(shop)
+    assert (asked.run, asked.waiting_since) == (Run.ENDED, clock.now)
+    assert asked.waiting is not None
+    assert asked.waiting.question == "Which colour?"
+    other = Workshop(shop.project.root.path.parent / "other")
+    other.tick()
+    claims.give_back(other.files, other.ledger, taken(other), "its daemon ended")
+    assert look(other).run is Run.WAITING
+    (other.files.directory / "1.json").unlink()
+    assert look(other).run is Run.NONE, "a task that nobody has and nobody finds"
+
+
+@pytest.mark.req("3-045", "3-097")
+def test_of_whoever_has_the_work_the_session_and_its_last_deed_are_known(
+    shop: Workshop, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: give all assignments the first worker's record; or the time of the file where the agent's own word is meant."""
+    repo = Repo(tmp_path / "root")
+    repo.commit("a.txt", "a\n")
+    repo.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    config = shop.project.config
+    config = replace(config, repo=replace(config.repo, default_branch="main"))
+    shop.project = replaced(shop.project, config=config)
+    talk = tmp_path / "talk.jsonl"
+    began = clock.now
+    name = worker_at(shop, taken(shop), since=began, transcript=talk)
+    with shop.project.store.transaction() as tx:
+        tx.update(name, claude_session_id="11111111-2222-3333-4444-555555555555")
+        tx.put(replace(tx.worker(name), name="auto-2", branch="auto-2", assignment=None, transcript_path=""))
+    wrote, grew, committed = began + 100, began + 200, began + 300
+    said = {"type": "assistant", "timestamp": datetime.fromtimestamp(wrote, UTC).isoformat()}
+    talk.write_text(
+        json.dumps({**said, "message": {"content": "Hm."}}) + "\n" + json.dumps({"type": "user"}) + "\n"
+    )
+    os.utime(talk, (grew, grew))
+    repo.git("checkout", "-q", "-b", name)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{int(committed)} +0000")
+    repo.commit("b.txt", "b\n")
+    clock.now = began + 310
+    seen = look(shop)
+    assert seen.session_key == "agent:auto:worker:auto-1"
+    assert seen.session_id == "11111111-2222-3333-4444-555555555555"
+    assert seen.reachable
+    assert (seen.agent_wrote_at, seen.session_updated_at, seen.committed_at) == (wrote, grew, int(committed))
+    shop.tick()
+    kept = shop.one()
+    assert (kept.session_key, kept.session_id, kept.run_id) == (seen.session_key, seen.session_id, "1")
+    assert kept.last_observed_activity_at == int(committed), "the newest of them"
+    with shop.project.store.transaction() as tx:
+        tx.update(name, held=True)
+    assert not look(shop).reachable, "a person has it"
