@@ -1,7 +1,8 @@
 """What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from llmc.goals import transitions
 from llmc.goals.model import (
@@ -23,8 +24,7 @@ FINISHED = (S.DONE, S.CANCELLED)
 _DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """Leaves that are done, of those that were not cancelled."""
 
     done: int = 0
@@ -119,22 +119,21 @@ def is_completed(phases: list[Node]) -> bool:
 
 def progress(view: GoalView) -> dict[str, Progress]:
     """Of each node, and of the goal itself under ""."""
-    children = children_of(view)
+    parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
+    for node in view.nodes.values():
+        parts[node.kind].append(node)
     found: dict[str, Progress] = {}
-
-    def count(node: Node) -> Progress:
-        below = [count(child) for child in children.get(node.node_id, ())]
-        total = sum(one.total for one in below) if below else 1
-        done = sum(one.done for one in below) if below else 0
+    below: dict[str, tuple[int, int]] = {}
+    for node in (node for nodes in parts.values() for node in nodes):
+        done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
             done = total = 0
         elif node.status is S.DONE:
             done = total = max(total, 1)
         found[node.node_id] = Progress(done, total)
-        return found[node.node_id]
-
-    phases = [count(phase) for phase in children.get("", ())]
-    return {**found, "": Progress(sum(one.done for one in phases), sum(one.total for one in phases))}
+        beside = below.get(node.parent_id, (0, 0))
+        below[node.parent_id] = beside[0] + done, beside[1] + total
+    return {**found, "": Progress(*below.get("", (0, 0)))}
 
 
 def children_of(view: GoalView) -> Mapping[str, list[Node]]:

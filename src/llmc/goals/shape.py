@@ -3,8 +3,9 @@
 It follows from the plan alone, not from how far it is; so it can be kept while the plan stays the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from llmc.goals.model import Node, NodeKind, NodeStatus
 
@@ -72,15 +73,26 @@ def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
 
 def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
     """Whether a leaf can be worked on: all it waits for is closed, and no person holds it or a parent of it."""
-    held = any(nodes[p].overridden and nodes[p].status is NodeStatus.BLOCKED for p in shape.parents[leaf])
-    if held or _closed_above(leaf, nodes, shape):
-        return False
-    return all(is_closed(dep, nodes, shape) for dep in shape.needs.get(leaf, ()))
+    return bool(ready_among((leaf,), nodes, shape))
+
+
+def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
+    """The leaves that can be worked on; what many of them wait for is looked at once."""
+    free = cache(lambda above: not any(_bars(nodes[parent]) for parent in above))
+    closed = cache(lambda dep: is_closed(dep, nodes, shape))
+    needs, parents = shape.needs, shape.parents
+    return [one for one in leaves if free(parents[one]) and all(map(closed, needs.get(one, ())))]
 
 
 def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    return any(
-        nodes[parent].status is NodeStatus.CANCELLED
-        or (nodes[parent].overridden and nodes[parent].status is NodeStatus.DONE)
-        for parent in shape.parents[node_id]
-    )
+    return any(_closes(nodes[parent]) for parent in shape.parents[node_id])
+
+
+def _closes(parent: Node) -> bool:
+    """Whether by this alone everything below is closed."""
+    return parent.status is NodeStatus.CANCELLED or (parent.overridden and parent.status is NodeStatus.DONE)
+
+
+def _bars(parent: Node) -> bool:
+    """Whether nothing below can begin: it is closed, or a person holds it."""
+    return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)
