@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from llmc.goals import transitions
@@ -119,21 +120,31 @@ def is_completed(phases: list[Node]) -> bool:
 
 def progress(view: GoalView) -> dict[str, Progress]:
     """Of each node, and of the goal itself under ""."""
+    return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
+
+
+def whole_progress(view: GoalView) -> Progress:
+    """Of the goal itself."""
+    return Progress(*_counted(view)[""])
+
+
+def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
+    """Leaves that are done, and leaves in all, of each node and of the goal."""
     parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
     for node in view.nodes.values():
         parts[node.kind].append(node)
-    found: dict[str, Progress] = {}
-    below: dict[str, tuple[int, int]] = {}
-    for node in (node for nodes in parts.values() for node in nodes):
+    found: dict[str, tuple[int, int]] = {}
+    below: dict[str, tuple[int, int]] = {"": (0, 0)}
+    for node in chain.from_iterable(parts.values()):
         done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
             done = total = 0
         elif node.status is S.DONE:
-            done = total = max(total, 1)
-        found[node.node_id] = Progress(done, total)
-        beside = below.get(node.parent_id, (0, 0))
-        below[node.parent_id] = beside[0] + done, beside[1] + total
-    return {**found, "": Progress(*below.get("", (0, 0)))}
+            done = total = total or 1
+        found[node.node_id] = done, total
+        done_beside, beside = below.get(node.parent_id, (0, 0))
+        below[node.parent_id] = done_beside + done, beside + total
+    return {**found, "": below[""]}
 
 
 def children_of(view: GoalView) -> Mapping[str, list[Node]]:
