@@ -264,8 +264,9 @@ def older(store: GoalStore) -> dict[str, Any]:
     goal_schema._make(db)
     db.execute("DELETE FROM counters")
     for table, found_rows in rows.items():
+        width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns came to its end
         for row in found_rows:
-            db.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)
+            db.execute(f"INSERT INTO {table} VALUES ({','.join('?' * width)})", row[:width])
     values = ("A_1", GOAL, "S1.1.1", "blocked", msgspec.json.encode(given).decode())
     db.execute("INSERT INTO assignments VALUES (?, ?, ?, ?, ?)", values)
     db.execute("PRAGMA user_version = 1")

@@ -29,7 +29,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.policy import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.round import AT_WORK, NO_ROOM, OPEN, Room, Round
-from llmc.goals.shape import Shape, is_ready
+from llmc.goals.shape import Shape, ready_among
 from llmc.goals.transitions import move_assignment, move_node
 
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
@@ -177,21 +177,23 @@ def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float)
 def _hand_out(work: Round) -> None:
     """Leaves that are ready become queued, and as many as there is room for are sent, in the order of the plan."""
     owners = {a.work_node_id: a for a in work.assignments.values() if a.status in OPEN}
-    for leaf in work.shape.leaves:
+    waiting = [leaf for leaf in work.shape.leaves if _waits(work, work.nodes[leaf], owners.get(leaf))]
+    # handing one out closes nothing, so what is ready now stays so
+    for leaf in ready_among(waiting, work.nodes, work.shape):
         node = work.nodes[leaf]
-        owner = owners.get(leaf)
-        waits = owner is None or owner.status is AssignmentStatus.QUEUED
-        # a person who says that it is in progress works on it
-        taken = node.overridden and node.status is NodeStatus.IN_PROGRESS
-        if not waits or taken or node.status not in _WANTED:
-            continue
-        if owner is not None and not may_touch(owner, work.policy):
-            continue
-        if not is_ready(leaf, work.nodes, work.shape):
-            continue
         if node.status is NodeStatus.TODO:
             node = work.move_node(node, NodeStatus.QUEUED, "all that it waits for is done")
-        _send_work(work, node, owner)
+        _send_work(work, node, owners.get(leaf))
+
+
+def _waits(work: Round, node: Node, owner: Assignment | None) -> bool:
+    """Whether a leaf is to be given to somebody once it is ready."""
+    if node.status not in _WANTED:
+        return False
+    # a person who says that it is in progress works on it
+    if node.overridden and node.status is NodeStatus.IN_PROGRESS:
+        return False
+    return owner is None or (owner.status is AssignmentStatus.QUEUED and may_touch(owner, work.policy))
 
 
 def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:

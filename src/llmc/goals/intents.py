@@ -89,7 +89,10 @@ def intend(
 
 def pending(assignment: Assignment) -> Dispatch | None:
     """The intent that is not settled; there is at most one that matters, the newest."""
-    return next((d for d in reversed(assignment.dispatch_history) if d.result is Result.PENDING), None)
+    for dispatch in reversed(assignment.dispatch_history):
+        if dispatch.result is Result.PENDING:
+            return dispatch
+    return None
 
 
 def is_pending(view: GoalView, dispatch_id: str) -> bool:

@@ -82,8 +82,11 @@ class Result(StrEnum):
     ERROR = "error"
 
 
-class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
-    """One record; fields that are not known yet have defaults, so that an older store loads."""
+class Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False, gc=False):
+    """One record; fields that are not known yet have defaults, so that an older store loads.
+
+    None refers to itself, so the collector, which would go through all of a large plan again and again, passes by.
+    """
 
 
 class DeliveryContext(Row, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from llmc.errors import Refused
 from llmc.goals import decide
-from llmc.goals.by_hand import at_it, freed
+from llmc.goals.by_hand import freed
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -15,7 +15,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
-from llmc.goals.rollup import children_of, joined
+from llmc.goals.rollup import joined
 from llmc.goals.transitions import HUMAN
 
 
@@ -35,13 +35,16 @@ class Question:
 
 def questions(view: GoalView) -> list[Question]:
     """Of the parts that wait: each assignment, or the leaf itself where nobody is at it."""
-    children = children_of(view)
+    waiting: dict[str, list[Assignment]] = {}
+    for one in view.assignments.values():
+        if one.status is AssignmentStatus.BLOCKED:
+            waiting.setdefault(one.work_node_id, []).append(one)
+    parents = {node.parent_id for node in view.nodes.values()}
     found = []
     for node in view.nodes.values():
-        waiting = [one for one in at_it(view, node) if one.status is AssignmentStatus.BLOCKED]
-        if waiting:
-            found += [_question(view, node, one.blocked_reason, one) for one in waiting]
-        elif node.status is NodeStatus.BLOCKED and not children.get(node.node_id):
+        if node.node_id in waiting:
+            found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
+        elif node.status is NodeStatus.BLOCKED and node.node_id not in parents:
             found.append(_question(view, node, node.blocked_reason, None))
     return found
 

@@ -1,7 +1,9 @@
 """What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
 
 from llmc.goals import transitions
 from llmc.goals.model import (
@@ -23,8 +25,7 @@ FINISHED = (S.DONE, S.CANCELLED)
 _DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """Leaves that are done, of those that were not cancelled."""
 
     done: int = 0
@@ -119,22 +120,31 @@ def is_completed(phases: list[Node]) -> bool:
 
 def progress(view: GoalView) -> dict[str, Progress]:
     """Of each node, and of the goal itself under ""."""
-    children = children_of(view)
-    found: dict[str, Progress] = {}
+    return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
 
-    def count(node: Node) -> Progress:
-        below = [count(child) for child in children.get(node.node_id, ())]
-        total = sum(one.total for one in below) if below else 1
-        done = sum(one.done for one in below) if below else 0
+
+def whole_progress(view: GoalView) -> Progress:
+    """Of the goal itself."""
+    return Progress(*_counted(view)[""])
+
+
+def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
+    """Leaves that are done, and leaves in all, of each node and of the goal."""
+    parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
+    for node in view.nodes.values():
+        parts[node.kind].append(node)
+    found: dict[str, tuple[int, int]] = {}
+    below: dict[str, tuple[int, int]] = {"": (0, 0)}
+    for node in chain.from_iterable(parts.values()):
+        done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
             done = total = 0
         elif node.status is S.DONE:
-            done = total = max(total, 1)
-        found[node.node_id] = Progress(done, total)
-        return found[node.node_id]
-
-    phases = [count(phase) for phase in children.get("", ())]
-    return {**found, "": Progress(sum(one.done for one in phases), sum(one.total for one in phases))}
+            done = total = total or 1
+        found[node.node_id] = done, total
+        done_beside, beside = below.get(node.parent_id, (0, 0))
+        below[node.parent_id] = done_beside + done, beside + total
+    return {**found, "": below[""]}
 
 
 def children_of(view: GoalView) -> Mapping[str, list[Node]]:

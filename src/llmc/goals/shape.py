@@ -3,8 +3,9 @@
 It follows from the plan alone, not from how far it is; so it can be kept while the plan stays the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from llmc.goals.model import Node, NodeKind, NodeStatus
 
@@ -45,21 +46,37 @@ def shape_of(nodes: Mapping[str, Node]) -> Shape:
     needs: dict[str, tuple[str, ...]] = {}
     leaves: list[str] = []
 
-    def descend(node: Node, above: tuple[str, ...]) -> None:
+    def descend(node: Node, above: tuple[str, ...], needed_above: tuple[str, ...]) -> None:
         parents[node.node_id] = above
-        below = children.get(node.node_id, ())
-        for child in below:
-            descend(nodes[child], (node.node_id, *above))
-        if not below and node.kind is not NodeKind.PHASE:
+        needed = needed_above
+        if node.depends_on:
+            own = (dep for dep in node.depends_on if dep in nodes)
+            needed = tuple(dict.fromkeys((*own, *needed_above)))
+        below = children.get(node.node_id)
+        if below:
+            line = (node.node_id, *above)
+            for child in below:
+                descend(nodes[child], line, needed)
+        elif node.kind is not NodeKind.PHASE:
             leaves.append(node.node_id)
-            wanted = (*node.depends_on, *(dep for parent in above for dep in nodes[parent].depends_on))
-            needs[node.node_id] = tuple(dict.fromkeys(dep for dep in wanted if dep in nodes))
+            needs[node.node_id] = needed
 
     for node in ordered:
         if node.kind is NodeKind.PHASE or node.parent_id not in nodes:
-            descend(node, ())
+            descend(node, (), ())
     kept = {parent: tuple(below) for parent, below in children.items()}
     return Shape(tuple(leaves), kept, parents, needs, frozenset(leaves))
+
+
+def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:
+    """Whether the structure of both is the same, however far they are."""
+    return before.keys() == now.keys() and all(
+        node is before[node_id] or _place(node) == _place(before[node_id]) for node_id, node in now.items()
+    )
+
+
+def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
+    return node.kind, node.parent_id, node.position, node.depends_on
 
 
 def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
@@ -72,15 +89,26 @@ def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
 
 def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
     """Whether a leaf can be worked on: all it waits for is closed, and no person holds it or a parent of it."""
-    held = any(nodes[p].overridden and nodes[p].status is NodeStatus.BLOCKED for p in shape.parents[leaf])
-    if held or _closed_above(leaf, nodes, shape):
-        return False
-    return all(is_closed(dep, nodes, shape) for dep in shape.needs.get(leaf, ()))
+    return bool(ready_among((leaf,), nodes, shape))
+
+
+def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
+    """The leaves that can be worked on; what many of them wait for is looked at once."""
+    free = cache(lambda above: not any(map(_bars, map(nodes.__getitem__, above))))
+    closed = cache(lambda dep: is_closed(dep, nodes, shape))
+    needs, parents = shape.needs, shape.parents
+    return [one for one in leaves if free(parents[one]) and all(map(closed, needs.get(one, ())))]
 
 
 def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    return any(
-        nodes[parent].status is NodeStatus.CANCELLED
-        or (nodes[parent].overridden and nodes[parent].status is NodeStatus.DONE)
-        for parent in shape.parents[node_id]
-    )
+    return any(map(_closes, map(nodes.__getitem__, shape.parents[node_id])))
+
+
+def _closes(parent: Node) -> bool:
+    """Whether by this alone everything below is closed."""
+    return parent.status is NodeStatus.CANCELLED or (parent.overridden and parent.status is NodeStatus.DONE)
+
+
+def _bars(parent: Node) -> bool:
+    """Whether nothing below can begin: it is closed, or a person holds it."""
+    return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)

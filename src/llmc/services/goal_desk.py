@@ -12,7 +12,7 @@ from llmc.goals.decide import Decided, at_work, has_business, workset
 from llmc.goals.intents import Action
 from llmc.goals.model import Crystallization, GoalStatus, GoalView, Result
 from llmc.goals.round import Room
-from llmc.goals.shape import Shape, shape_of
+from llmc.goals.shape import Shape, is_same_plan, shape_of
 from llmc.services.goal_dispatch import Done
 from llmc.state.goal_rows import Reader
 
@@ -55,15 +55,27 @@ class Desk:
             self._file, self._revision, self._kept = found.file, -1, {}
         if revision == self._revision:
             return False
+        if revision < self._revision:  # another store, or an older state of it
+            self._revision, self._kept = -1, {}
         for goal_id in found.changed_since(self._revision):
-            view = found.view(goal_id)
-            if view is None:
-                self._kept.pop(goal_id, None)
-            else:
-                crystals = {one.work_node_id: one for one in found.crystallizations(goal_id)}
-                self._kept[goal_id] = _kept(view, crystals)
+            self._read_goal(found, goal_id)
         self._revision = revision
         return True
+
+    def _read_goal(self, found: Reader, goal_id: str) -> None:
+        before = self._kept.get(goal_id)
+        view = found.view_since(before.view, self._revision) if before else found.view(goal_id)
+        if view is None:
+            self._kept.pop(goal_id, None)
+            return
+        crystals = dict(before.crystals) if before else {}
+        for one in found.crystallizations(goal_id, self._revision):
+            former = crystals.get(one.work_node_id)
+            if former is None or former.created_at <= one.created_at:
+                crystals[one.work_node_id] = one
+        self._kept[goal_id] = kept = _kept(view, crystals)
+        if before and is_same_plan(before.view.nodes, view.nodes):
+            kept.shape = before.shape
 
     def views(self) -> Mapping[str, GoalView]:
         return {goal_id: kept.view for goal_id, kept in self._kept.items()}

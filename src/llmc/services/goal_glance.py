@@ -12,7 +12,7 @@ import msgspec
 from llmc.errors import LlmcError
 from llmc.goals.model import GoalStatus, GoalView
 from llmc.goals.questions import questions
-from llmc.goals.rollup import progress
+from llmc.goals.rollup import whole_progress
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, write_atomic
 
@@ -54,7 +54,7 @@ class Counts:
         known = self._known.get(goal_id)
         if known is not None and known[0] is view:
             return known
-        whole = progress(view)[""]
+        whole = whole_progress(view)
         return view, whole.done, whole.total, len(questions(view))
 
 

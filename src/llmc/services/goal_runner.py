@@ -29,6 +29,7 @@ from llmc.services.goal_log import TickWords, log
 from llmc.services.goal_signals import Observer
 from llmc.services.goals import open_store
 from llmc.services.project import Project
+from llmc.state.goal_damage import Identity, identity
 from llmc.state.goal_store import GoalStore
 from llmc.tools import locks
 from llmc.tools.clock import monotonic, now_unix
@@ -81,6 +82,7 @@ class Runner:
         self._observer: Observer | None = None
         self._spending = GoalSpending()
         self._store: GoalStore | None = None
+        self._file: Identity | None = None
         self._desk = Desk()
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
@@ -184,10 +186,12 @@ class Runner:
     def _opened(self) -> GoalStore:
         """The same as before: a store is checked from end to end when it is opened."""
         wanted = open_store(self._project)
-        if self._store is not None and self._store.path != wanted.path:
-            self._store = None
+        if self._store is None or self._store.path != wanted.path:
+            self._store = wanted
+        file = identity(self._store.path)
+        if file != self._file:  # another directory, or another file in the place of a damaged one
+            self._file = file
             self._forget()
-        self._store = self._store or wanted
         return self._store
 
     def _collect(self, tick: _Tick) -> None:

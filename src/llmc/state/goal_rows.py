@@ -81,6 +81,20 @@ class Reader:
         assignments = self._assignments("goal_id = ?", (goal_id,))
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
 
+    def view_since(self, known: GoalView, revision: int) -> GoalView | None:
+        """The same as `view`, from what was read at that revision and the rows that were written since."""
+        goal_id = known.goal.goal_id
+        goal, values = self.goal(goal_id), (goal_id, revision)
+        if goal is None:
+            return None
+        query = "SELECT removed, payload FROM nodes WHERE goal_id = ? AND revision > ?"
+        rows = self.db.execute(query, values).fetchall()
+        nodes = {node.node_id: node for node in (decoded(Node, payload) for _, payload in rows)}
+        if any(removed for removed, _ in rows) or not nodes.keys() <= known.nodes.keys():
+            return self.view(goal_id)  # another plan: read in its own order
+        given = {one.assignment_id: one for one in self._assignments("goal_id = ? AND revision > ?", values)}
+        return GoalView(goal, {**known.nodes, **nodes}, {**known.assignments, **given})
+
     def assignment(self, assignment_id: str) -> Assignment | None:
         return next(iter(self._assignments("assignment_id = ?", (assignment_id,))), None)
 
@@ -98,9 +112,12 @@ class Reader:
         )
         return [(assignment_id, decoded(Dispatch, payload)) for assignment_id, payload in rows]
 
-    def crystallizations(self, goal_id: str) -> list[Crystallization]:
-        query = "SELECT payload FROM crystallizations WHERE goal_id = ? ORDER BY created_at, rowid"
-        return self._all(Crystallization, query, (goal_id,))
+    def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
+        """Oldest first; `since`: those that were written after that revision."""
+        query = (
+            "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
+        )
+        return self._all(Crystallization, query, (goal_id, since))
 
     def events(
         self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
@@ -160,20 +177,22 @@ class Writer(Reader):
         if change.is_empty():
             return
         change = clean(change, typed=typed)
-        self._put_goals(change)
+        revision = self._put_goals(change)
         for node in change.nodes:
             self._put(
-                "INSERT INTO nodes (goal_id, node_id, status, payload) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
-                "SET status = excluded.status, payload = excluded.payload, removed = 0",
-                (node.goal_id, node.node_id, node.status.value),
+                "INSERT INTO nodes (goal_id, node_id, status, revision, payload) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET status = excluded.status, revision = excluded.revision, "
+                "payload = excluded.payload, removed = 0",
+                (node.goal_id, node.node_id, node.status.value, revision),
                 node,
             )
         for assignment in change.assignments:
-            self._put_assignment(assignment)
+            self._put_assignment(assignment, revision)
         for one in change.crystallizations:
             self._put(
-                "INSERT INTO crystallizations VALUES (?, ?, ?, ?, ?)",
-                (one.crystallization_id, one.goal_id, one.work_node_id, one.created_at),
+                "INSERT INTO crystallizations (crystallization_id, goal_id, work_node_id, created_at, revision, payload) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (one.crystallization_id, one.goal_id, one.work_node_id, one.created_at, revision),
                 one,
             )
         self._append(change.events)
@@ -183,8 +202,8 @@ class Writer(Reader):
         if mode is not None:
             self._set_meta("safe_mode", msgspec.json.encode(mode).decode())
 
-    def _put_goals(self, change: Change) -> None:
-        """The goal's own row, and a new revision for every goal that anything is written about."""
+    def _put_goals(self, change: Change) -> int:
+        """The goal's own row, and a new revision, which is returned, for every goal that anything is written about."""
         self.db.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision'")
         revision = self._counter("revision")
         if change.goal is not None:
@@ -194,9 +213,11 @@ class Writer(Reader):
                 (change.goal.goal_id, change.goal.status.value, revision),
                 change.goal,
             )
-            marks = [(change.goal.goal_id, node_id) for node_id in change.removed_nodes]
+            marks = [(revision, change.goal.goal_id, node_id) for node_id in change.removed_nodes]
             # It is not in the plan any more, but nothing is deleted.
-            self.db.executemany("UPDATE nodes SET removed = 1 WHERE goal_id = ? AND node_id = ?", marks)
+            self.db.executemany(
+                "UPDATE nodes SET removed = 1, revision = ? WHERE goal_id = ? AND node_id = ?", marks
+            )
         elif change.removed_nodes:
             raise AssertionError("nodes are removed with a change of their goal's own record")
         rows: Iterable[Node | Assignment | Crystallization | Event] = (
@@ -208,17 +229,20 @@ class Writer(Reader):
             ).rowcount
             if not found:
                 raise NotFound(f"there is no goal {goal_id!r}", hint="`llmc goal list` names them.")
+        return revision
 
-    def _put_assignment(self, assignment: Assignment) -> None:
+    def _put_assignment(self, assignment: Assignment, revision: int) -> None:
         """Its row without its history, which only grows: an entry gets its outcome, and nothing else of it changes."""
         self._put(
-            "INSERT INTO assignments VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET status = excluded.status, payload = excluded.payload",
+            "INSERT INTO assignments (assignment_id, goal_id, work_node_id, status, revision, payload) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET status = excluded.status, revision = excluded.revision, payload = excluded.payload",
             (
                 assignment.assignment_id,
                 assignment.goal_id,
                 assignment.work_node_id,
                 assignment.status.value,
+                revision,
             ),
             replace(assignment, dispatch_history=()),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-VERSION = 2
+VERSION = 3
 
 #: the first tables: an assignment's dispatches were part of its own row
 _FIRST = (
@@ -61,6 +61,9 @@ _SECOND = (
     ),
 )
 
+#: tables whose rows say when they were last written, so that who knows a goal reads what is new of it
+_STAMPED = ("nodes", "assignments", "crystallizations")
+
 
 def _make(db: "Connection") -> None:
     for statement in _FIRST:
@@ -80,8 +83,19 @@ def _dispatches_apart(db: "Connection") -> None:
         )
 
 
+def _rows_stamped(db: "Connection") -> None:
+    for table in _STAMPED:
+        db.execute(f"ALTER TABLE {table} ADD COLUMN revision INTEGER NOT NULL DEFAULT 0")
+        # when exactly nobody knows: at the latest with the last change of its goal
+        db.execute(
+            f"UPDATE {table} SET revision = "
+            f"coalesce((SELECT revision FROM goals WHERE goals.goal_id = {table}.goal_id), 0)"
+        )
+        db.execute(f"CREATE INDEX {table}_by_revision ON {table} (goal_id, revision)")
+
+
 #: what makes a store of each version one of the next; a new store goes through all of them
-_STEPS: tuple[Callable[["Connection"], None], ...] = (_make, _dispatches_apart)
+_STEPS: tuple[Callable[["Connection"], None], ...] = (_make, _dispatches_apart, _rows_stamped)
 assert len(_STEPS) == VERSION
 
 
