@@ -1,6 +1,7 @@
 """llmc goal"""
 
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,18 @@ from llmc.services.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Dollars(click.FloatRange):
+    """`nan` and `inf` are numbers to Python, and no limit to anybody."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isfinite(number := super().convert(value, param, ctx)):
+            self.fail(f"{value} is no amount of dollars; 0 means no limit.", param, ctx)
+        return number
+
+
+_DOLLARS = _Dollars(0)
 
 reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
 
@@ -54,9 +67,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--problem", default=None, help="What is to be solved."),
         click.option("--priority", type=PRIORITIES, default=None, help="How urgent it is (normal)."),
         click.option("--owner", default=None, help="Who answers questions: a name, not an address."),
-        click.option(
-            "--budget", type=click.FloatRange(0), default=None, help="Dollars it may cost; 0: no limit."
-        ),
+        click.option("--budget", type=_DOLLARS, default=None, help="Dollars it may cost; 0: no limit."),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
     for option in reversed([*single, *lists]):
@@ -153,8 +164,8 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List the goals: status, how much of each is done, title."""
     store = service.open_store(project_of(ctx))
     with store.reading() as found:
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
-    warn(store)
+        views = found.views()
+    warn(store, found.unreadable)
     shown = [view for view in views if every or view.goal.status != "archived"]
     if as_json:
         print_json({"goals": [summary(view) for view in shown]})

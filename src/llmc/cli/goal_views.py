@@ -1,7 +1,7 @@
 """Goals for the eye and for scripts: a line, an assignment with what is known of it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -52,13 +52,14 @@ def _known(ctx: click.Context) -> list[GoalView]:
     try:
         project = open_project((ctx.find_root().params or {}).get("root"))
         with open_store(project).reading() as found:
-            return [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+            return found.views()
     except (LlmcError, OSError):
         return []
 
 
-def warn(store: GoalStore) -> None:
-    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it."""
+def warn(store: GoalStore, unreadable: Mapping[str, str] | None = None) -> None:
+    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it; so are
+    goals that could not be read."""
     with store.reading() as found:
         mode = found.safe_mode()
     if store.damage:
@@ -71,6 +72,9 @@ def warn(store: GoalStore) -> None:
             paint(f"safe mode: {mode.reason}. ", "red", err=True)
             + f"The file is kept as {mode.file}; `llmc overseer safe-mode --clear` ends it."
         )
+
+    for goal_id, why in (unreadable or {}).items():
+        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc overseer export` has it.")
 
 
 def note_settled(project: Project, reason: str) -> None:

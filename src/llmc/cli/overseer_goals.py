@@ -50,8 +50,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
     store = open_store(project)
     with store.reading() as found:
         mode = found.safe_mode()
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
-        views = [view for view in views if view.goal.status != "archived"]
+        views = found.views(besides=("archived",))
+        unreadable = found.unreadable
         rows = [
             assignment_row(
                 one,
@@ -69,12 +69,13 @@ def status(ctx: click.Context, as_json: bool) -> None:
                 "enabled": project.config.overseer.goals.enabled,
                 "safeMode": safe,
                 "damage": store.damage,
+                "unreadable": unreadable,
                 "goals": [summary(view) for view in views],
                 "assignments": rows,
             }
         )
         return
-    warn(store)
+    warn(store, unreadable)
     if not project.config.overseer.goals.enabled:
         click.echo("goals are not driven: overseer.goals.enabled is false")
     for view in views:
@@ -173,13 +174,16 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
     """
     store = open_store(project_of(ctx))
     with store.reading() as found:
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+        views = found.views()
         proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
         log = [event for _, event in found.events()]
+        unreadable = {goal_id: found.raw(goal_id) for goal_id in found.unreadable}
+        why = found.unreadable
     if store.damage:  # or a good copy would be replaced by an empty one
         raise store.damaged()
-    warn(store)
-    text = json.dumps(exported(views, proofs, log), ensure_ascii=False, indent=1)
+    warn(store, why)
+    everything = {**exported(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
+    text = json.dumps(everything, ensure_ascii=False, indent=1)
     if output is None:
         click.echo(text)
         return

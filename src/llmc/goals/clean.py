@@ -6,6 +6,7 @@ The store lets nothing in that did not pass here. What a person typed is refused
 from collections.abc import Callable
 from dataclasses import replace as replaced
 from enum import Enum
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -96,6 +97,8 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
             return {keep("key", str(key)): _mapped_value(name, item, keep) for key, item in value.items()}
         case Row():
             return mapped(value, keep)
+        case float() if not isfinite(value):
+            raise Refused(f"{_in_words(name)} is {value}, which is no amount: nothing was written")
         case _:
             return value
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, StateError
 from llmc.goals.decide import Decided, at_work, has_business, workset
 from llmc.goals.intents import Action
 from llmc.goals.model import Crystallization, GoalStatus, GoalView, Result
@@ -46,6 +46,8 @@ class Desk:
     def __init__(self) -> None:
         self._revision = -1
         self._kept: dict[str, _Kept] = {}
+        #: goals of which a record cannot be read, and why
+        self.unreadable: dict[str, str] = {}
 
     def read(self, found: Reader) -> bool:
         """Read what was written since the last time; whether anything was."""
@@ -53,11 +55,15 @@ class Desk:
         if revision == self._revision:
             return False
         for goal_id in found.changed_since(self._revision):
-            view = found.view(goal_id)
-            if view is None:
-                self._kept.pop(goal_id, None)
-            else:
+            self._kept.pop(goal_id, None)
+            self.unreadable.pop(goal_id, None)
+            try:
+                view = found.view(goal_id)
                 crystals = {one.work_node_id: one for one in found.crystallizations(goal_id)}
+            except StateError as error:
+                self.unreadable[goal_id] = error.message
+                continue
+            if view is not None:
                 self._kept[goal_id] = _kept(view, crystals)
         self._revision = revision
         return True
@@ -66,7 +72,7 @@ class Desk:
         return {goal_id: kept.view for goal_id, kept in self._kept.items()}
 
     def goals(self) -> Collection[str]:
-        return self._kept.keys()
+        return self._kept.keys() | self.unreadable.keys()
 
     def look_at_all(self) -> None:
         """Other limits hold from now on."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
 
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, StateError
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.intents import REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
@@ -155,7 +155,7 @@ class Runner:
         self._grant(policy, now)
         tick.granted_until = self._granted_until
         tick.room = room_beside(*self._desk.busy(now), policy)
-        problems = []
+        problems = [f"{goal_id}: {why}" for goal_id, why in self._desk.unreadable.items()]
         for kept in in_order(self._desk.open_views()):
             goal_id = kept.goal.goal_id
             if not self._desk.is_due(goal_id, tick.now, tick.room):
@@ -206,7 +206,10 @@ class Runner:
                 return store.damage
             if not self._desk.read(found):
                 return ""
-            open_ = found.open_assignments()
+            try:
+                open_ = found.open_assignments()
+            except StateError:  # one of a goal that cannot be read, which is said
+                return ""
         change = orphans(open_, self._desk.goals(), tick.now)
         if not change.is_empty():
             store.apply(change)

@@ -78,8 +78,7 @@ def inbox(project: Project) -> list[Question]:
 
 def open_views(found: Reader) -> list[GoalView]:
     """The goals of which something may still be asked."""
-    open_ = [goal.goal_id for goal in found.goals() if goal.status not in _OVER]
-    return [view for goal_id in open_ if (view := found.view(goal_id))]
+    return found.views(besides=_OVER)
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -137,13 +136,13 @@ def view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
         if node_id not in view.nodes:
             raise _unknown_node(node_id, f"goal {goal_id}", view.nodes)
         return view
-    having = [view for one in found.goals_with(node_id) if (view := found.view(one))]
+    having = [view for one in found.goals_with(node_id) if (view := found.readable(one))]
     open_ = [view for view in having if view.goal.status not in _OVER] or having
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
         raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")
     if not open_:
-        plans = [view for one in found.goal_ids() if (view := found.view(one))]
+        plans = found.views()
         raise _unknown_node(node_id, "any plan", [known for view in plans for known in view.nodes])
     return open_[0]
 
