@@ -5,7 +5,9 @@ import re
 import sqlite3
 
 from tests.e2e.test_goal_commands import created, planned, store
+from tests.support import goals
 from tests.support.fleet import Fleet
+from tests.support.plans import task_files
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -28,8 +30,7 @@ def test_a_goal_on_a_narrow_terminal(scripted: Fleet) -> None:
 
 def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet) -> None:
     """Break: `view` in place of `readable` in Reader.views, no `except` in Desk.read, or let `clean` pass a float."""
-    config = {"overseer.goals.enabled": "true", "auto.task_list_id": "t"}
-    fleet = scripted.set_up(config=config)
+    fleet = goals.set_up(scripted)
     for odd in ("nan", "inf", "-1"):
         assert odd in fleet.llmc("goal", "create", "--title", "x", "--no-plan", "--budget", odd, code=2).err
     broken, sound = created(fleet, "Broken"), created(fleet, "Sound")
@@ -50,3 +51,25 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
     exported = json.loads(fleet.llmc("overseer", "export").out)
     assert exported["unreadable"][broken]["goals"][0]["title"] == "Broken"
     assert list(exported["goals"]) == [sound]
+
+
+def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> None:
+    """Break: leave `word` out of `reopen`, of `answered`, of `freed`, or of `Round.work_text`."""
+    fleet = goals.set_up(scripted)
+    goal_id = created(fleet)
+    planned(fleet, goal_id)
+
+    def told(node_id: str) -> str:
+        fleet.llmc("overseer", "tick")
+        found = [one for one in task_files(fleet).values() if one["subject"].startswith(node_id)]
+        return str(found[-1]["description"])
+
+    fleet.llmc("work", "block", "T2.1", "--reason", "which colour?")
+    fleet.llmc("overseer", "answer", "T2.1", "make it blue")
+    assert "A person says:\nmake it blue\n" in told("T2.1")
+    fleet.llmc("work", "block", "T2.1", "--reason", "no server")
+    fleet.llmc("work", "unblock", "T2.1", "--reason", "the server is called mango")
+    assert "the server is called mango" in told("T2.1")
+    fleet.llmc("work", "done", "S1.1.1")
+    fleet.llmc("work", "reopen", "S1.1.1", "--reason", "empty files fail")
+    assert "is to be done again: empty files fail" in told("S1.1.1")

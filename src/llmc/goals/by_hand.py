@@ -81,7 +81,7 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
     change = Change()
     for one in parts:
-        change = joined(change, freed(view, one, now, reason))
+        change = joined(change, freed(view, one, now, reason, word=reason))
     return change
 
 
@@ -94,7 +94,8 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False), event)], [])
+    word = f"This was done before, and is to be done again: {reason}"
+    return moves([(replace(moved, overridden=False, word=word), event)], [])
 
 
 def override(
@@ -110,11 +111,11 @@ def follow_again(node: Node, now: float, reason: str) -> Change:
     return moves([release_node(node, now, reason=reason)], [])
 
 
-def freed(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    """Out of blocked: queued when its turn has come; the next tick sends it to whoever is to do it."""
+def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
+    """Out of blocked: queued when its turn has come; the next tick sends it, with the person's word, to whoever does it."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False), event)], let_go(view, node, now))
+    return moves([(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now))
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:
