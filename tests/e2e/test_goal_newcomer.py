@@ -4,9 +4,13 @@ import json
 import re
 import sqlite3
 
+import pytest
+
 from tests.e2e.test_goal_commands import created, planned, store
 from tests.support import goals
+from tests.support.auto import Daemon
 from tests.support.fleet import Fleet
+from tests.support.goals import leaf, plan
 from tests.support.plans import task_files
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -73,3 +77,20 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
     fleet.llmc("work", "done", "S1.1.1")
     fleet.llmc("work", "reopen", "S1.1.1", "--reason", "empty files fail")
     assert "is to be done again: empty files fail" in told("S1.1.1")
+
+
+@pytest.mark.req("0-054")
+def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(scripted: Fleet) -> None:
+    """Break: count tasks in `_differ`, or leave `task.part` out of `take_next`."""
+    fleet = goals.set_up(scripted, **{"auto.concurrency": "1", "overseer.goals.max_retries": "1"})
+    made = fleet.dir / "plan.json"
+    made.write_text(json.dumps(plan([[leaf(1, "@say nothing to commit")]], [[leaf(2)]])))
+    goal_id = goals.create(fleet, "The goal", "--from", str(made))
+    daemon = Daemon(fleet)
+    asked = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    assert [one["workNodeId"] for one in asked] == ["S1.1.1"]
+    assert len({row["task_id"] for row in fleet.events("task_failed")}) > 1, "it was tried again"
+    assert fleet.events("auto_failed") == []
+    fleet.llmc("work", "done", "S1.1.1", "--goal", goal_id)
+    goals.wait_for(fleet, lambda: goals.status(fleet, goal_id) == "completed")
+    assert daemon.stop() == 0
