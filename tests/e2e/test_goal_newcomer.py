@@ -94,3 +94,30 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
     fleet.llmc("work", "done", "S1.1.1", "--goal", goal_id)
     goals.wait_for(fleet, lambda: goals.status(fleet, goal_id) == "completed")
     assert daemon.stop() == 0
+
+
+def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted: Fleet) -> None:
+    """Break: `undriven` returns "" for goals that are switched off, without a daemon, or without auto mode."""
+    fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
+    made = fleet.dir / "plan.json"
+    made.write_text(json.dumps(plan([[leaf(1)]])))
+    words = ("goal", "create", "--title", "The goal", "--from", str(made), "--budget", "20", "--json")
+    asked = fleet.llmc(*words)
+    goal_id = asked.json["goalId"]
+    off = "overseer.goals.enabled is false (llmc config set overseer.goals.enabled true)"
+    assert off in asked.err
+    assert "its budget cannot be kept: config.toml has no prices" in asked.err
+    looks = (("goal", "list"), ("goal", "show", goal_id), ("overseer", "why", goal_id))
+    for look in looks:
+        assert off in fleet.llmc(*look).err
+    assert off in fleet.llmc("up", "--auto", "--detach").err
+    assert off in fleet.llmc("overseer", "why", "S1.1.1", "--json").json["undriven"]
+    fleet.llmc("down")
+    fleet.llmc("config", "set", "overseer.goals.enabled", "true")
+    for look in looks:
+        assert "no daemon drives goals now (llmc up --auto)" in fleet.llmc(*look).err
+    fleet.llmc("up", "--detach")
+    assert "without auto mode" in fleet.llmc("overseer", "status").out
+    fleet.llmc("down")
+    fleet.llmc("goal", "pause", goal_id)
+    assert fleet.llmc("goal", "list").err == "", "nothing is waited for"

@@ -10,7 +10,7 @@ import msgspec
 
 from llmc.cli import goal_show
 from llmc.cli.goal_show import drawn, goal_argument
-from llmc.cli.goal_views import goal_line, note_settled, summary, warn
+from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Exit, UsageError
@@ -111,6 +111,9 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
         if made.planned:
             for line in drawn(made.view):
                 click.echo(line)
+    _note_budget(project, goal)
+    if made.planned:
+        note_undriven(project, [goal])
     if made.problem and not as_json:
         note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
     return Exit.FAILED if made.problem else Exit.DONE
@@ -137,6 +140,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     if not again:
         view = service.plan(project, goal_id, ConfiguredPlanner(), file)
         print_json(goal_tree(view)) if as_json else _draw(view)
+        note_undriven(project, [view.goal])
         return
     view, revision = replan(project, goal_id, why, file)
     if as_json:
@@ -162,10 +166,12 @@ def _draw(view: GoalView) -> None:
 @click.pass_context
 def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List the goals: status, how much of each is done, title."""
-    store = service.open_store(project_of(ctx))
+    project = project_of(ctx)
+    store = service.open_store(project)
     with store.reading() as found:
         views = found.views()
     warn(store, found.unreadable)
+    note_undriven(project, (view.goal for view in views))
     shown = [view for view in views if every or view.goal.status != "archived"]
     if as_json:
         print_json({"goals": [summary(view) for view in shown]})
@@ -196,7 +202,11 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
         fields["risks"] = tuple(map(service.risk_of, fields["risks"]))
     if "priority" in fields:
         fields["priority"] = Priority(fields["priority"])
-    _say(service.change(project_of(ctx), goal_id, fields), as_json)
+    project = project_of(ctx)
+    goal = service.change(project, goal_id, fields)
+    _say(goal, as_json)
+    if "budget_usd" in fields:
+        _note_budget(project, goal)
 
 
 _FIELDS = {
@@ -232,6 +242,15 @@ _mover("archive", service.archive, "Put a completed or cancelled goal away; `llm
 
 
 goal_show.add_to(command)
+
+
+def _note_budget(project: Project, goal: Goal) -> None:
+    """A limit in dollars limits nothing while nobody knows what a token costs."""
+    if goal.budget_usd and not project.config.prices:
+        note(
+            paint("its budget cannot be kept: config.toml has no prices. ", "yellow", err=True)
+            + "For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens"
+        )
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -11,10 +11,18 @@ from click.shell_completion import CompletionItem
 from llmc.cli.output import note, paint
 from llmc.config.durations import format_duration
 from llmc.errors import LlmcError
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Crystallization,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+)
 from llmc.goals.questions import Question
 from llmc.goals.rollup import progress
-from llmc.services.goal_ticks import settle
+from llmc.services.goal_ticks import settle, undriven
 from llmc.services.goals import open_store
 from llmc.services.project import Project, open_project
 from llmc.state.goal_store import GoalStore
@@ -75,6 +83,12 @@ def warn(store: GoalStore, unreadable: Mapping[str, str] | None = None) -> None:
 
     for goal_id, why in (unreadable or {}).items():
         note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc overseer export` has it.")
+
+
+def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
+    """That nothing will be done is said where somebody might wait for it."""
+    if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
+        note(paint(why, "yellow", err=True))
 
 
 def note_settled(project: Project, reason: str) -> None:

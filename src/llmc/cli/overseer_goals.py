@@ -25,6 +25,7 @@ from llmc.goals.export import event_row
 from llmc.goals.export import export as exported
 from llmc.goals.transitions import OPEN_ASSIGNMENT
 from llmc.services import goal_work
+from llmc.services.goal_ticks import undriven
 from llmc.services.goals import open_store
 from llmc.state.goal_errors import unknown_goal
 from llmc.tools.files import write_atomic
@@ -67,6 +68,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
         print_json(
             {
                 "enabled": project.config.overseer.goals.enabled,
+                "undriven": undriven(project),
                 "safeMode": safe,
                 "damage": store.damage,
                 "unreadable": unreadable,
@@ -76,8 +78,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
         )
         return
     warn(store, unreadable)
-    if not project.config.overseer.goals.enabled:
-        click.echo("goals are not driven: overseer.goals.enabled is false")
+    if (why := undriven(project)) and (views or not project.config.overseer.goals.enabled):
+        click.echo(why)
     for view in views:
         click.echo(goal_line(view))
     if not views:
