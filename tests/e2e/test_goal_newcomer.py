@@ -121,3 +121,42 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     fleet.llmc("down")
     fleet.llmc("goal", "pause", goal_id)
     assert fleet.llmc("goal", "list").err == "", "nothing is waited for"
+
+
+def test_slips_of_somebody_new(scripted: Fleet) -> None:
+    """Break: see each line; a goal that is reached is in the way of the next one without `over` in `view_with`."""
+    fleet = goals.set_up(scripted, **{"overseer.goals.enabled": "false"})
+    made = fleet.dir / "plan.json"
+    made.write_text(json.dumps(plan([[leaf(1), leaf(2)]])))
+    first = goals.create(fleet, "First", "--from", str(made))
+    for part in ("S1.1.1", "S1.1.2"):
+        fleet.llmc("work", "done", part, "--commit", f"c-{part}")
+    assert goals.status(fleet, first) == "completed"
+    # What a person finished counts on every level, with its evidence.
+    text = fleet.llmc("goal", "handoff", first).out
+    assert re.search(r"### The goal as a whole\n[^#]*`c-S1.1.1`, `c-S1.1.2`", text), text
+    assert "Planned by hand.\n" in text
+    # Every plan has such ids: who works at the second goal does not mean the first, unless it is to be opened again.
+    second = goals.create(fleet, "Second", "--from", str(made))
+    assert fleet.llmc("work", "done", "S1.1.1", "--json").json["goalId"] == second
+    assert "is in the plans of 2 goals" in fleet.llmc("work", "reopen", "S1.1.1", "--reason", "x", code=2).err
+    # The same plan again is no news.
+    again = fleet.llmc("goal", "plan", second, "--replan", "--from", str(made)).out
+    assert "nothing is different" in again
+    assert "added" not in again
+    # A goal that is given up is not a goal that is reached.
+    fleet.llmc("goal", "cancel", second)
+    row = next(one for one in fleet.llmc("goal", "list", "--json").json["goals"] if one["goalId"] == second)
+    assert (row["percent"], row["done"], row["total"]) == (50, 1, 2)
+    # What cannot be kept is refused, and what is no plan is named as what it is.
+    fleet.llmc("goal", "update", first, "--title", " ", code=2)
+    assert "no valid UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=3).err
+    made.write_text("[]")
+    assert (
+        "must be an object" in fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=1).err
+    )
+    fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
+    assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
+    # Whoever writes into a damaged store is told that it was set aside.
+    store(fleet).path.write_bytes(b"no database " * 1000)
+    assert "safe mode" in fleet.llmc("goal", "create", "--title", "x", "--no-plan").err

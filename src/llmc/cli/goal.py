@@ -101,6 +101,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     words["budget_usd"] = words.pop("budget", 0.0)
     planner = ConfiguredPlanner() if planned else None
     made = service.create(project, service.NewGoal(**words), planner, file)
+    warn(service.open_store(project))
     goal = made.view.goal
     if as_json:
         print_json(
@@ -152,6 +153,8 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
             click.echo(f"{word}: {', '.join(ids)}")
     for old, new in revision.moved.items():
         click.echo(f"moved: {old} is {new} now")
+    if not (revision.added or revision.changed or revision.removed or revision.moved):
+        click.echo("nothing is different")
     note_settled(project, "replan")
 
 
@@ -198,6 +201,8 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
     if not fields:
         raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
+    if not fields.get("title", "x").strip():
+        raise UsageError("the goal would have no title", hint="Say what is to be reached, in a line.")
     if "risks" in fields:
         fields["risks"] = tuple(map(service.risk_of, fields["risks"]))
     if "priority" in fields:

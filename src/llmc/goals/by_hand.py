@@ -1,8 +1,11 @@
 """A person's word about a part of a plan, as the change that follows from it. Pure."""
 
+from collections.abc import Callable, Mapping
+
 from msgspec.structs import replace
 
 from llmc.errors import Refused
+from llmc.goals.crystals import of_parts
 from llmc.goals.ladder import progressed
 from llmc.goals.model import (
     Assignment,
@@ -12,11 +15,13 @@ from llmc.goals.model import (
     Crystallization,
     Event,
     Evidence,
+    GoalStatus,
     GoalView,
     Node,
+    NodeKind,
     NodeStatus,
 )
-from llmc.goals.rollup import children_of, joined, line_of
+from llmc.goals.rollup import after, children_of, joined, line_of
 from llmc.goals.shape import is_ready, shape_of
 from llmc.goals.transitions import (
     HUMAN,
@@ -54,6 +59,31 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
         )
     moved = move_node(node, NodeStatus.DONE, now, reason=proof.summary, actor=HUMAN, proof=proof)
     return joined(Change(crystallizations=(proof,)), moves([moved], []))
+
+
+def told_above(
+    view: GoalView, change: Change, known: Mapping[str, Crystallization], now: float, ids: Callable[[], str]
+) -> Change:
+    """The change, and what the parts came to for everything that is done by it: evidence is not lost on the way up."""
+    then = after(view, change)
+    below = children_of(then)
+    told = {**known, **{one.work_node_id: one for one in change.crystallizations}}
+    changed = {one.node_id for one in change.nodes} - {one.work_node_id for one in change.crystallizations}
+    made: list[Crystallization] = []
+
+    def tell(node: Node | None, parts: list[Node]) -> None:
+        rows = [(part, told.get(part.node_id)) for part in parts]
+        made.append(of_parts(ids(), then.goal, node, rows, now))
+        told[made[-1].work_node_id] = made[-1]
+
+    for kind in (NodeKind.TASK, NodeKind.PHASE):
+        for node in then.nodes.values():
+            is_done = node.kind is kind and node.node_id in changed and node.status is NodeStatus.DONE
+            if is_done and below.get(node.node_id):
+                tell(node, below[node.node_id])
+    if change.goal is not None and then.goal.status is GoalStatus.COMPLETED:
+        tell(None, below.get("", []))
+    return joined(change, Change(crystallizations=tuple(made)))
 
 
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:

@@ -105,6 +105,11 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
 
 def check_typed(name: str, text: str) -> str:
     """What a person typed, as it is; refused where it holds a secret or is too long."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise Refused(
+            f"{_in_words(name)} is no valid UTF-8: nothing was written",
+            hint="Check the locale of the terminal.",
+        )
     if found := scan(text):
         raise SecretRefused(
             f"in {_in_words(name)} is a secret ({found[0].kind}, at character {found[0].start + 1}): nothing was written",

@@ -118,8 +118,9 @@ def is_completed(phases: list[Node]) -> bool:
 
 
 def progress(view: GoalView) -> dict[str, Progress]:
-    """Of each node, and of the goal itself under ""."""
+    """Of each node, and of the goal itself under "". Of a goal that was given up nothing that is missing is left out."""
     children = children_of(view)
+    given_up = view.goal.status is GoalStatus.CANCELLED
     found: dict[str, Progress] = {}
 
     def count(node: Node) -> Progress:
@@ -127,8 +128,8 @@ def progress(view: GoalView) -> dict[str, Progress]:
         total = sum(one.total for one in below) if below else 1
         done = sum(one.done for one in below) if below else 0
         if node.status is S.CANCELLED:
-            done = total = 0
-        elif node.status is S.DONE:
+            done, total = (done, total) if given_up else (0, 0)
+        elif node.status is S.DONE and not (given_up and below):
             done = total = max(total, 1)
         found[node.node_id] = Progress(done, total)
         return found[node.node_id]

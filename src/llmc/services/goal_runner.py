@@ -350,7 +350,8 @@ class Runner:
         with self._project.store.transaction() as tx:
             tx.emit(
                 "goal_asked",
-                reason=f"{view.goal.title} is paused: {why}. llmc goal resume {view.goal.goal_id}",
+                reason=f"{view.goal.title} is paused: {why}. To go on: llmc goal update {view.goal.goal_id} --budget "
+                f"{2 * view.goal.budget_usd:g}, then llmc goal resume {view.goal.goal_id}",
                 goal_id=view.goal.goal_id,
                 work_node_id="",
                 assignment_id="",
@@ -380,7 +381,7 @@ def policy_of(project: Project) -> Policy:
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, LlmcError):
-        return f"{error.message} {error.hint}".strip()
+        return f"{error.message}. {error.hint}" if error.hint else error.message
     return f"a bug in the goals: {type(error).__name__}: {error}"
 
 
