@@ -1,5 +1,6 @@
 """A fleet in a temporary directory, driven through the public command line only."""
 
+import contextlib
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,6 +129,27 @@ class Fleet:
         finally:
             os.close(master)
             os.close(slave)
+
+    def on_terminal(self, *args: str, columns: int = 80) -> str:
+        """What a command shows on a terminal of so many columns, colours and all."""
+        master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (50, columns))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llmc", *args],
+            cwd=self.source,
+            env={name: value for name, value in self.env.items() if name != "NO_COLOR"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal is an error
+            while data := os.read(master, 65536):
+                shown += data
+        os.close(master)
+        process.wait(60)
+        return shown.decode()
 
     def spawn(self, *args: str) -> "subprocess.Popen[bytes]":
         """Run a command in the background."""

@@ -129,6 +129,7 @@ def full_change() -> Change:
         expected_outcome="rows",
         acceptance_criteria=("pytest tests/test_csv.py passes",),
         definition_of_done="merged",
+        word="use the second server",
         depends_on=("S1.1.2",),
         blocks=("S1.1.3",),
         suggested_agent_id="auto",

@@ -144,3 +144,20 @@ def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
     assert ledger.books().attempts("7") == 1
     assert (before.claims, before.failures, before.streaks) == ({"auto-1": claim(1)}, {}, {})
     assert ledger.books() is ledger.books()
+
+
+@pytest.mark.req("0-054")
+def test_a_part_of_a_goal_that_is_tried_again_as_another_task_is_one_piece_of_work() -> None:
+    """Break: count tasks in `_differ`; one bad part of a goal would end auto mode before anybody is asked."""
+
+    def tried(number: int, task: str, worker: str, part: str) -> list[dict[str, object]]:
+        claimed, lost = failed(number, task, worker)
+        return [{**claimed, "part": part}, lost]
+
+    workers = ["auto-1", "auto-2"]
+    again = [*tried(1, "7", "auto-1", "goal_1/S1.1.1"), *tried(2, "8", "auto-1", "goal_1/S1.1.1")]
+    everywhere = [*again, *tried(3, "9", "auto-2", "goal_1/S1.1.1")]
+    assert hopeless(fold(Books(), again), workers, "auto-1") == ""
+    assert hopeless(fold(Books(), everywhere).copy(), workers, "auto-2") == ""
+    other = [*again, *tried(3, "9", "auto-1", "goal_1/S1.1.2")]
+    assert "failed at the tasks 7, 8, 9" in hopeless(fold(Books(), other), workers, "auto-1")

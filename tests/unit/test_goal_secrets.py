@@ -168,6 +168,14 @@ def test_a_whole_record_of_every_kind_passes_unchanged() -> None:
     assert clean(full_change(), typed=True) == full_change()
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_an_amount_that_json_cannot_keep_is_refused(odd: float) -> None:
+    """Break: let `_mapped_value` pass every float; it would be kept as null, and not be readable any more."""
+    for typed in (True, False):
+        with pytest.raises(Refused, match="nothing was written"):
+            clean(Change(goal=goal(budget_usd=odd)), typed=typed)
+
+
 @pytest.mark.req("3-014", "3-015", "3-074")
 def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     """Break: `_mended` returns the redacted text without `cut`."""

@@ -1,6 +1,7 @@
 """llmc goal"""
 
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from llmc.cli import goal_show
 from llmc.cli.goal_show import drawn, goal_argument
-from llmc.cli.goal_views import goal_line, note_settled, summary, warn
+from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Exit, UsageError
@@ -22,6 +23,18 @@ from llmc.services.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Dollars(click.FloatRange):
+    """`nan` and `inf` are numbers to Python, and no limit to anybody."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isfinite(number := super().convert(value, param, ctx)):
+            self.fail(f"{value} is no amount of dollars; 0 means no limit.", param, ctx)
+        return number
+
+
+_DOLLARS = _Dollars(0)
 
 reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
 
@@ -54,9 +67,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--problem", default=None, help="What is to be solved."),
         click.option("--priority", type=PRIORITIES, default=None, help="How urgent it is (normal)."),
         click.option("--owner", default=None, help="Who answers questions: a name, not an address."),
-        click.option(
-            "--budget", type=click.FloatRange(0), default=None, help="Dollars it may cost; 0: no limit."
-        ),
+        click.option("--budget", type=_DOLLARS, default=None, help="Dollars it may cost; 0: no limit."),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
     for option in reversed([*single, *lists]):
@@ -90,6 +101,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     words["budget_usd"] = words.pop("budget", 0.0)
     planner = ConfiguredPlanner() if planned else None
     made = service.create(project, service.NewGoal(**words), planner, file)
+    warn(service.open_store(project))
     goal = made.view.goal
     if as_json:
         print_json(
@@ -100,6 +112,9 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
         if made.planned:
             for line in drawn(made.view):
                 click.echo(line)
+    _note_budget(project, goal)
+    if made.planned:
+        note_undriven(project, [goal])
     if made.problem and not as_json:
         note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
     return Exit.FAILED if made.problem else Exit.DONE
@@ -126,6 +141,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     if not again:
         view = service.plan(project, goal_id, ConfiguredPlanner(), file)
         print_json(goal_tree(view)) if as_json else _draw(view)
+        note_undriven(project, [view.goal])
         return
     view, revision = replan(project, goal_id, why, file)
     if as_json:
@@ -137,6 +153,8 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
             click.echo(f"{word}: {', '.join(ids)}")
     for old, new in revision.moved.items():
         click.echo(f"moved: {old} is {new} now")
+    if not (revision.added or revision.changed or revision.removed or revision.moved):
+        click.echo("nothing is different")
     note_settled(project, "replan")
 
 
@@ -151,10 +169,12 @@ def _draw(view: GoalView) -> None:
 @click.pass_context
 def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     """List the goals: status, how much of each is done, title."""
-    store = service.open_store(project_of(ctx))
+    project = project_of(ctx)
+    store = service.open_store(project)
     with store.reading() as found:
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
-    warn(store)
+        views = found.views()
+    warn(store, found.unreadable)
+    note_undriven(project, (view.goal for view in views))
     shown = [view for view in views if every or view.goal.status != "archived"]
     if as_json:
         print_json({"goals": [summary(view) for view in shown]})
@@ -181,11 +201,17 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
     if not fields:
         raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
+    if not fields.get("title", "x").strip():
+        raise UsageError("the goal would have no title", hint="Say what is to be reached, in a line.")
     if "risks" in fields:
         fields["risks"] = tuple(map(service.risk_of, fields["risks"]))
     if "priority" in fields:
         fields["priority"] = Priority(fields["priority"])
-    _say(service.change(project_of(ctx), goal_id, fields), as_json)
+    project = project_of(ctx)
+    goal = service.change(project, goal_id, fields)
+    _say(goal, as_json)
+    if "budget_usd" in fields:
+        _note_budget(project, goal)
 
 
 _FIELDS = {
@@ -221,6 +247,15 @@ _mover("archive", service.archive, "Put a completed or cancelled goal away; `llm
 
 
 goal_show.add_to(command)
+
+
+def _note_budget(project: Project, goal: Goal) -> None:
+    """A limit in dollars limits nothing while nobody knows what a token costs."""
+    if goal.budget_usd and not project.config.prices:
+        note(
+            paint("its budget cannot be kept: config.toml has no prices. ", "yellow", err=True)
+            + "For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens"
+        )
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from llmc.cli.goal_views import complete_goal, warn
+from llmc.cli.goal_views import complete_goal, note_undriven, warn
 from llmc.cli.output import json_option, paint, print_json
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
@@ -54,6 +54,7 @@ def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None
         click.echo(line)
     for line in about(view, spent):
         click.echo(line)
+    note_undriven(project, [view.goal])
 
 
 @click.command("handoff")
@@ -123,7 +124,10 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
     ]
     if goal.budget_usd:
         left = max(0.0, goal.budget_usd - spent.total)
-        lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, of which ${left:.2f} are left")
+        rest = (
+            f"of which ${left:.2f} are left" if not spent.unpriced else "which cannot be kept without prices"
+        )
+        lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, {rest}")
     return lines
 
 

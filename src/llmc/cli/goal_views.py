@@ -1,7 +1,7 @@
 """Goals for the eye and for scripts: a line, an assignment with what is known of it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -11,10 +11,18 @@ from click.shell_completion import CompletionItem
 from llmc.cli.output import note, paint
 from llmc.config.durations import format_duration
 from llmc.errors import LlmcError
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, GoalView
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Crystallization,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+)
 from llmc.goals.questions import Question
 from llmc.goals.rollup import progress
-from llmc.services.goal_ticks import settle
+from llmc.services.goal_ticks import settle, undriven
 from llmc.services.goals import open_store
 from llmc.services.project import Project, open_project
 from llmc.state.goal_store import GoalStore
@@ -52,13 +60,14 @@ def _known(ctx: click.Context) -> list[GoalView]:
     try:
         project = open_project((ctx.find_root().params or {}).get("root"))
         with open_store(project).reading() as found:
-            return [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+            return found.views()
     except (LlmcError, OSError):
         return []
 
 
-def warn(store: GoalStore) -> None:
-    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it."""
+def warn(store: GoalStore, unreadable: Mapping[str, str] | None = None) -> None:
+    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it; so are
+    goals that could not be read."""
     with store.reading() as found:
         mode = found.safe_mode()
     if store.damage:
@@ -71,6 +80,15 @@ def warn(store: GoalStore) -> None:
             paint(f"safe mode: {mode.reason}. ", "red", err=True)
             + f"The file is kept as {mode.file}; `llmc overseer safe-mode --clear` ends it."
         )
+
+    for goal_id, why in (unreadable or {}).items():
+        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc overseer export` has it.")
+
+
+def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
+    """That nothing will be done is said where somebody might wait for it."""
+    if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
+        note(paint(why, "yellow", err=True))
 
 
 def note_settled(project: Project, reason: str) -> None:

@@ -25,11 +25,11 @@ def print_error(
 
 
 def paint(text: str, color: str, *, err: bool = False, bold: bool = False) -> str:
-    """Colour on a terminal, unless NO_COLOR is set."""
+    """Colour on a terminal, unless NO_COLOR is set; "": the terminal's own."""
     stream = sys.stderr if err else sys.stdout
     if os.environ.get("NO_COLOR") or not stream.isatty():
         return text
-    return click.style(text, fg=color, bold=bold)
+    return click.style(text, fg=color or None, bold=bold)
 
 
 def note(text: str) -> None:

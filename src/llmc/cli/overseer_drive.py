@@ -6,7 +6,7 @@ from llmc.cli.goal_views import complete_goal, complete_node
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import project_of
 from llmc.errors import Exit
-from llmc.services.goal_ticks import tick_now
+from llmc.services.goal_ticks import tick_now, undriven
 from llmc.services.goal_why import clock
 from llmc.services.goal_why import why as asked
 from llmc.tools.clock import now_unix
@@ -68,9 +68,12 @@ def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
       llmc overseer why goal_1f0c9a7e42
     From what is stored alone: what was seen, what was sent and whether it arrived, what was counted.
     """
-    found = asked(project_of(ctx), id, goal_id)
+    project = project_of(ctx)
+    found, stands = asked(project, id, goal_id), undriven(project)
     if as_json:
-        print_json(found.data)
+        print_json({**found.data, "undriven": stands})
         return
     for line in found.lines:
         click.echo(line)
+    if stands and found.data.get("goalStatus", found.data["status"]) == "active":
+        note(paint(stands, "yellow", err=True))

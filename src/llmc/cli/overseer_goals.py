@@ -25,6 +25,7 @@ from llmc.goals.export import event_row
 from llmc.goals.export import export as exported
 from llmc.goals.transitions import OPEN_ASSIGNMENT
 from llmc.services import goal_work
+from llmc.services.goal_ticks import undriven
 from llmc.services.goals import open_store
 from llmc.state.goal_errors import unknown_goal
 from llmc.tools.files import write_atomic
@@ -50,8 +51,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
     store = open_store(project)
     with store.reading() as found:
         mode = found.safe_mode()
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
-        views = [view for view in views if view.goal.status != "archived"]
+        views = found.views(besides=("archived",))
+        unreadable = found.unreadable
         rows = [
             assignment_row(
                 one,
@@ -67,16 +68,18 @@ def status(ctx: click.Context, as_json: bool) -> None:
         print_json(
             {
                 "enabled": project.config.overseer.goals.enabled,
+                "undriven": undriven(project),
                 "safeMode": safe,
                 "damage": store.damage,
+                "unreadable": unreadable,
                 "goals": [summary(view) for view in views],
                 "assignments": rows,
             }
         )
         return
-    warn(store)
-    if not project.config.overseer.goals.enabled:
-        click.echo("goals are not driven: overseer.goals.enabled is false")
+    warn(store, unreadable)
+    if (why := undriven(project)) and (views or not project.config.overseer.goals.enabled):
+        click.echo(why)
     for view in views:
         click.echo(goal_line(view))
     if not views:
@@ -173,13 +176,16 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
     """
     store = open_store(project_of(ctx))
     with store.reading() as found:
-        views = [view for goal_id in found.goal_ids() if (view := found.view(goal_id))]
+        views = found.views()
         proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
         log = [event for _, event in found.events()]
+        unreadable = {goal_id: found.raw(goal_id) for goal_id in found.unreadable}
+        why = found.unreadable
     if store.damage:  # or a good copy would be replaced by an empty one
         raise store.damaged()
-    warn(store)
-    text = json.dumps(exported(views, proofs, log), ensure_ascii=False, indent=1)
+    warn(store, why)
+    everything = {**exported(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
+    text = json.dumps(everything, ensure_ascii=False, indent=1)
     if output is None:
         click.echo(text)
         return

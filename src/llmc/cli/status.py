@@ -73,7 +73,10 @@ def goals_line(project: Project) -> str:
     if seen is None:
         return "Goals: no tick yet" + ("" if project.daemon_runs() else " (llmc up)")
     goals = seen.goals
-    parts = [f"{goals.active} active", f"{goals.done} of {goals.total} parts done ({goals.percent}%)"]
+    counts = {"active": goals.active, "paused": goals.paused, "completed": goals.completed}
+    parts = [", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"]
+    if goals.total:
+        parts.append(f"{goals.done} of {goals.total} parts done ({goals.percent}%)")
     if goals.questions:
         word = "waits" if goals.questions == 1 else "wait"
         parts.append(f"{goals.questions} {word} for your answer: llmc overseer inbox")

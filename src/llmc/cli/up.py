@@ -5,16 +5,18 @@ import shutil
 import click
 import psutil
 
+from llmc.cli.goal_views import note_undriven
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
-from llmc.errors import Refused, UsageError
+from llmc.errors import LlmcError, Refused, UsageError
 from llmc.fit import printable, shortened
 from llmc.services.canary import require
 from llmc.services.daemon_control import start_detached
 from llmc.services.fleet import bring_up
+from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
 from llmc.tools.files import DiskFull
@@ -99,6 +101,8 @@ def command(
     if project.daemon_runs():
         return _start_the_missing(project, as_json)
     _check_room(project)
+    if auto and not project.config.overseer.goals.enabled:
+        _note_goals(project)
     if auto and canary is not False:
         _try_client(project, asked=canary is True)
     if not detach:
@@ -121,6 +125,21 @@ def command(
     if not workers:
         click.echo("no workers yet; next: llmc add adam")
     return 0
+
+
+def _note_goals(project: Project) -> None:
+    """Who made a goal and starts auto mode for the night wants to know that nothing will be done for it."""
+    store = open_store(project)
+    if not store.path.exists():
+        return
+    try:
+        with store.reading() as found:
+            goals = [view.goal for view in found.views()]
+    except (
+        LlmcError
+    ):  # goals keep nobody from starting; `llmc doctor` and their own commands say what is wrong
+        return
+    note_undriven(project, goals)
 
 
 def _try_client(project: Project, *, asked: bool) -> None:

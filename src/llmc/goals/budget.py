@@ -28,5 +28,6 @@ def pause(goal: Goal, spent_usd: float, now: float) -> Change:
 
 def word(goal: Goal, why: str) -> tuple[str, str]:
     """What a person is told of it, and the id under which that is said once for each budget."""
-    text = f"{goal.title} is paused: {why}. llmc goal resume {goal.goal_id}"
+    go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
+    text = f"{goal.title} is paused: {why}. To go on: {go_on}"
     return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text

@@ -1,8 +1,11 @@
 """A person's word about a part of a plan, as the change that follows from it. Pure."""
 
+from collections.abc import Callable, Mapping
+
 from msgspec.structs import replace
 
 from llmc.errors import Refused
+from llmc.goals.crystals import of_parts
 from llmc.goals.ladder import progressed
 from llmc.goals.model import (
     Assignment,
@@ -12,11 +15,13 @@ from llmc.goals.model import (
     Crystallization,
     Event,
     Evidence,
+    GoalStatus,
     GoalView,
     Node,
+    NodeKind,
     NodeStatus,
 )
-from llmc.goals.rollup import children_of, joined, line_of
+from llmc.goals.rollup import after, children_of, joined, line_of
 from llmc.goals.shape import is_ready, shape_of
 from llmc.goals.transitions import (
     HUMAN,
@@ -56,6 +61,31 @@ def done(view: GoalView, node: Node, now: float, proof: Crystallization) -> Chan
     return joined(Change(crystallizations=(proof,)), moves([moved], []))
 
 
+def told_above(
+    view: GoalView, change: Change, known: Mapping[str, Crystallization], now: float, ids: Callable[[], str]
+) -> Change:
+    """The change, and what the parts came to for everything that is done by it: evidence is not lost on the way up."""
+    then = after(view, change)
+    below = children_of(then)
+    told = {**known, **{one.work_node_id: one for one in change.crystallizations}}
+    changed = {one.node_id for one in change.nodes} - {one.work_node_id for one in change.crystallizations}
+    made: list[Crystallization] = []
+
+    def tell(node: Node | None, parts: list[Node]) -> None:
+        rows = [(part, told.get(part.node_id)) for part in parts]
+        made.append(of_parts(ids(), then.goal, node, rows, now))
+        told[made[-1].work_node_id] = made[-1]
+
+    for kind in (NodeKind.TASK, NodeKind.PHASE):
+        for node in then.nodes.values():
+            is_done = node.kind is kind and node.node_id in changed and node.status is NodeStatus.DONE
+            if is_done and below.get(node.node_id):
+                tell(node, below[node.node_id])
+    if change.goal is not None and then.goal.status is GoalStatus.COMPLETED:
+        tell(None, below.get("", []))
+    return joined(change, Change(crystallizations=tuple(made)))
+
+
 def block(view: GoalView, node: Node, now: float, why: BlockedReason) -> Change:
     """It cannot go on; what has parts is blocked with all of them that are open."""
     parts = [one for one in leaves_of(view, node) if one is node or one.status not in _CLOSED]
@@ -81,7 +111,7 @@ def unblock(view: GoalView, node: Node, now: float, reason: str) -> Change:
         raise Refused(f"{node.kind} {node.node_id} is {node.status}, not blocked", hint=hint)
     change = Change()
     for one in parts:
-        change = joined(change, freed(view, one, now, reason))
+        change = joined(change, freed(view, one, now, reason, word=reason))
     return change
 
 
@@ -94,7 +124,8 @@ def reopen(view: GoalView, node: Node, now: float, reason: str) -> Change:
     ready = is_ready(node.node_id, {**view.nodes, **above}, shape_of(view.nodes))
     to = NodeStatus.QUEUED if ready else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False), event)], [])
+    word = f"This was done before, and is to be done again: {reason}"
+    return moves([(replace(moved, overridden=False, word=word), event)], [])
 
 
 def override(
@@ -110,11 +141,11 @@ def follow_again(node: Node, now: float, reason: str) -> Change:
     return moves([release_node(node, now, reason=reason)], [])
 
 
-def freed(view: GoalView, node: Node, now: float, reason: str) -> Change:
-    """Out of blocked: queued when its turn has come; the next tick sends it to whoever is to do it."""
+def freed(view: GoalView, node: Node, now: float, reason: str, *, word: str = "") -> Change:
+    """Out of blocked: queued when its turn has come; the next tick sends it, with the person's word, to whoever does it."""
     to = NodeStatus.QUEUED if is_ready(node.node_id, view.nodes, shape_of(view.nodes)) else NodeStatus.TODO
     moved, event = move_node(node, to, now, reason=reason, actor=HUMAN)
-    return moves([(replace(moved, overridden=False), event)], let_go(view, node, now))
+    return moves([(replace(moved, overridden=False, word=word or node.word), event)], let_go(view, node, now))
 
 
 def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Event]]:

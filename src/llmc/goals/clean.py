@@ -6,6 +6,7 @@ The store lets nothing in that did not pass here. What a person typed is refused
 from collections.abc import Callable
 from dataclasses import replace as replaced
 from enum import Enum
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -96,12 +97,19 @@ def _mapped_value(name: str, value: Any, keep: Callable[[str, str], str]) -> Any
             return {keep("key", str(key)): _mapped_value(name, item, keep) for key, item in value.items()}
         case Row():
             return mapped(value, keep)
+        case float() if not isfinite(value):
+            raise Refused(f"{_in_words(name)} is {value}, which is no amount: nothing was written")
         case _:
             return value
 
 
 def check_typed(name: str, text: str) -> str:
     """What a person typed, as it is; refused where it holds a secret or is too long."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise Refused(
+            f"{_in_words(name)} is no valid UTF-8: nothing was written",
+            hint="Check the locale of the terminal.",
+        )
     if found := scan(text):
         raise SecretRefused(
             f"in {_in_words(name)} is a secret ({found[0].kind}, at character {found[0].start + 1}): nothing was written",

@@ -19,6 +19,7 @@ from llmc.goals.model import (
     GoalView,
     Node,
     NodeStatus,
+    PlannerRef,
 )
 from llmc.goals.replan import current_id
 from llmc.goals.shape import is_ready, shape_of
@@ -266,9 +267,15 @@ def _history(view: GoalView) -> list[str]:
         what = ", ".join(f"{len(ids)} {word}" for word, ids in counts if ids)
         rows.append(f"{_when(revision.ts)}: {escaped(revision.why)} ({what or 'moved'})")
     if goal.planner.model_ref:
-        template = code(f"{goal.planner.prompt_template_id} {goal.planner.prompt_template_hash}")
-        rows.append(f"Planned by {escaped(goal.planner.model_ref)} with the prompt {template}.")
+        rows.append(_planner(goal.planner))
     return _section("The plan's history", rows)
+
+
+def _planner(planner: PlannerRef) -> str:
+    if not planner.prompt_template_id:
+        return f"Planned {escaped(planner.model_ref)}."
+    template = code(f"{planner.prompt_template_id} {planner.prompt_template_hash}")
+    return f"Planned by {escaped(planner.model_ref)} with the prompt {template}."
 
 
 def _latest(kept: Sequence[Crystallization], node_id: str) -> Crystallization | None:

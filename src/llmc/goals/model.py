@@ -194,6 +194,8 @@ class Node(Row, frozen=True, kw_only=True):
     #: a person set the status, and rollups leave it alone
     overridden: bool = False
     blocked_reason: BlockedReason | None = None
+    #: what a person said of it last: an answer, why it can go on, why it was opened again; in every later instruction
+    word: str = ""
     created_at: float
     updated_at: float
     started_at: float | None = None

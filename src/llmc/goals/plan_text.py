@@ -69,14 +69,16 @@ class _Part:
     children: list["_Part"] = field(default_factory=list)
 
 
-def read_plan(text: str, limits: Limits, *, fallback_title: str = "") -> Plan | tuple[LineProblem, ...]:
+def read_plan(
+    text: str, limits: Limits, *, fallback_title: str = "", is_json: bool = False
+) -> Plan | tuple[LineProblem, ...]:
     """A plan in Markdown or JSON, or everything that is wrong with it.
 
     `fallback_title`: what a plan without a heading for its goal is called.
     """
     if len(text) > MAX_CHARS:
         return (LineProblem(0, f"{len(text)} characters; at most {MAX_CHARS} are read"),)
-    if text.lstrip().startswith("{"):
+    if is_json or text.lstrip().startswith("{"):
         return _read_json(text, limits)
     return _Markdown(text).plan(limits, fallback_title)
 

@@ -69,7 +69,7 @@ def answered(view: GoalView, question: Question, text: str, now: float) -> Chang
     said = str(event.data["answer"])
     goes_on = decide.answered(view, question.assignment_id, said, now)
     if goes_on.is_empty():  # nobody is at it: the part itself was blocked
-        goes_on = freed(view, node, now, "answered")
+        goes_on = freed(view, node, now, "answered", word=said)
     return joined(Change(events=(event,)), goes_on)
 
 

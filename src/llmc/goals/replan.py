@@ -234,6 +234,7 @@ def _going_on(old: Node, new: Node, now: float) -> Node:
         status=old.status,
         overridden=old.overridden,
         blocked_reason=old.blocked_reason,
+        word=old.word,
         created_at=old.created_at,
         updated_at=old.updated_at,
         started_at=old.started_at,

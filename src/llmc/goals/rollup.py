@@ -119,7 +119,7 @@ def is_completed(phases: list[Node]) -> bool:
 
 
 def progress(view: GoalView) -> dict[str, Progress]:
-    """Of each node, and of the goal itself under ""."""
+    """Of each node, and of the goal itself under "". Of a goal that was given up nothing that is missing is left out."""
     return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
 
 
@@ -130,6 +130,7 @@ def whole_progress(view: GoalView) -> Progress:
 
 def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
     """Leaves that are done, and leaves in all, of each node and of the goal."""
+    given_up = view.goal.status is GoalStatus.CANCELLED
     parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
     for node in view.nodes.values():
         parts[node.kind].append(node)
@@ -138,8 +139,8 @@ def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
     for node in chain.from_iterable(parts.values()):
         done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
-            done = total = 0
-        elif node.status is S.DONE:
+            done, total = (done, total) if given_up else (0, 0)
+        elif node.status is S.DONE and not (given_up and node.node_id in below):
             done = total = total or 1
         found[node.node_id] = done, total
         done_beside, beside = below.get(node.parent_id, (0, 0))

@@ -199,7 +199,8 @@ class Round:
         """The instruction for a leaf, with what its dependencies left behind."""
         parents = [self.nodes[parent] for parent in self.shape.parents[node.node_id]]
         built_on = [(self.nodes[dep], self.crystals.get(dep)) for dep in self.shape.needs[node.node_id]]
-        return words.work_text(self.goal, node, parents, built_on, answer, taken_over)
+        said = "\n".join(dict.fromkeys(filter(None, (node.word, answer))))
+        return words.work_text(self.goal, node, parents, built_on, said, taken_over)
 
     def crystallize(self, crystal: Crystallization) -> None:
         self.crystals[crystal.work_node_id] = crystal

@@ -45,7 +45,7 @@ def work_text(
         _section("Expected outcome", node.expected_outcome),
         _section("It is done when", _bullets(node.acceptance_criteria), node.definition_of_done),
         _section("This command must pass; it is run before the work is merged", node.verify),
-        _section("A person decided", answer),
+        _section("A person says", answer),
         _section("Where it belongs", _place(goal, node, parents)),
         _section("Constraints", _bullets(goal.constraints)),
         _section("What it builds on", _built_on(handoffs)),

@@ -22,11 +22,17 @@ def open_ledger(project: Project) -> Ledger:
 
 
 def take(
-    files: TaskFiles, ledger: Ledger, worker: str, task_id: TaskId, subject: str = "", dispatch: str = ""
+    files: TaskFiles,
+    ledger: Ledger,
+    worker: str,
+    task_id: TaskId,
+    subject: str = "",
+    dispatch: str = "",
+    part: str = "",
 ) -> Claim | None:
     """Claim a task for a worker; None when somebody else was faster."""
     claim = Claim(os.urandom(6).hex(), task_id, worker)
-    of_goal = {"dispatch": dispatch} if dispatch else {}
+    of_goal = {name: value for name, value in (("dispatch", dispatch), ("part", part)) if value}
     with fault_step("claim.ledger"):
         ledger.write(entry("claimed", claim, now_unix(), subject=subject, **of_goal))
     with fault_step("claim.file"):

@@ -135,6 +135,7 @@ def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
         return []
     if store.damage:
         problems.append(f"the goals: {store.damage}")
+    problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
     return [
         GoalQuestion(
             one.id,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, StateError
 from llmc.goals.decide import Decided, at_work, has_business, workset
 from llmc.goals.intents import Action
 from llmc.goals.model import Crystallization, GoalStatus, GoalView, Result
@@ -47,18 +47,25 @@ class Desk:
         self._revision = -1
         self._file: tuple[int, int] | None = None
         self._kept: dict[str, _Kept] = {}
+        #: goals of which a record cannot be read, and why
+        self.unreadable: dict[str, str] = {}
 
     def read(self, found: Reader) -> bool:
         """Read what was written since the last time; whether anything was."""
         revision = found.revision()
-        if found.file != self._file or revision < self._revision:  # a damaged store was set aside
-            self._file, self._revision, self._kept = found.file, -1, {}
+        if (
+            found.file != self._file or revision < self._revision
+        ):  # a damaged store was set aside, or an older one is back
+            self._file, self._revision, self._kept, self.unreadable = found.file, -1, {}, {}
         if revision == self._revision:
             return False
-        if revision < self._revision:  # another store, or an older state of it
-            self._revision, self._kept = -1, {}
         for goal_id in found.changed_since(self._revision):
-            self._read_goal(found, goal_id)
+            self.unreadable.pop(goal_id, None)
+            try:
+                self._read_goal(found, goal_id)
+            except StateError as error:
+                self._kept.pop(goal_id, None)
+                self.unreadable[goal_id] = error.message
         self._revision = revision
         return True
 
@@ -69,7 +76,7 @@ class Desk:
             self._kept.pop(goal_id, None)
             return
         crystals = dict(before.crystals) if before else {}
-        for one in found.crystallizations(goal_id, self._revision):
+        for one in found.crystallizations(goal_id, self._revision if before else -1):
             former = crystals.get(one.work_node_id)
             if former is None or former.created_at <= one.created_at:
                 crystals[one.work_node_id] = one
@@ -81,7 +88,7 @@ class Desk:
         return {goal_id: kept.view for goal_id, kept in self._kept.items()}
 
     def goals(self) -> Collection[str]:
-        return self._kept.keys()
+        return self._kept.keys() | self.unreadable.keys()
 
     def look_at_all(self) -> None:
         """Other limits hold from now on."""

@@ -17,6 +17,7 @@ from llmc.goals.model import Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
 from llmc.names import PromptId, TaskId, WorkerName, header_id, header_line
 from llmc.services.claims import open_ledger
+from llmc.services.notify import channels_of, settings_of
 from llmc.services.project import Project
 from llmc.services.recover import finish_interrupted
 from llmc.services.reset import reset_worker
@@ -117,11 +118,16 @@ def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskId | Non
 
 def _withdraw(project: Project, action: Action, files: TaskFiles, ledger: Ledger) -> Done:
     """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
+    too_late: list[str] = []
     for dispatch_id in action.replaces:
         task_id = _task_of(files, ledger, dispatch_id)
         if task_id is not None and not _taken_back(project, files, ledger, task_id):
             return Done(None, f"task {task_id} is just being taken or landed")
-    return Done(Result.OK)
+        if landed := ledger.books().landed.get(task_id or TaskId("")):
+            too_late.append(
+                f"task {task_id} had landed before" + (f", as {landed.commit[:12]}" if landed.commit else "")
+            )
+    return Done(Result.OK, "; ".join(too_late))
 
 
 def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: TaskId) -> bool:
@@ -205,6 +211,12 @@ def _events(project: Project, action: str, mark: str) -> list[dict[str, Any]]:
     return [row for row in (*logged, *kept) if row and row.get("action") == action]
 
 
+def _is_told(project: Project) -> bool:
+    """Whether a question reaches anybody who does not look for it."""
+    settings = settings_of(project)
+    return "goal_asked" in settings.on and bool(channels_of(settings))
+
+
 def _ask(project: Project, action: Action) -> Done:
     """The question is in the inbox since it was decided; here a person is told of it."""
     context = action.delivery_context
@@ -214,7 +226,8 @@ def _ask(project: Project, action: Action) -> Done:
         )
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
     tell_person(project, action.dispatch_id, action.text[:500], goal_id=action.goal_id, **ids)
-    return Done(Result.OK, "in the inbox, and told by the configured notifications")
+    told = "told by the configured notifications" if _is_told(project) else "no notification is configured"
+    return Done(Result.OK, f"in the inbox; {told}")
 
 
 def tell_person(project: Project, dispatch_id: str, text: str, **ids: str) -> None:

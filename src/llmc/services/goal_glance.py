@@ -26,6 +26,8 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     done: int = 0
     total: int = 0
     questions: int = 0
+    paused: int = 0
+    completed: int = 0
 
     @property
     def percent(self) -> int:
@@ -48,6 +50,8 @@ class Counts:
             done=sum(row[1] for row in active),
             total=sum(row[2] for row in active),
             questions=sum(row[3] for row in self._known.values()),
+            paused=len(self._known) - len(active),
+            completed=sum(view.goal.status is GoalStatus.COMPLETED for view in views.values()),
         )
 
     def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, int]:

@@ -157,10 +157,11 @@ def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
 
 def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    plan = read_plan(text, limits_of(project), fallback_title=file.stem)
+    is_json = file.suffix.lower() == ".json"
+    plan = read_plan(text, limits_of(project), fallback_title=file.stem, is_json=is_json)
     if not isinstance(plan, Plan):
         lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
         raise UsageError(f"{file.name} is no plan:\n{lines}", hint="docs/guide.md shows what one looks like.")

@@ -49,7 +49,10 @@ def replan(project: Project, goal_id: str, why: str, file: Path | None) -> tuple
     store.update(goal_id, write, typed=file is not None)
     project.wake()
     after = store.view(goal_id)
-    return after, after.goal.plan_revision_history[-1]
+    history = after.goal.plan_revision_history
+    if len(history) == len(view.goal.plan_revision_history):
+        return after, PlanRevision(ts=now_unix(), why=why)
+    return after, history[-1]
 
 
 def _check_is_open(view: GoalView) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
 
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, StateError
 from llmc.goals import budget
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.intents import REPLAN, Action, outcome
@@ -29,7 +29,6 @@ from llmc.services.goal_log import TickWords, log
 from llmc.services.goal_signals import Observer
 from llmc.services.goals import open_store
 from llmc.services.project import Project
-from llmc.state.goal_damage import Identity, identity
 from llmc.state.goal_store import GoalStore
 from llmc.tools import locks
 from llmc.tools.clock import monotonic, now_unix
@@ -82,7 +81,6 @@ class Runner:
         self._observer: Observer | None = None
         self._spending = GoalSpending()
         self._store: GoalStore | None = None
-        self._file: Identity | None = None
         self._desk = Desk()
         self._policy: Policy | None = None
         self._ticked: tuple[float, float] | None = None
@@ -157,7 +155,7 @@ class Runner:
         self._grant(policy, now)
         tick.granted_until = self._granted_until
         tick.room = room_beside(*self._desk.busy(now), policy)
-        problems = []
+        problems = [f"{goal_id}: {why}" for goal_id, why in self._desk.unreadable.items()]
         for kept in in_order(self._desk.open_views()):
             goal_id = kept.goal.goal_id
             if not self._desk.is_due(goal_id, tick.now, tick.room):
@@ -186,12 +184,10 @@ class Runner:
     def _opened(self) -> GoalStore:
         """The same as before: a store is checked from end to end when it is opened."""
         wanted = open_store(self._project)
-        if self._store is None or self._store.path != wanted.path:
-            self._store = wanted
-        file = identity(self._store.path)
-        if file != self._file:  # another directory, or another file in the place of a damaged one
-            self._file = file
+        if self._store is not None and self._store.path != wanted.path:
+            self._store = None
             self._forget()
+        self._store = self._store or wanted
         return self._store
 
     def _collect(self, tick: _Tick) -> None:
@@ -210,7 +206,10 @@ class Runner:
                 return store.damage
             if not self._desk.read(found):
                 return ""
-            open_ = found.open_assignments()
+            try:
+                open_ = found.open_assignments()
+            except StateError:  # one of a goal that cannot be read, which is said
+                return ""
         change = orphans(open_, self._desk.goals(), tick.now)
         if not change.is_empty():
             store.apply(change)
@@ -369,7 +368,7 @@ def policy_of(project: Project) -> Policy:
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, LlmcError):
-        return f"{error.message} {error.hint}".strip()
+        return f"{error.message}. {error.hint}" if error.hint else error.message
     return f"a bug in the goals: {type(error).__name__}: {error}"
 
 

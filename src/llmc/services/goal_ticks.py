@@ -3,6 +3,7 @@
 import time
 
 from llmc.errors import LlmcError, Refused
+from llmc.services.daemon_control import registration
 from llmc.services.goal_glance import last_tick
 from llmc.services.goal_log import log
 from llmc.services.goal_runner import Runner, Ticked
@@ -14,6 +15,18 @@ from llmc.tools.clock import monotonic
 LIMIT_S = 30.0
 POLL_S = 0.05
 ENABLE = "llmc config set overseer.goals.enabled true"
+
+
+def undriven(project: Project) -> str:
+    """Why nothing is done for any goal now, with the command that helps; "" where a daemon is at it."""
+    if not project.config.overseer.goals.enabled:
+        return f"goals are not driven: overseer.goals.enabled is false ({ENABLE})"
+    record = registration(project)
+    if record is None:
+        return "" if project.daemon_runs() else "no daemon drives goals now (llmc up --auto)"
+    if record.get("auto") is False:
+        return "the daemon runs without auto mode: nobody takes what goals give out (llmc down, then llmc up --auto)"
+    return ""
 
 
 def tick_now(project: Project, reason: str, limit_s: float = LIMIT_S) -> Ticked:

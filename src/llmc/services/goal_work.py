@@ -1,6 +1,7 @@
 """A person's word about a part of a plan, and answers to what goals ask: each one transaction (rules: goals/by_hand.py)."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from llmc.errors import NotFound, Refused, UsageError
 from llmc.goals import by_hand
@@ -45,7 +46,11 @@ def unblock(project: Project, node_id: str, goal_id: str = "", *, reason: str = 
 def reopen(project: Project, node_id: str, goal_id: str = "", *, reason: str) -> Node:
     check_typed("reason", reason)
     return _on_node(
-        project, node_id, goal_id, lambda view, node, now: by_hand.reopen(view, node, now, reason)
+        project,
+        node_id,
+        goal_id,
+        lambda view, node, now: by_hand.reopen(view, node, now, reason),
+        reached=True,
     )
 
 
@@ -78,8 +83,7 @@ def inbox(project: Project) -> list[Question]:
 
 def open_views(found: Reader) -> list[GoalView]:
     """The goals of which something may still be asked."""
-    open_ = [goal.goal_id for goal in found.goals() if goal.status not in _OVER]
-    return [view for goal_id in open_ if (view := found.view(goal_id))]
+    return found.views(besides=_OVER)
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -113,23 +117,32 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
 
 
 def _on_node(
-    project: Project, node_id: str, goal_id: str, write: Callable[[GoalView, Node, float], Change]
+    project: Project,
+    node_id: str,
+    goal_id: str,
+    write: Callable[[GoalView, Node, float], Change],
+    *,
+    reached: bool = False,
 ) -> Node:
     """One transaction: find the node, change it, let its parents follow."""
     now = now_unix()
     with open_store(project).writing() as tx:
-        view = view_with(tx, node_id, goal_id)
+        view = view_with(tx, node_id, goal_id, reached=reached)
         if view.goal.status in _OVER:
             hint = "Nothing of it is worked on."
             raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
         change = settled(view, write(view, view.nodes[node_id], now), now)
-        tx.apply(change)
+        known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
+        tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
     project.wake()
     return after(view, change).nodes[node_id]
 
 
-def view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
-    """The goal that is meant: the one that is named, or the only one that is not over and has such a node."""
+def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = False) -> GoalView:
+    """The goal that is meant: the one that is named, or the only one under way that has such a node.
+
+    Every plan has a T1.1: one that is reached counts only where there is no other, or with `reached`.
+    """
     if goal_id:
         view = found.view(goal_id)
         if view is None:
@@ -137,13 +150,15 @@ def view_with(found: Reader, node_id: str, goal_id: str) -> GoalView:
         if node_id not in view.nodes:
             raise _unknown_node(node_id, f"goal {goal_id}", view.nodes)
         return view
-    having = [view for one in found.goals_with(node_id) if (view := found.view(one))]
-    open_ = [view for view in having if view.goal.status not in _OVER] or having
+    having = [view for one in found.goals_with(node_id) if (view := found.readable(one))]
+    over = _OVER if reached else (*_OVER, GoalStatus.COMPLETED)
+    open_ = [view for view in having if view.goal.status not in over]
+    open_ = open_ or [view for view in having if view.goal.status not in _OVER] or having
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
         raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")
     if not open_:
-        plans = [view for one in found.goal_ids() if (view := found.view(one))]
+        plans = found.views()
         raise _unknown_node(node_id, "any plan", [known for view in plans for known in view.nodes])
     return open_[0]
 

@@ -100,7 +100,8 @@ def create(
     try:
         view = plan(project, goal.goal_id, planner, plan_file)
     except LlmcError as error:
-        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=error.hint)
+        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id}, or with --from FILE."
+        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
     return Created(view, planned=True)
 
 

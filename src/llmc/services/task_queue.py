@@ -61,7 +61,9 @@ class TaskQueue:
             ]
             while task := choose(ready, labels_in_use):
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=task.id)
-                claim = claims.take(self.files, self.ledger, worker, task.id, task.subject, task.dispatch)
+                claim = claims.take(
+                    self.files, self.ledger, worker, task.id, task.subject, task.dispatch, task.part
+                )
                 if self._changed is not None:  # the watch may tell of it only after the next worker has asked
                     self._changed.add(file_name(task.id))
                 if claim is not None:

@@ -1,6 +1,6 @@
 """Records of goals in the rows of their store: how they are looked up, and the one way they are written."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +51,8 @@ class Reader:
         self.db = db
         #: which file it is, by device and inode: another one after a damaged store was set aside
         self.file = file
+        #: goals of which a record could not be read, and why: they keep nobody from the others
+        self.unreadable: dict[str, str] = {}
 
     def revision(self) -> int:
         """Grows with each write of the same file."""
@@ -95,6 +97,32 @@ class Reader:
         given = {one.assignment_id: one for one in self._assignments("goal_id = ? AND revision > ?", values)}
         return GoalView(goal, {**known.nodes, **nodes}, {**known.assignments, **given})
 
+    def views(self, besides: Collection[str] = ()) -> list[GoalView]:
+        """All goals but those of such a status; of one that cannot be read `unreadable` says why."""
+        rows = self.db.execute("SELECT goal_id, status FROM goals ORDER BY rowid").fetchall()
+        wanted = [goal_id for goal_id, status in rows if status not in besides]
+        return [view for goal_id in wanted if (view := self.readable(goal_id))]
+
+    def readable(self, goal_id: str) -> GoalView | None:
+        try:
+            return self.view(goal_id)
+        except StateError as error:
+            self.unreadable[goal_id] = error.message
+            return None
+
+    def raw(self, goal_id: str) -> dict[str, list[Any]]:
+        """A goal's records as they are kept, whatever they hold."""
+        tables = ("goals", "nodes", "assignments", "crystallizations")
+        return {
+            table: [
+                msgspec.json.decode(payload)
+                for (payload,) in self.db.execute(
+                    f"SELECT payload FROM {table} WHERE goal_id = ?", (goal_id,)
+                )
+            ]
+            for table in tables
+        }
+
     def assignment(self, assignment_id: str) -> Assignment | None:
         return next(iter(self._assignments("assignment_id = ?", (assignment_id,))), None)
 
@@ -114,9 +142,7 @@ class Reader:
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
         """Oldest first; `since`: those that were written after that revision."""
-        query = (
-            "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
-        )
+        query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
         return self._all(Crystallization, query, (goal_id, since))
 
     def events(

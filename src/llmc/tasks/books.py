@@ -63,6 +63,8 @@ class Books:
     subjects: dict[TaskId, str] = field(default_factory=dict)
     #: which task was taken for a dispatch of a goal: none is ever made a second time for it
     dispatches: dict[str, TaskId] = field(default_factory=dict)
+    #: the part of a goal's plan that a task is for: a goal makes a new task for each attempt at it
+    parts: dict[TaskId, str] = field(default_factory=dict)
     #: as what a task landed ("": nothing had to change), and when
     landed: dict[TaskId, Landed] = field(default_factory=dict)
     #: by claim, while it is held: the commit that was about to land last
@@ -79,6 +81,7 @@ class Books:
             dict(self.kept),
             dict(self.subjects),
             dict(self.dispatches),
+            dict(self.parts),
             dict(self.landed),
             dict(self.landing),
         )
@@ -118,11 +121,16 @@ def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
     cause = books.streaks[failed][-1][1]
     hit = {worker: _tasks_by(books, worker, cause) for worker in workers}
     own = hit.get(failed, set())
-    if len(own) > 1:
+    if _differ(books, own):
         return f"{failed} failed at the tasks {', '.join(sorted(own))}, each time by {cause}"
-    if all(hit.values()) and len(set().union(*hit.values())) > 1:
+    if all(hit.values()) and _differ(books, set().union(*hit.values())):
         return f"every worker failed by {cause}"
     return ""
+
+
+def _differ(books: Books, tasks: Collection[TaskId]) -> bool:
+    """Whether it is more than one piece of work: a goal has a part tried again as another task, a few times."""
+    return len({books.parts.get(task, task) for task in tasks}) > 1
 
 
 def _tasks_by(books: Books, worker: str, cause: str) -> set[TaskId]:
@@ -157,6 +165,8 @@ def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
                     books.subjects[task] = str(row["subject"])
                 if row.get("dispatch"):
                     books.dispatches[str(row["dispatch"])] = task
+                if row.get("part"):
+                    books.parts[task] = str(row["part"])
             case "landing" if held is not None and held.id == claim_id:
                 books.landing[claim_id] = str(row.get("commit") or "")
             case "completed":

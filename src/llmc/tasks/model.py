@@ -83,6 +83,13 @@ class Task:
         return value if isinstance(value, str) else ""
 
     @property
+    def part(self) -> str:
+        """The part of a goal's plan that it is for, whichever attempt at that it is; "" for any other task."""
+        goal = self.ours.get("goal")
+        ids = [goal.get(name) for name in ("goalId", "workNodeId")] if isinstance(goal, Mapping) else []
+        return "/".join(map(str, ids)) if all(ids) else ""
+
+    @property
     def made_by(self) -> Mapping[str, str]:
         """The worker whose session made it, and the task that one was at; empty for any other task."""
         value = self.ours.get("by")
