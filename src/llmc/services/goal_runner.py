@@ -186,12 +186,13 @@ class Runner:
     def _opened(self) -> GoalStore:
         """The same as before: a store is checked from end to end when it is opened."""
         wanted = open_store(self._project)
-        if self._store is None or self._store.path != wanted.path:
-            self._store = wanted
-        file = identity(self._store.path)
-        if file != self._file:  # another directory, or another file in the place of a damaged one
-            self._file = file
+        if self._store is not None and self._store.path != wanted.path:
+            self._store = None
             self._forget()
+        self._store = self._store or wanted
+        file = identity(self._store.path)
+        if file != self._file:  # another one took the place of a damaged one
+            self._file, self._desk = file, Desk()
         return self._store
 
     def _collect(self, tick: _Tick) -> None:
