@@ -81,7 +81,7 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
 
 @pytest.mark.req("0-054")
 def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(scripted: Fleet) -> None:
-    """Break: count tasks in `_differ`, or leave `task.part` out of `take_next`."""
+    """Break: count tasks in `_differ`, or leave `task.part` out of `take_next`; `str` in place of `_in_a_line`."""
     fleet = goals.set_up(scripted, **{"auto.concurrency": "1", "overseer.goals.max_retries": "1"})
     made = fleet.dir / "plan.json"
     made.write_text(json.dumps(plan([[leaf(1, "@say nothing to commit")]], [[leaf(2)]])))
@@ -93,6 +93,8 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
     assert fleet.events("auto_failed") == []
     fleet.llmc("work", "done", "S1.1.1", "--goal", goal_id)
     goals.wait_for(fleet, lambda: goals.status(fleet, goal_id) == "completed")
+    lines = fleet.llmc("events").out.splitlines()
+    assert [line for line in lines if not re.match(r"\d\d:\d\d:\d\d  ", line)] == [], "an event is one line"
     assert daemon.stop() == 0
 
 
@@ -159,4 +161,6 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
     # Whoever writes into a damaged store is told that it was set aside.
     store(fleet).path.write_bytes(b"no database " * 1000)
+    assert "is damaged" in fleet.llmc("doctor", code=None).out
     assert "safe mode" in fleet.llmc("goal", "create", "--title", "x", "--no-plan").err
+    assert "`llmc overseer safe-mode --clear`" in fleet.llmc("doctor", code=None).out

@@ -17,6 +17,8 @@ from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, s
 from llmc.config import layout
 
 POLL_S = 0.02
+#: so much of a text of an event is in its line
+MOST_EVENT_TEXT = 200
 
 
 class Give(Exception):
@@ -264,10 +266,18 @@ def _event_line(event: Raw) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(event.get("ts", 0)))
     skip = ("ts", "action", "worker", "seq", "event", "reason")
     rest = " ".join(
-        f"{key}={value}" for key, value in event.items() if key not in skip and value not in (None, "")
+        f"{key}={_in_a_line(value)}"
+        for key, value in event.items()
+        if key not in skip and value not in (None, "")
     )
-    reason = f" ({event['reason']})" if event.get("reason") else ""
+    reason = f" ({_in_a_line(event['reason'])})" if event.get("reason") else ""
     return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}".rstrip()
+
+
+def _in_a_line(value: Any) -> str:
+    """An event is a line, also where it has a whole prompt in it; --json has all of it."""
+    text = " ".join(str(value).split()) if isinstance(value, str) else str(value)
+    return text if len(text) <= MOST_EVENT_TEXT else f"{text[: MOST_EVENT_TEXT - 1]}…"
 
 
 def _wait_args(argv: list[str], root_given: str | None) -> int:

@@ -13,6 +13,7 @@ from llmc.cli.goal_show import drawn, goal_argument
 from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json
 from llmc.cli.workers import complete_worker, project_of
+from llmc.config.durations import format_duration
 from llmc.errors import Exit, UsageError
 from llmc.goals.export import goal_tree
 from llmc.goals.model import Goal, GoalView, Priority
@@ -100,18 +101,25 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     words = {key: value for key, value in given.items() if value is not None}
     words["budget_usd"] = words.pop("budget", 0.0)
     planner = ConfiguredPlanner() if planned else None
-    made = service.create(project, service.NewGoal(**words), planner, file)
+
+    def kept(goal: Goal) -> None:
+        """A planner may take minutes, and be interrupted: which goal it is about is known before."""
+        if not as_json:
+            click.echo(f"created {goal.goal_id}: {goal.title}")
+        if planned and file is None:
+            limit = format_duration(project.config.overseer.goals.planner.timeout)
+            note(f"planning it ... (at most {limit} for each attempt)")
+
+    made = service.create(project, service.NewGoal(**words), planner, file, kept)
     warn(service.open_store(project))
     goal = made.view.goal
     if as_json:
         print_json(
             {**summary(made.view), "planned": made.planned, "problem": made.problem, "hint": made.hint}
         )
-    else:
-        click.echo(f"created {goal.goal_id}: {goal.title}")
-        if made.planned:
-            for line in drawn(made.view):
-                click.echo(line)
+    elif made.planned:
+        for line in drawn(made.view):
+            click.echo(line)
     _note_budget(project, goal)
     if made.planned:
         note_undriven(project, [goal])

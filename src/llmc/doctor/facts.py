@@ -226,6 +226,8 @@ class Facts:
     unusable: tuple[Unusable, ...] = ()
     claims: tuple[LeftClaim, ...] = ()
     task_problems: tuple[str, ...] = ()
+    #: of the goals' store, each with its fix
+    goal_problems: tuple[tuple[str, str], ...] = ()
     manual_notes: tuple[ManualNote, ...] = ()
     #: `overseer.json` of a supervisor that is gone
     dead_overseer: str = ""

@@ -44,6 +44,8 @@ class Kind(StrEnum):
     TASK_LIST = "task_list"
     #: a task is claimed by a worker that is not at it
     CLAIM = "claim"
+    #: the goals' store is damaged, was set aside, or holds what cannot be read
+    GOALS = "goals"
     #: tmux gave no answer
     TMUX = "tmux"
     #: a tmux session belongs to no worker
@@ -122,7 +124,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.HOOKS,
     ),
     "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.DELIVERY_STOPPED),
-    "tasks": (Kind.TASK_LIST, Kind.CLAIM),
+    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
         Kind.WORKTREE_BROKEN,

@@ -69,6 +69,7 @@ def _supervisor(facts: Facts) -> list[Finding]:
 def _tasks(facts: Facts) -> list[Finding]:
     fix = "`llmc tasks list` shows the list; auto mode does not begin before it is mended"
     found = [Finding(Kind.TASK_LIST, text, fix, "", text) for text in facts.task_problems]
+    found += [Finding(Kind.GOALS, text, mend, "", text) for text, mend in facts.goal_problems]
     if facts.state.kind is not StateFile.VALID or facts.daemon.runs:
         return found  # nobody knows who is at what; a daemon settles its claims itself
     assigned = {

@@ -12,8 +12,10 @@ from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import LlmcError
 from llmc.services.claims import open_ledger
+from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.services.task_list import open_list, overview
+from llmc.state.goal_errors import SET_ASIDE
 from llmc.state.model import State
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
@@ -113,6 +115,28 @@ def claims(project: Project) -> tuple[seen.LeftClaim, ...]:
     """The claims that this root's ledger holds open."""
     books = open_ledger(project).books()
     return tuple(seen.LeftClaim(claim.id, claim.task, claim.worker) for claim in books.claims.values())
+
+
+def goal_problems(project: Project) -> tuple[tuple[str, str], ...]:
+    """What keeps goals from being driven that only their own commands would tell; nothing is changed by looking."""
+    store = open_store(project)
+    if not store.path.exists():
+        return ()
+    try:
+        with store.reading() as found:
+            mode = found.safe_mode()
+            found.views()
+    except LlmcError as error:
+        return ((f"the goals' store: {error.message}", error.hint),)
+    if store.damage:
+        return ((store.damage, f"put a good copy there; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}"),)
+    told = [
+        (f"{goal_id}: {why}", "`llmc overseer export` has it") for goal_id, why in found.unreadable.items()
+    ]
+    if mode is not None:
+        text = f"goals are in safe mode, and nothing is sent: a damaged store was set aside as {mode.file}"
+        told.append((text, "look at it, then `llmc overseer safe-mode --clear`"))
+    return tuple(told)
 
 
 def task_problems(project: Project) -> tuple[str, ...]:

@@ -82,9 +82,13 @@ def open_store(project: Project) -> GoalStore:
 
 
 def create(
-    project: Project, wish: NewGoal, planner: Planner | None, plan_file: Path | None = None
+    project: Project,
+    wish: NewGoal,
+    planner: Planner | None,
+    plan_file: Path | None = None,
+    on_kept: Callable[[Goal], None] = lambda goal: None,
 ) -> Created:
-    """Keep the goal first; then plan it, if there is a planner. A planning that fails leaves the goal as it is."""
+    """Keep the goal first, and say so; then plan it, if there is a planner. A planning that fails leaves the goal as it is."""
     if not wish.title.strip():
         raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
     store, now = open_store(project), now_unix()
@@ -95,6 +99,7 @@ def create(
         data = {"title": goal.title, "actor": HUMAN}
         created = Event(ts=now, type="goal.created", goal_id=goal.goal_id, data=data)
         tx.apply(Change(goal=goal, events=(created,)), typed=True)
+    on_kept(goal)
     if planner is None:
         return Created(GoalView(goal), planned=False)
     try:
