@@ -12,7 +12,16 @@ from tests.support.goal_world import goal, plan
 from bench.measure import Row, clock_ms, row
 from llmc.goals.crystals import of_merge
 from llmc.goals.liveness import Merged
-from llmc.goals.model import Assignment, AssignmentStatus, Change, Dispatch, Evidence, Mode, NodeStatus, Result
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Change,
+    Dispatch,
+    Evidence,
+    Mode,
+    NodeStatus,
+    Result,
+)
 from llmc.services.goal_runner import Runner
 from llmc.services.goals import open_store
 from llmc.services.project import Project
