@@ -181,7 +181,8 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     view = wait_until(lambda: (row := scripted.status("adam"))["status"] == "offline" and row)
     assert view["cause"] == "crash"
     assert "code 7" in view["error_reason"]
-    assert "last words" in (scripted.root / "logs/adam.log").read_text()
+    log = scripted.root / "logs/adam.log"
+    wait_until(lambda: log.exists() and "last words" in log.read_text())  # right after the status
     assert json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["crash_count"] == 1
     result = scripted.llmc("wait", "adam", "--status", "needs_review", code=1)
     assert "code 7" in result.err
