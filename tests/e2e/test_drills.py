@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 #: the lines of docs/requirements/drills.md are in the order of the rows
 _IDS = {row: f"0-{201 + index}" for index, row in enumerate(dict.fromkeys(drill.row for drill in ROWS))}
 #: what takes seconds; the rest is for `make checklist` and `make drills`
-_QUICK = ("agent-killed", "overseer-session-dies")
+_QUICK = ("agent-killed",)
 
 
 def _marks(name: str, row: str) -> list[pytest.MarkDecorator]:

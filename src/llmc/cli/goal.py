@@ -176,7 +176,12 @@ def _draw(view: GoalView) -> None:
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
-    """List the goals: status, how much of each is done, title."""
+    """List the goals: status, how much of each is done, title.
+
+    \b
+    Example:
+      llmc goal list --all
+    """
     project = project_of(ctx)
     store = service.open_store(project)
     with store.reading() as found:
@@ -235,7 +240,7 @@ _FIELDS = {
 }
 
 
-def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str) -> None:
+def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why: str) -> None:
     """pause, resume, cancel and archive differ in a word."""
 
     def run(ctx: click.Context, goal_id: str, reason: str, as_json: bool) -> None:
@@ -244,14 +249,29 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str) -> N
         if name != "archive":
             note_settled(project, f"goal {name}")
 
-    run.__doc__ = about
+    run.__doc__ = f'{about}\n\n\b\nExample:\n  llmc goal {name} goal_1f0c9a7e42 --reason "{why}"\n'
     command.command(name)(goal_argument(reason_option(json_option(click.pass_context(run)))))
 
 
-_mover("pause", service.pause, "Send nothing for a goal until `llmc goal resume`. What is out may come back.")
-_mover("resume", service.resume, "Let a paused goal go on.")
-_mover("cancel", service.cancel, "Give a goal up: what is not done of it is cancelled. What landed stays.")
-_mover("archive", service.archive, "Put a completed or cancelled goal away; `llmc goal list --all` shows it.")
+_mover(
+    "pause",
+    service.pause,
+    "Send nothing for a goal until `llmc goal resume`. What is out may come back.",
+    "not tonight",
+)
+_mover("resume", service.resume, "Let a paused goal go on.", "the server is back")
+_mover(
+    "cancel",
+    service.cancel,
+    "Give a goal up: what is not done of it is cancelled. What landed stays.",
+    "nobody wants it any more",
+)
+_mover(
+    "archive",
+    service.archive,
+    "Put a completed or cancelled goal away; `llmc goal list --all` shows it.",
+    "released",
+)
 
 
 goal_show.add_to(command)

@@ -46,7 +46,12 @@ def add_to(group: click.Group) -> None:
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show the goals, and the work that does not get on: why, what was sent last, and until when it is left alone."""
+    """Show the goals, and the work that does not get on: why, what was sent last, and until when it is left alone.
+
+    \b
+    Example:
+      llmc overseer status --json
+    """
     project, now = project_of(ctx), time.time()
     store = open_store(project)
     with store.reading() as found:
@@ -124,7 +129,12 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
 @json_option
 @click.pass_context
 def inbox(ctx: click.Context, as_json: bool) -> None:
-    """List what waits for a person's word, the oldest first."""
+    """List what waits for a person's word, the oldest first.
+
+    \b
+    Example:
+      llmc overseer inbox
+    """
     project, now = project_of(ctx), time.time()
     found = goal_work.inbox(project)
     if as_json:
@@ -148,8 +158,9 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
     """Answer what waits: ID is from `llmc overseer inbox`, TEXT in your words or the number of an option.
 
     \b
-    Example:
-      llmc overseer answer A_5b1e03c9d2 "use the second server"
+    Examples:
+      llmc overseer answer b398fb37a0a6abe2 "use the second server"
+      llmc overseer answer S1.1.2 2 --goal goal_1f0c9a7e42
     """
     project = project_of(ctx)
     one = goal_work.answer(project, question_id, text, goal_id)
@@ -198,7 +209,12 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
-    """Show, or end, the safe mode that follows a damaged store: nothing is sent while it lasts."""
+    """Show, or end, the safe mode that follows a damaged store: nothing is sent while it lasts.
+
+    \b
+    Example:
+      llmc overseer safe-mode --clear
+    """
     store = open_store(project_of(ctx))
     if clear:
         was = store.clear_safe_mode()

@@ -78,7 +78,12 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
 @reason_option(required=False)
 @node_options
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
-    """It can go on."""
+    """It can go on; what you say is told to whoever does it.
+
+    \b
+    Example:
+      llmc work unblock T2.1 --reason "the server is there"
+    """
     project = project_of(ctx)
     _say(project, service.unblock(project, node_id, **given), as_json)
 
