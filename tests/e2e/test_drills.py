@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 #: the lines of docs/requirements/drills.md are in the order of the rows
 _IDS = {row: f"0-{201 + index}" for index, row in enumerate(dict.fromkeys(drill.row for drill in ROWS))}
-#: what takes seconds; the rest is for `make checklist` and `make drills`
+#: the one that shows in `make test` that drills work; the rest is for `make checklist` and `make drills`
 _QUICK = ("agent-killed",)
 
 

@@ -9,14 +9,11 @@ from tests.support import zygote
 from tests.support.fleet import Fleet
 
 _GOALS = [name for name in DRILLS if name.startswith("goal-")]
-#: what takes seconds; the rest is for `make checklist` and `make drills`
-_QUICK = ("goal-task-deleted",)
 
 
+@pytest.mark.drill
 @pytest.mark.req("3-030", "3-103")
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[] if one in _QUICK else [pytest.mark.drill]) for one in _GOALS]
-)
+@pytest.mark.parametrize("name", _GOALS)
 def test_a_drill_of_goals(scripted: Fleet, name: str) -> None:
     """Break: whatever the drill is about; of goal-task-deleted: call a leaf alive whose task nobody has."""
     env = {"TMPDIR": str(scripted.dir), zygote.COLD: "1"}
