@@ -165,7 +165,9 @@ def storm(fleet: Fleet, wanted: int, seed: int, *, daemon: bool) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("daemon", [False, True], ids=["alone", "with daemon"])
+@pytest.mark.parametrize(
+    "daemon", [pytest.param(False, id="alone", marks=pytest.mark.soak), pytest.param(True, id="with daemon")]
+)
 def test_five_random_kills(scripted: Fleet, daemon: bool) -> None:
     """Break: do not pin the commits before the rebase. (Narrow moments are hit by the long run, or not at all.)"""
     storm(scripted, 5, random.SystemRandom().randrange(10**6), daemon=daemon)

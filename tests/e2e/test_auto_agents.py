@@ -1,7 +1,9 @@
 """Auto mode end to end, on both agents: dependencies, a usage limit, a crash; everything lands."""
 
+import pytest
+
 from tests.support import auto
-from tests.support.fleet import Fleet
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.loopback_api import CRASH
 from tests.support.plans import COMMIT, auto_config, task_files
 
@@ -10,6 +12,7 @@ def work(number: int) -> str:
     return f"echo {number} > done-{number}; git add done-{number}; {COMMIT} 'Task {number}'"
 
 
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 def test_six_tasks_with_a_limit_and_a_crash(fleet: Fleet) -> None:
     """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
     fleet.set_up(

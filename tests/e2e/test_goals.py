@@ -6,10 +6,11 @@ import pytest
 
 from tests.support import goals
 from tests.support.auto import Daemon
-from tests.support.fleet import Fleet
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.goals import leaf, plan
 
 
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     """The real client plans it, too. Break: leave GoalsLane out of the daemon, or give an answer to nobody."""
     goals.set_up(fleet, **{"auto.concurrency": "2"})

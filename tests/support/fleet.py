@@ -30,6 +30,11 @@ from tests.support.waiting import answer_dialog, wait_until
 
 #: for `parametrize("fleet", ..., indirect=True)`: where the real client takes long and shows little more than elsewhere
 REAL_IN_SOAK = ["scripted", pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak])]
+#: and where other tests do the same with the scripted agent, and more
+SCRIPTED_IN_SOAK = [
+    pytest.param("scripted", marks=pytest.mark.soak),
+    pytest.param("claude", marks=pytest.mark.real_client),
+]
 
 
 class Result:

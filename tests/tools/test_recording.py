@@ -227,6 +227,16 @@ def test_conversations_that_came_and_went_unseen_are_counted_when_the_next_is(de
 
 
 @pytest.mark.req("5-002")
+def test_a_first_conversation_that_nobody_saw_is_counted_too(desk: Desk) -> None:
+    """Each look was killed before it was done. Break: skip nothing where no conversation is known yet."""
+    for session, output in (("c1", 1), ("c2", 2), ("c3", 4)):
+        desk.converse(session, "7")
+        desk.say(session, output)
+    record_usage(desk.project, "auto-1")
+    assert desk.told() == desk.used
+
+
+@pytest.mark.req("5-002")
 def test_a_rebuilt_record_counts_nothing_again(desk: Desk) -> None:
     """`doctor --rebuild` makes records that know of no usage. Break: do not ask the log in record_usage."""
     desk.converse("c1", "7")

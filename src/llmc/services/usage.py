@@ -90,7 +90,7 @@ def _known_of(
     started, told = _sessions(project, record.name)
     last, session = Path(before.transcript).stem, Path(here.transcript).stem
     sessions = [other for other, _ in started]
-    after_last = len(started) - sessions[::-1].index(last) if last in sessions else len(started)
+    after_last = len(started) - sessions[::-1].index(last) if last in sessions else 0
     skipped = []
     for other, task_id in dict(started[after_last:]).items():
         if other not in (last, session):
