@@ -5,12 +5,24 @@ import unicodedata
 
 def printable(text: str) -> str:
     """In one line, without what a terminal would act on: commit subjects and errors come from others."""
-    kept = (" " if c.isspace() else c for c in text)
-    return "".join(c for c in kept if unicodedata.category(c) not in ("Cc", "Cs") and c not in _DIRECTIONS)
+    return text.translate(_PRINTABLE)
 
 
 #: they would turn the rest of the line around
 _DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
+
+
+class _Printable(dict[int, str]):
+    """What becomes of each character; found out when it comes up for the first time."""
+
+    def __missing__(self, code: int) -> str:
+        char = " " if chr(code).isspace() else chr(code)
+        acts = unicodedata.category(char) in ("Cc", "Cs") or char in _DIRECTIONS
+        self[code] = "" if acts else char
+        return self[code]
+
+
+_PRINTABLE = _Printable()
 
 
 def cells(text: str) -> int:

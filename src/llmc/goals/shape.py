@@ -5,7 +5,6 @@ It follows from the plan alone, not from how far it is; so it can be kept while 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from llmc.goals.model import Node, NodeKind, NodeStatus
 
@@ -94,14 +93,27 @@ def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
 
 def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
     """The leaves that can be worked on; what many of them wait for is looked at once."""
-    free = cache(lambda above: not any(map(_bars, map(nodes.__getitem__, above))))
-    closed = cache(lambda dep: is_closed(dep, nodes, shape))
-    needs, parents = shape.needs, shape.parents
-    return [one for one in leaves if free(parents[one]) and all(map(closed, needs.get(one, ())))]
+    barred: dict[tuple[str, ...], bool] = {}
+    closed: dict[str, bool] = {}
+    ready = []
+    for leaf in leaves:
+        above, needs = shape.parents[leaf], shape.needs.get(leaf, ())
+        if above not in barred:
+            barred[above] = any(_bars(nodes[parent]) for parent in above)
+        if barred[above]:
+            continue
+        for dep in needs:
+            if dep not in closed:
+                closed[dep] = is_closed(dep, nodes, shape)
+            if not closed[dep]:
+                break
+        else:
+            ready.append(leaf)
+    return ready
 
 
 def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
-    return any(map(_closes, map(nodes.__getitem__, shape.parents[node_id])))
+    return any(_closes(nodes[parent]) for parent in shape.parents[node_id])
 
 
 def _closes(parent: Node) -> bool:
