@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.cli.goal_views import question_lines
 from llmc.goals import words
 from llmc.goals.model import BlockedReason, Crystallization, Dispatch, Evidence, Mode
+from llmc.goals.questions import Question
 from tests.support.goal_world import START, goal, plan
 from tests.unit.test_goal_policy import assignment
 
@@ -119,3 +121,14 @@ def test_everything_has_its_bound(said: str, times: int) -> None:
 
 def test_a_cut_does_not_split_a_character() -> None:
     assert words.fit("ä" * 100, 21) == "ä" * 7 + " [...]"
+
+
+def test_what_a_worker_needs_is_asked_in_its_own_words() -> None:
+    """Break: put a question of ours into `blockers_reason`; the inbox then shows that instead."""
+    reason = words.blockers_reason(("Which dialects count?",), "it is stuck")
+    asked = Question("A_1", "goal_1", "Calendars", "S1.1.2", "Dates", "A_1", reason, START)
+    assert question_lines(asked, START + 5) == [
+        "A_1  S1.1.2 Dates (Calendars), 5s ago",
+        "    Which dialects count?",
+        '    llmc overseer answer A_1 "..."',
+    ]

@@ -116,11 +116,9 @@ def stalled_reason(node: Node, why: str, failed: bool) -> BlockedReason:
 
 
 def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
-    """What a person is asked when a worker said what it needs."""
+    """What a person is asked when a worker said what it needs: just that, in its own words."""
     text = "; ".join(blockers) or summary or "it says that it is blocked"
-    return BlockedReason(
-        kind="blockers", text=fit(text, 1000), question="What it needs, or how to go on without?"
-    )
+    return BlockedReason(kind="blockers", text=fit(text, 1000))
 
 
 def _how_to_report(goal_id: str, node_id: str) -> str:
