@@ -32,9 +32,9 @@ def problems(text: str, limits: Limits = LIMITS) -> list[str]:
 
 def test_the_example_of_the_guide_is_a_plan() -> None:
     """Break: let a box without an id take its number from the whole plan, or forget `[x]`."""
-    example = re.search(r"```markdown\n(# .*?)```", GUIDE.read_text(), re.DOTALL)
-    assert example is not None
-    plan = read(example[1])
+    whole, example = re.findall(r"```markdown\n(# .*?)```", GUIDE.read_text(), re.DOTALL)
+    assert read(whole).title == "Import CSV files"
+    plan = read(example)
     assert plan.title == "Orders can be paid by card"
     assert plan.problem_statement == "Customers ask for it every week; today they can only pay by invoice."
     assert plan.success_criteria == ("An order can be paid with the provider's test card",)
