@@ -1,6 +1,7 @@
 """git's answers as data, from real repositories."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -259,3 +260,28 @@ def test_a_branch_is_what_git_says_however_it_is_kept(repo: Repo, linked: Worktr
     assert git.resolve(linked.path, "HEAD") is None
     for name in ("refs/heads/gone", "refs/heads/../../HEAD"):
         assert git.resolve(repo.path, name) is None
+
+
+def test_a_fetch_under_which_the_branch_moves_is_made_again(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the git of an accept that was killed. Break: fetch once; or again for whatever it says."""
+    clone, seen, real = tmp_path / "clone", tmp_path / "seen", shutil.which("git")
+    repo.git("clone", "-q", ".", str(clone))
+    repo.commit("b.txt", "b\n")
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho x >> {seen}; . {tmp_path}/says; exec {real} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    moved = "error: cannot lock ref 'refs/remotes/origin/main': is at 1f2acaa7 but expected a014f906"
+    says = tmp_path / "says"
+    says.write_text(f'[ $(wc -l < {seen}) -gt 1 ] || {{ echo "{moved}" >&2; exit 1; }}\n')
+    git.fetch(clone, "main")
+    assert git.same_commit(clone, "origin/main", repo.git("rev-parse", "main").strip())
+    for text, times in (("fatal: no such remote", 1), (moved, 3)):
+        seen.unlink()
+        says.write_text(f'echo "{text}" >&2; exit 1\n')
+        with pytest.raises(ToolFailed):
+            git.fetch(clone, "main")
+        assert len(seen.read_text().split()) == times

@@ -318,13 +318,27 @@ def default_branch(repo: Path) -> str:
 
 
 def fetch(repo: Path, branch: str) -> None:
-    """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail)."""
-    git(
-        repo,
-        *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "origin"],
-        f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
-        timeout_s=300,
-    )
+    """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
+
+    The git of a process that was killed may still be at it, and move the branch under ours: then it is asked again.
+    """
+    for _ in range(_FETCHES):
+        done = git(
+            repo,
+            *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "origin"],
+            f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
+            check=False,
+            timeout_s=300,
+        )
+        if done.ok:
+            return
+        if not _MOVED_MEANWHILE.search(done.stderr):
+            break
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+_FETCHES = 3
+_MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
 def config_get(repo: Path, key: str) -> str | None:
