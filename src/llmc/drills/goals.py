@@ -1,9 +1,7 @@
 """Drills: goals, and what can go wrong on the way from an intent to a leaf that has landed."""
 
 import json
-import os
 import shlex
-import signal
 from pathlib import Path
 
 from llmc.drills.scratch import Scratch, overwrite
@@ -140,12 +138,7 @@ def task_deleted(scratch: Scratch) -> None:
 def session_killed(scratch: Scratch) -> None:
     _create(scratch)
     _goal(scratch, _lines(scratch.half(1, scratch.gate("go")), scratch.commit(1)))
-    scratch.supervise()
-    scratch.reached("go")
-    scratch.breaks_now()
-    os.kill(scratch.agent_pid("auto-1"), signal.SIGKILL)
-    scratch.detected("agent_exited")
-    scratch.open("go")
+    scratch.supervise_and_kill_agent("go")
     _completed(scratch)
 
 

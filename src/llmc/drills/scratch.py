@@ -216,6 +216,15 @@ class Scratch:
             raise DrillFailed(f"{worker} has no session")
         return int(pid)
 
+    def supervise_and_kill_agent(self, gate: str) -> None:
+        """The fault of more than one drill: the only agent is killed while it waits at the gate, which is open afterwards."""
+        self.supervise()
+        self.reached(gate)
+        self.breaks_now()
+        os.kill(self.agent_pid("auto-1"), signal.SIGKILL)
+        self.detected("agent_exited")
+        self.open(gate)
+
     def state_is_mine(self) -> AbstractContextManager[None]:
         """Nobody is just writing it: what is broken now would else be put right by chance."""
         return locks.lock(self.project().root.lock("state"), Rank.STATE)

@@ -1,7 +1,5 @@
 """Drills: where tasks come from, and the workers that do them (rows 1 to 12)."""
 
-import os
-import signal
 from pathlib import Path
 
 from llmc.drills.scratch import Scratch
@@ -68,12 +66,7 @@ def pool_repeats(scratch: Scratch) -> None:
 def agent_killed(scratch: Scratch) -> None:
     scratch.create()
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
-    scratch.supervise()
-    scratch.reached("go")
-    scratch.breaks_now()
-    os.kill(scratch.agent_pid("auto-1"), signal.SIGKILL)
-    scratch.detected("agent_exited")
-    scratch.open("go")
+    scratch.supervise_and_kill_agent("go")
     scratch.all_landed()
 
 

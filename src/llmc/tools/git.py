@@ -317,6 +317,10 @@ def default_branch(repo: Path) -> str:
     )
 
 
+_FETCHES = 3
+_MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
+
+
 def fetch(repo: Path, branch: str) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
 
@@ -335,10 +339,6 @@ def fetch(repo: Path, branch: str) -> None:
         if not _MOVED_MEANWHILE.search(done.stderr):
             break
     raise ToolFailed(done.argv, done.returncode, done.stderr)
-
-
-_FETCHES = 3
-_MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
 def config_get(repo: Path, key: str) -> str | None:
