@@ -135,10 +135,8 @@ def _note_goals(project: Project) -> None:
     try:
         with store.reading() as found:
             goals = [view.goal for view in found.views()]
-    except (
-        LlmcError
-    ):  # goals keep nobody from starting; `llmc doctor` and their own commands say what is wrong
-        return
+    except LlmcError:
+        return  # goals keep nobody from starting; `llmc doctor` and their own commands say what is wrong
     note_undriven(project, goals)
 
 
