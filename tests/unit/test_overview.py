@@ -137,6 +137,7 @@ def fleet(*workers: Raw, running: bool = True) -> Raw:
         "workers": list(workers),
         "auto": None,
         "overseer": None,
+        "attention": [],
     }
 
 

@@ -132,6 +132,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     by_hand = [worker for worker in view["workers"] if not worker["auto"]]
     groups = {title: [w for w in by_hand if group_of(w, daemon) is title] for title in _COUNTED}
     lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
+    lines += attention_lines(view["attention"], now, width, paint)
     overseer = overseer_lines(view["overseer"], now, width, paint) if view["overseer"] else []
     if not view["workers"]:
         return "\n".join([*lines, "no workers yet; next: llmc add adam", *overseer])
@@ -144,6 +145,23 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
     return "\n".join([*lines, *overseer])
+
+
+_SEVERITY_STYLES = {"blocked": "red", "waiting": "yellow", "notice": "dim"}
+
+
+def attention_lines(items: list[Raw], now: float, width: int, paint: Paint) -> list[str]:
+    """What needs a person and is no worker's status."""
+    if not items:
+        return []
+    lines = ["", paint("Attention", "bold")]
+    for item in items:
+        head = f"  {paint(item['severity'], _SEVERITY_STYLES[item['severity']])}  {age(now - item['since_unix'])}"
+        text = wrap(printable(f"{item['who']}: {item['text']}"), width - 4, ERROR_LINES)
+        lines += [head, *(f"    {line}" for line in text)]
+        if item["next"]:
+            lines.append("    " + paint(shortened(f"next: {printable(item['next'])}", width - 4), "bold"))
+    return lines
 
 
 _OVERSEER_STYLES = {"running": "green", "remediating": "yellow", "terminated": "red"}

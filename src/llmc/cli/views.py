@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from llmc.attention.items import attention
+
 Raw = dict[str, Any]
 
 
@@ -15,6 +17,7 @@ def status_view(
         "workers": [worker_view(record, attached) for _, record in sorted(state.get("workers", {}).items())],
         "auto": auto_view(state),
         "overseer": overseer,
+        "attention": [item._asdict() for item in attention(state)],
     }
 
 

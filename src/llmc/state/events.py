@@ -100,6 +100,8 @@ ACTIONS: dict[str, str] = {
     "overseer_remediation": "a remediation began (`attempt`), or ended (`attempt`, `outcome`, `duration_s`, `log`)",
     "overseer_restart": "the daemon is started again without a remediation (`after_s`, `workers`: those that were reset)",
     "overseer_stopped": "the supervisor ended (`code`: its exit code, `reason`)",
+    "attention_raised": "something needs a person (`key`, `reason`: what); `status` lists it until it is over",
+    "attention_cleared": "something that needed a person is over (`key`)",
     "clock_jump": "the clock or the daemon stood still: no age is judged for one full limit from now (`why`)",
 }
 

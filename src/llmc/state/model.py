@@ -11,6 +11,17 @@ from llmc.workers.model import WorkerRecord
 VERSION = 1
 
 
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of the attention list that was seen from outside the state (attention/items.py); its key is beside it."""
+
+    kind: str
+    severity: str
+    who: str
+    text: str
+    since_unix: float
+    next: str = ""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """Everything llmc remembers between commands."""
 
@@ -21,6 +32,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     #: which task each auto worker is at; the same as in the workers' records, and written with them
     active_task_ids: dict[WorkerName, TaskId] = {}
     auto: AutoState = AutoState()
+    #: what needs a person and does not follow from the rest of the state, by its stable key
+    attention: dict[str, Raised] = {}
     #: a supervisor looks after the daemon, which does not know of it; one that was killed leaves this (see its lock)
     overseer_active: bool = False
     #: number of the newest event, and the events of the newest write (see state/store.py)

@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from llmc.attention.items import KINDS, SEVERITIES
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
 from llmc.state import events
-from llmc.state.model import VERSION, State
+from llmc.state.model import VERSION, Raised, State
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -91,6 +92,25 @@ class Transaction:
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
+
+    def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
+        """Put something on the attention list, once; told again it keeps its age."""
+        assert kind in KINDS, f"attention kind {kind!r} is not in the table"
+        assert severity in SEVERITIES
+        known = self.state.attention.get(key)
+        since_unix = known.since_unix if known else self.now
+        item = Raised(kind=kind, severity=severity, who=who, text=text, since_unix=since_unix, next=next)
+        if item == known:
+            return
+        self.state = replace(self.state, attention={**self.state.attention, key: item})
+        self.emit("attention_raised", worker=who if who in self.state.workers else None, reason=text, key=key)
+
+    def clear_item(self, key: str) -> None:
+        """Take something off the attention list, if it is on it."""
+        if key in self.state.attention:
+            left = {other: item for other, item in self.state.attention.items() if other != key}
+            self.state = replace(self.state, attention=left)
+            self.emit("attention_cleared", key=key)
 
     def remove(self, name: str) -> None:
         workers = {key: value for key, value in self.state.workers.items() if key != name}

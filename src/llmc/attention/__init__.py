@@ -1,0 +1,1 @@
+"""What waits for a person: one list, from one function. Pure."""
