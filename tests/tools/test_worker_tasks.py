@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.names import TaskId
-from llmc.services import task_commands, task_queue, worker_tasks
+from llmc.services import task_commands, task_list, task_queue, worker_tasks
 from llmc.services.intake import apply_pending
 from llmc.services.project import Project, open_project
 from llmc.services.task_queue import TaskQueue
 from llmc.state import inbox
+from llmc.tasks.draft import Draft
 from llmc.tasks.origin import GRACE_S, MOST_ACCEPTED
 from llmc.workers.model import Assignment
 from tests.support.fleet import Fleet
@@ -96,12 +97,13 @@ def test_at_no_moment(session: Session) -> None:
     # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
     seen = queue.files.listing().tasks[TaskId("2")]
     session.apply()
-    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", seen.id) is None
+    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", queue.files.key(seen.id)) is None
 
     assert (ready(queue), session.hold(2)) == (0, "proposed")
     assert json.loads((session.folder / "2.json").read_text())["metadata"]["llmc"]["by"] == {
         "worker": WORKER,
         "task": "1",
+        "root": str(session.project.root.path),
     }
     assert not session.project.store.worker(WORKER).announced_tasks
     task_commands.approve(session.project, "2")
@@ -150,7 +152,7 @@ def test_files_that_nobody_announced(session: Session) -> None:
     """Break: make GRACE_S a minute; the task of a person who writes files by hand would wait that long."""
     queue = task_queue.open_queue(session.project)
     session.write(2)
-    session.write(3, metadata={"llmc": {"by": "person"}})
+    task_list.add(queue.files, Draft("Task 3"), queue.ledger)
     found = queue.take_next("auto-1", ())
     assert found is not None
     assert found[0].id == "3", "what llmc wrote needs no grace"

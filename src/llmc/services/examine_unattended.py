@@ -114,7 +114,7 @@ def _unusable(path: Path, bits: int) -> seen.Unusable | None:
 def claims(project: Project) -> tuple[seen.LeftClaim, ...]:
     """The claims that this root's ledger holds open."""
     books = open_ledger(project).books()
-    return tuple(seen.LeftClaim(claim.id, claim.task, claim.worker) for claim in books.claims.values())
+    return tuple(seen.LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values())
 
 
 def goal_problems(project: Project) -> tuple[tuple[str, str], ...]:

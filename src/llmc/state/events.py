@@ -74,6 +74,7 @@ ACTIONS: dict[str, str] = {
     "task_received": "the task pool command gave a task (`task_id`, `subject`)",
     "task_approved": "a person approved a task that a worker proposed (`task_id`, `subject`)",
     "task_requeued": "a person wants a task done again; nothing counts against it any more (`task_id`, `subject`)",
+    "task_done": "a person said that a task is done, and nobody did it (`task_id`, `subject`)",
     "task_sent_back": "a task's work did not pass its `verify` and went back to the worker (`task_id`, `round`, `code`)",
     "budget_reached": "no more tasks are taken because the budget of the run is used up",
     "notified": "a person was told of something (`kind`, `key`, `channels`: those that took it)",
