@@ -82,9 +82,9 @@ class TaskQueue:
     def count_ready(self) -> int:
         """How many tasks could be begun now."""
         with self._turn:
-            self._look()
-            held = {task for task in self._undecided if self._index.is_ready(task)}
-            return self._index.count_ready - len(held)
+            proposed = self._look().proposed_in(self.files.list_name)
+            held = self._undecided | proposed
+            return self._index.count_ready - sum(map(self._index.is_ready, held))
 
     def holds(self, claim_id: str) -> bool:
         return self.ledger.books().holds(claim_id)

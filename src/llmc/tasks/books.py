@@ -125,6 +125,10 @@ class Books:
         """What workers of this root are at."""
         return frozenset(claim.task.id for claim in self.claims.values() if claim.task.list == list_name)
 
+    def proposed_in(self, list_name: str) -> frozenset[TaskId]:
+        """What workers made and nobody has approved."""
+        return frozenset(task.id for task, made in self.made.items() if made.hold and task.list == list_name)
+
     def landed_as(self, commit: str) -> TaskKey | None:
         """The task whose work is this commit."""
         return next((task for task, one in self.landed.items() if commit and one.commit == commit), None)
