@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llmc.names import TaskId, TaskKey
-from llmc.services import claims
+from llmc.services import claims, task_commands
 from llmc.services.project import open_project
 from llmc.services.task_list import open_ledger, open_list
 from tests.support import auto
@@ -151,11 +151,16 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
         assert back is not None
         assert (back.status, back.owner) == ("pending", "")
     assert claims.landed_as(project, commits["1"]) is None
+    assert task_commands.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
+        "as after a crash"
+    )
+    assert task_commands.pending_again(project, "0" * 40) == ("", "")
     assert states(fleet) == {"1": "ready", "2": "completed"}
     assert claims.landed_as(project, "0" * 40) is None
     (task_dir(fleet) / "2.json").unlink()
     two = TaskKey("plan", TaskId("2"))
     assert claims.take_back(project, two, "its work was undone") is None
+    assert "its file is gone" in task_commands.pending_again(project, commits["2"])[1]
     assert open_ledger(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
     files = open_list(project)

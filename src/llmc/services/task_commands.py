@@ -4,9 +4,10 @@ import shlex
 from functools import partial
 
 from llmc.agents.task_files import TaskFiles
-from llmc.errors import NotFound, Refused
+from llmc.errors import NotFound, Refused, UsageError
 from llmc.names import TaskId, WorkerName
 from llmc.services import task_concerns
+from llmc.services.claims import take_back
 from llmc.services.project import Project
 from llmc.services.task_list import Overview, open_ledger, open_list, overview
 from llmc.state.ledger import Ledger
@@ -56,6 +57,23 @@ def requeue(project: Project, task_id: str) -> Task:
     freed = _free(files, task)
     _say(project, files, "task_requeued", freed, reason=f"by a person; it was {state}")
     return freed
+
+
+def pending_again(project: Project, commit: str) -> tuple[str, str]:
+    """The task whose work is this commit is to be done again: its id, and what became of it in words; safe to repeat.
+
+    Who calls this tells of it in the event log, once.
+    """
+    task = open_ledger(project).books().landed_as(commit)
+    if task is None:
+        return "", ""
+    try:
+        back = take_back(project, task, f"its commit {commit[:12]} was undone")
+    except (NotFound, Refused, UsageError) as error:
+        return "", f"task {task} was not put back: {error.message}"
+    if back is None:
+        return "", f"task {task} was not put back: its file is gone; add it again with `llmc tasks add`"
+    return task.id, f"task {task} is pending again"
 
 
 def done(project: Project, task_id: str) -> Task:

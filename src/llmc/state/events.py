@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.log_reader import archives, whole_lines
-from llmc.tools.files import append_line, ends_torn, private_dir
+from llmc.tools.files import append_line, ends_torn, json_row, private_dir
 
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -157,8 +157,5 @@ def _last_seq_in(path: Path) -> int | None:
 
 
 def _seq(line: bytes) -> int | None:
-    try:
-        value = json.loads(line)["seq"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return value if isinstance(value, int) else None
+    value = (json_row(line) or {}).get("seq")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
