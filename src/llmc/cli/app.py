@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from llmc import __version__
-from llmc.cli.output import print_error
+from llmc.cli.output import print_error, say_lines
 from llmc.errors import Exit, LlmcError, Refused, UsageError
 from llmc.names import OVERSEER
 from llmc.tools.files import explain
@@ -130,7 +130,7 @@ def report(error: Exception, argv: list[str]) -> int:
     if "--debug" in argv:
         import traceback  # slow to import, and only this needs it
 
-        traceback.print_exception(error)
+        say_lines("".join(traceback.format_exception(error)), err=True, nl=False)
     shown = _for_people(error)
     print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv, shown.details)
     return shown.exit_code

@@ -3,8 +3,8 @@
 import click
 
 from llmc.auto.digest import as_json as plain
-from llmc.cli.output import json_option, print_json
-from llmc.cli.status import page, showable
+from llmc.cli.output import json_option, print_json, say_lines
+from llmc.cli.status import page
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.services import digest as service
@@ -33,4 +33,4 @@ def command(ctx: click.Context, since: str | None, as_json: bool) -> None:
     if as_json:
         print_json(plain(found))
         return
-    click.echo(showable(service.text_of(found, *page())))
+    say_lines(service.text_of(found, *page()))

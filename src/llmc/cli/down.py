@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say
 from llmc.errors import Exit, NotFound, Refused, StateError
 from llmc.services import supervisor_record
 from llmc.services.daemon_control import stop
@@ -41,7 +41,7 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for problem in problems:
             note(problem)
-        click.echo("down" if not problems else "not everything could be stopped")
+        say("down" if not problems else "not everything could be stopped")
     return Exit.FAILED if problems else Exit.DONE
 
 

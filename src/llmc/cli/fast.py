@@ -8,11 +8,11 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout
 
@@ -86,8 +86,7 @@ def _of_source() -> str | None:
 
 
 def status(root: str) -> int:
-    view = current(root)
-    sys.stdout.write(json.dumps(view, ensure_ascii=False) + "\n")
+    print_json(current(root))
     return 0
 
 
@@ -213,11 +212,10 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
     for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
         if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
-            sys.stdout.write(
-                (json.dumps(event, ensure_ascii=False) if as_json else _event_line(event)) + "\n"
-            )
-            if follow:
-                sys.stdout.flush()
+            if as_json:
+                print_json(event, flush=follow)
+            else:
+                say(_event_line(event), flush=follow)
     return 0
 
 
@@ -237,11 +235,12 @@ def _is_stale(root: str, state: Raw, sessions: dict[str, tuple[bool, bool]] | No
 def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
     if as_json:
         body: Any = views[0] if len(views) == 1 else views
-        sys.stdout.write(json.dumps({"reached": code == 0, "problem": problem, "worker": body}) + "\n")
+        print_json({"reached": code == 0, "problem": problem, "worker": body})
     elif code == 0:
-        sys.stdout.write("\n".join(f"{v['name']} is {v['status']}" for v in views) + "\n")
+        for view in views:
+            say(f"{view['name']} is {view['status']}")
     if problem:
-        sys.stderr.write(f"llmc: {problem}\n")
+        say(f"llmc: {problem}", err=True)
     return code
 
 

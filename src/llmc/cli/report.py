@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.errors import UsageError
 from llmc.services.reports import caller, report
@@ -35,4 +35,4 @@ def command(ctx: click.Context, kind: str, text: str, no_changes: bool, as_json:
     if as_json:
         print_json({"worker": who.worker, "kind": kind, "no_changes": no_changes})
     else:
-        click.echo(f"{who.worker}: reported {kind}")
+        say(f"{who.worker}: reported {kind}")

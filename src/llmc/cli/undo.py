@@ -3,7 +3,7 @@
 import click
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.services.rebase import wake_queued
 from llmc.services.undo import last_accept, undo
@@ -30,8 +30,7 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
             {"worker": done.worker, "commit": done.commit, "revert": done.revert, "prompt": done.prompt}
         )
         return
-    click.echo(
-        paint(f"undone: {done.commit[:12]} ({done.subject}) is reverted by {done.revert[:12]}", "green")
-    )
+    say(paint(f"undone: {done.commit[:12]} ({done.subject}) is reverted by {done.revert[:12]}", "green"))
     if done.prompt:
-        note("its task, to start it again:\n" + done.prompt)
+        note("its task, to start it again:")
+        say_lines(done.prompt, err=True)

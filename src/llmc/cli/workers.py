@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.cli.output import note, paint, print_json
+from llmc.cli.output import completion, note, paint, print_json, say
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.names import OVERSEER
 from llmc.services.project import Project, locate_root, open_project
@@ -27,9 +27,7 @@ def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str)
         workers = json.loads(root.state.read_bytes())["workers"]
     except (LlmcError, OSError, ValueError, KeyError):
         return []
-    return [
-        CompletionItem(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)
-    ]
+    return [completion(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)]
 
 
 def pane_of(project: Project, worker: str) -> Pane:
@@ -97,7 +95,7 @@ def show_receipt(receipt: Receipt, as_json: bool) -> int:
         return code
     line = f"{receipt.worker}: {receipt.outcome} ({receipt.prompt_id}, {receipt.elapsed_ms} ms)"
     if code == 0:
-        click.echo(paint(line, "green"))
+        say(paint(line, "green"))
     else:
         note(paint(line, "red", err=True) + (f": {receipt.reason}" if receipt.reason else ""))
     return code
