@@ -214,6 +214,10 @@ class Fleet:
         argv = ["tmux", "-L", tmux_server(str(self.root)), *args]
         return subprocess.run(argv, env=self.env, capture_output=True, text=True).stdout
 
+    def end_tmux(self, server: str) -> None:
+        subprocess.run(["tmux", "-L", server, "kill-server"], env=self.env, capture_output=True)
+        Path(f"/tmp/tmux-{os.getuid()}", server).unlink(missing_ok=True)
+
     def session(self, worker: str) -> str:
         return f"=llmc-{self.root.name}-{worker}:"
 
@@ -308,9 +312,7 @@ class Fleet:
                 ["--root", str(self.root), "down", "--force"], cwd=self.dir, env=self.env, timeout_s=60
             )
         for place in (self.root, *self.root.glob(".llmc/canary/*")):
-            server = tmux_server(str(place))
-            subprocess.run(["tmux", "-L", server, "kill-server"], env=self.env, capture_output=True)
-            Path(f"/tmp/tmux-{os.getuid()}", server).unlink(missing_ok=True)
+            self.end_tmux(tmux_server(str(place)))
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import importlib
-import os
 from typing import Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from llmc import __version__
 from llmc.cli.output import print_error, say_lines
 from llmc.errors import Exit, LlmcError, Refused, UsageError
-from llmc.names import OVERSEER
+from llmc.services.callers import Kind, caller
 from llmc.tools.files import explain
 
 #: every command: what it is for, in the order of the help text
@@ -59,7 +58,7 @@ COMMANDS: dict[str, str] = {
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
 
 #: what the supervisor's own agent leaves to the supervisor; everything else may be what mends the fleet
-NOT_FOR_OVERSEER = ("up", "overseer", "report")
+NOT_FOR_OVERSEER = ("up", "overseer")
 
 #: errors of the machine llmc runs on, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -153,29 +152,27 @@ def _for_people(error: Exception) -> LlmcError:
 
 
 def refuse_agents(ctx: click.Context) -> None:
-    """An agent calls us: only what is about itself, or changes nothing."""
-    worker, called = os.environ.get("LLMC_WORKER"), ctx.invoked_subcommand or ""
-    if worker == OVERSEER:
-        _refuse_overseer(called if ctx.parent is None else "")
+    """An agent calls us, whatever its variables say: only what is about itself, or changes nothing."""
+    called, is_top = ctx.invoked_subcommand or "", ctx.parent is None
+    allowed = FOR_AGENTS if is_top else FOR_AGENTS[ctx.info_name or ""]
+    known = isinstance(ctx.command, click.Group) and called in ctx.command.list_commands(ctx)
+    if not known or called in allowed:
         return
-    allowed = FOR_AGENTS if ctx.parent is None else FOR_AGENTS[ctx.info_name or ""]
-    if (
-        worker
-        and isinstance(ctx.command, click.Group)
-        and called in ctx.command.list_commands(ctx)
-        and called not in allowed
-    ):
-        words = called if ctx.parent is None else f"{ctx.info_name} {called}"
-        raise Refused(
-            f"`llmc {words}` is not for agents (this is worker {worker})",
-            hint="Do your task and commit; a person runs this.",
-        )
-
-
-def _refuse_overseer(called: str) -> None:
-    """The supervisor's agent may do what a person may, but not start a daemon behind the supervisor's back."""
-    if called in NOT_FOR_OVERSEER:
-        raise Refused(
-            f"`llmc {called}` is not for the supervisor's agent",
-            hint="Mend what is broken and end your turn: the supervisor starts the daemon.",
-        )
+    who = caller()
+    words = called if is_top else f"{ctx.info_name} {called}"
+    match who.kind:
+        case Kind.WORKER:
+            raise Refused(
+                f"`llmc {words}` is not for agents (this is worker {who.name})",
+                hint="Do your task and commit; a person runs this.",
+            )
+        case Kind.UNKNOWN:
+            raise Refused(
+                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it in a shell of your own."
+            )
+        case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
+            # It may do what a person may, but not start a daemon behind the supervisor's back.
+            raise Refused(
+                f"`llmc {called}` is not for the supervisor's agent",
+                hint="Fix what is broken and end your turn: the supervisor starts the daemon.",
+            )

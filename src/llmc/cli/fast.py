@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from llmc import callers
 from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout
@@ -43,15 +44,13 @@ def _dispatch(argv: list[str]) -> int | None:
     root_given: str | None = None
     while argv and argv[0].startswith("--root"):
         root_given, argv = _take(argv, "--root")
-    if not argv or (os.environ.get("LLMC_WORKER") and argv[0] != "status"):
-        return None  # agents may ask for the status; click refuses them the rest
-    if argv[0] == "status" and argv[1:] == ["--json"]:
+    if argv[:1] == ["status"] and argv[1:] == ["--json"]:
         return status(find_root(root_given))
+    if not argv or argv[0] not in ("wait", "events") or callers.mark(callers.processes()):
+        return None  # agents may ask for the status; click refuses them the rest
     if argv[0] == "wait":
         return _wait_args(argv[1:], root_given)
-    if argv[0] == "events":
-        return _events_args(argv[1:], root_given)
-    return None
+    return _events_args(argv[1:], root_given)
 
 
 def find_root(given: str | None) -> str:

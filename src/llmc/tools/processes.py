@@ -5,6 +5,8 @@ import signal
 import time
 from collections.abc import Callable
 
+from llmc.hook_client import lineage
+
 
 def leftovers(instance: str) -> list[int]:
     """Tool children of an agent launch that outlived it: our uid, its mark, and the client's child mark."""
@@ -47,15 +49,7 @@ def name_of(pid: int) -> str:
 
 def ancestors(pid: int) -> list[int]:
     """The parents of a process, nearest first."""
-    found: list[int] = []
-    while pid > 1:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except OSError:
-            break
-        found.append(pid)
-    return found
+    return [kin[0] for kin in lineage(pid)[1:]]
 
 
 def is_alive(pid: int) -> bool:
