@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import os
 from typing import Any
 
 import click
@@ -112,6 +113,7 @@ def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as one line that says what to do."""
     try:
+        _refuse_bytes(argv)
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
     except click.Abort:
@@ -122,6 +124,14 @@ def run(argv: list[str]) -> int:
         raise BrokenPipeError from error
     except Exception as error:
         return report(error, argv)
+
+
+def _refuse_bytes(argv: list[str]) -> None:
+    """What is no text cannot be a name, a subject or a prompt; the path of a file may be."""
+    for word in argv:
+        is_path = "/" in word and os.path.lexists(word)
+        if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
+            raise UsageError(f"an argument is not UTF-8 text: {word}", hint="A path may be so: ./name.")
 
 
 def report(error: Exception, argv: list[str]) -> int:
