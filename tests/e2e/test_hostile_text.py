@@ -1,6 +1,5 @@
 """Text of others in every place that llmc shows: nothing of it acts on a terminal, and no command breaks on it."""
 
-import contextlib
 import itertools
 import json
 import os
@@ -21,6 +20,8 @@ from tests.support.texts import HOSTILE, acts_on_a_terminal
 
 #: the same as bytes of a name or a command line: what is no UTF-8 is a byte instead of half an emoji
 NAME = HOSTILE.replace("\ud83d", "\udcff")
+#: and without: what msgspec reads
+TEXT = HOSTILE.replace("\ud83d", "")
 LONG = HOSTILE + "x" * 10_000
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -F"
 
@@ -40,8 +41,8 @@ LEFT_OUT = {
         "completion",
     ),
 }
-#: they end what the other commands show, and come last
-LAST = ("accept", "undo", "reset", "nuke", "trash prune")
+#: they need the agents, or end what the other commands show, and come last
+LAST = ("peek", "review", "accept", "undo", "rebase", "pick", "message", "reset", "nuke", "trash prune")
 #: options that make a command return, or ask nobody
 MORE = {"undo": ["--yes"], "nuke": ["--yes"], "wait": ["--status", "idle", "--timeout", "0.1"]}
 
@@ -65,7 +66,7 @@ def calls(words: str, command: click.Command, known: dict[str, str]) -> list[lis
     named = [p for p in command.params if isinstance(p, click.Argument)]
     flags = {option for p in command.params for option in p.opts}
     real = [known.get(p.name or "", "1") for p in named]
-    hostile = [NAME, NAME.replace("\udcff", "")]
+    hostile = [NAME, TEXT]
     found = [real, *([text] * len(named) for text in hostile)] if named else [[]]
     lines = [[*words.split(), *MORE.get(words, []), *args] for args in found]
     with_json = [[*line, "--json"] for line in lines] if "--json" in flags else []
@@ -81,8 +82,15 @@ def test_no_command_lets_hostile_text_through(scripted: Fleet) -> None:
     first = [(words, one) for words, one in every if words not in LAST]
     assert len(every) > 50
     bad = {}
-    for words, one in first + last:
-        for line in calls(words, one, known):
+    for words, one in [*first, ("", None), *last]:
+        if one is None:
+            fleet_is_up_again(scripted)
+            continue
+        lines = calls(words, one, known)
+        if words == "undo":  # the first accepts name the files that are in the way
+            scripted.git("clean", "-fdq", cwd=scripted.worktree("adam"))
+            lines = [["accept", "adam"], *lines[:1]]
+        for line in lines:
             done = scripted.llmc(*line, code=None, stdin="", EDITOR="true", GIT_PAGER="cat")
             shown = done.out + done.err
             if acts_on_a_terminal(shown) or "bug in llmc" in shown:
@@ -91,6 +99,7 @@ def test_no_command_lets_hostile_text_through(scripted: Fleet) -> None:
                 for text in done.out.splitlines() if "events" in words else [done.out]:
                     json.loads(text)
     assert bad == {}
+    assert landed(scripted) == 4  # it was landed, and undone
 
 
 def _left_out(words: str) -> bool:
@@ -100,6 +109,8 @@ def _left_out(words: str) -> bool:
 def test_nor_on_a_terminal_with_colours(scripted: Fleet) -> None:
     """Only our own colours are there. Break: keep `ESC[8m` of others; a coloured diff of hostile content."""
     hostile_fleet(scripted)
+    fleet_is_up_again(scripted)
+    scripted.git("clean", "-fdq", cwd=scripted.worktree("adam"))
     scripted.env["GIT_PAGER"] = "cat"
     for line in (
         ["status"], ["tasks", "list"], ["tasks", "show", "1"], ["events"], ["trash", "list"], ["digest"], ["logs", "adam"],
@@ -109,6 +120,7 @@ def test_nor_on_a_terminal_with_colours(scripted: Fleet) -> None:
         ours = re.sub(r"\x1b\[(0|1|2|3[0-7]|9[0-7])(;1)?m", "", shown)
         assert not acts_on_a_terminal(ours), (line, ours[-2000:])
         assert "bug in llmc" not in shown, shown
+    assert landed(scripted) == 4  # it was landed, and undone
 
 
 def test_a_harmless_diff_keeps_the_colours_of_git(scripted: Fleet) -> None:
@@ -159,11 +171,20 @@ def hostile_fleet(fleet: Fleet) -> dict[str, str]:
         file.write_text(json.dumps({**task, "subject": HOSTILE, "description": f"{LONG}\n{HOSTILE}"}))
     _write_logs(fleet)
     goal_id = _hostile_goal(fleet)
-    in_state(fleet, error_reason=HOSTILE, reason=HOSTILE)
+    in_state(fleet, error_reason=TEXT, reason=TEXT, current_prompt=f"{TEXT}\n{TEXT}")
     ref = str(trashed[0]["ref"] if isinstance(trashed, list) else trashed["ref"])
     return {"worker": "adam", "ref": ref.removeprefix("refs/llmc/trash/"), "goal_id": goal_id, "id": "S1.1.1",
             "node_id": "S1.1.1", "task_id": "1", "task_ids": "1", "name": "adam", "names": "adam",
             "text": "x", "key": "repo.validate", "kind": "progress", "question_id": "S1.1.1"}  # fmt: skip
+
+
+def landed(fleet: Fleet) -> int:
+    return int(fleet.git("rev-list", "--count", "main"))
+
+
+def fleet_is_up_again(fleet: Fleet) -> None:
+    fleet.up("--no-patrol")
+    fleet.wait("adam", "needs_review")
 
 
 HOSTILE_PROMPT = "A \u202etask"
@@ -216,18 +237,16 @@ def _write_logs(fleet: Fleet) -> None:
 
 
 def _hostile_goal(fleet: Fleet) -> str:
-    made = fleet.llmc(
-        "goal", "create", "--title", NAME.replace("\udcff", ""), "--no-plan", "--json", code=None
-    )
+    made = fleet.llmc("goal", "create", "--title", TEXT, "--no-plan", "--json", code=None)
     if made.code:
         made = fleet.llmc("goal", "create", "--title", "A \u202egoal", "--no-plan", "--json")
     goal_id = str(made.json["goalId"])
     mine = [
-        replace(node(n), goal_id=goal_id, name=HOSTILE, objective=LONG)
+        replace(node(n), goal_id=goal_id, name=TEXT, objective=TEXT)
         for n in ("P1", "T1.1", "S1.1.1", "S1.1.2")
     ]
-    told = Event(ts=2.0, type="plan.generated", goal_id=goal_id, data={"reason": HOSTILE})
-    asks = replace(BLOCKED, text=HOSTILE, question=HOSTILE, options=(HOSTILE, "b"))
+    told = Event(ts=2.0, type="plan.generated", goal_id=goal_id, data={"reason": TEXT})
+    asks = replace(BLOCKED, text=TEXT, question=TEXT, options=(TEXT, "b"))
     one = replace(
         assignment(),
         goal_id=goal_id,
@@ -235,10 +254,9 @@ def _hostile_goal(fleet: Fleet) -> str:
         status=AssignmentStatus.BLOCKED,
         blocked_reason=asks,
     )
-    with contextlib.suppress(ValueError):
-        GoalStore(fleet.root / ".llmc/overseer").apply(Change(nodes=tuple(mine), events=(told,)))
-    with contextlib.suppress(ValueError):
-        GoalStore(fleet.root / ".llmc/overseer").apply(Change(assignments=(one,)))
+    store = GoalStore(fleet.root / ".llmc/overseer")
+    store.apply(Change(nodes=tuple(mine), events=(told,)))
+    store.apply(Change(assignments=(one,)))
     return goal_id
 
 

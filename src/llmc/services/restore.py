@@ -57,9 +57,9 @@ class Restored:
 def entries(root: Root) -> list[Entry]:
     """Everything in the trash, newest first."""
     shape = "%(refname)%00%(objectname)%00%(contents:subject)"
-    lines = git.git(root.path, "for-each-ref", f"--format={shape}", PREFIX.rstrip("/")).stdout.splitlines()
+    text = git.git(root.path, "for-each-ref", f"--format={shape}", PREFIX.rstrip("/")).stdout
     found = {}
-    for line in lines:
+    for line in filter(None, text.split("\n")):  # a subject may hold other line ends
         ref, commit, subject = line.split("\0")
         worker, stamp, why = parse_ref(ref)
         found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, subject)
