@@ -1,11 +1,11 @@
-"""File locks that vanish with their process, always taken in the order worker, ticket, merge, repo, state."""
+"""File locks that vanish with their process, always taken in the order worker, ticket, merge, slot, repo, state."""
 
 import fcntl
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -26,12 +26,14 @@ class Rank(IntEnum):
     WORKER = 1
     TICKET = 2
     MERGE = 3
-    REPO = 4
-    STATE = 5
+    #: one of the checkouts in which what lands is validated
+    SLOT = 4
+    REPO = 5
+    STATE = 6
     #: of the incidents; held for a moment, and nothing is done meanwhile
-    NOTIFY = 6
+    NOTIFY = 7
     #: of the goals' store, only while a damaged one is set aside
-    GOALS = 7
+    GOALS = 8
 
 
 #: how long a lock may outlive the process that took it
@@ -43,14 +45,21 @@ _held = threading.local()
 @contextmanager
 def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
     """Hold the lock file; a timeout names who holds it."""
+    with any_lock([path], rank, timeout_s=timeout_s):
+        yield
+
+
+@contextmanager
+def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> Iterator[Path]:
+    """Hold one of several lock files, the first that is free; which one."""
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
-        raise AssertionError(f"lock order: {path.name} wanted while holding {ranks[-1].name.lower()}")
+        raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
     with progress.waiting(timeout_s):
-        fd = _acquire(path, timeout_s)
+        path, fd = _acquire(paths, timeout_s)
     _held.ranks = [*ranks, rank]
     try:
-        yield
+        yield path
     finally:
         _held.ranks = ranks
         os.close(fd)
@@ -92,7 +101,7 @@ def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
     Whoever only looks (`is_locked`, each `llmc status`) has it for a moment too, so one refusal proves nothing.
     """
     fd = _open(path)
-    if not _poll(fd, patience_s):
+    if _poll([fd], patience_s) is None:
         os.close(fd)
         return None
     _sign(fd)
@@ -108,28 +117,32 @@ def holder(path: Path) -> str:
     return text or "an unknown process"
 
 
-def _acquire(path: Path, timeout_s: float) -> int:
-    fd = _open(path)
-    if not _poll(fd, timeout_s):
-        os.close(fd)
+def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
+    opened = [(path, _open(path)) for path in paths]
+    ours = _poll([fd for _, fd in opened], timeout_s)
+    for _, fd in opened:
+        if fd != ours:
+            os.close(fd)
+    if ours is None:
+        path = paths[0]
         raise LockTimeout(
             f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
             hint="Wait for that command to end, or end it by its pid, then run this again.",
         )
-    _sign(fd)
-    return fd
+    _sign(ours)
+    return next((path, fd) for path, fd in opened if fd == ours)
 
 
-def _poll(fd: int, timeout_s: float) -> bool:
-    """Try until the lock is ours or the time is over."""
+def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
+    """Try until one of the locks is ours or the time is over; which one."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.001
-    while not _try(fd):
+    while (ours := next(filter(_try, fds), None)) is None:
         if time.monotonic() >= deadline:
-            return False
+            return None
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.02)
-    return True
+    return ours
 
 
 def _open(path: Path) -> int:
