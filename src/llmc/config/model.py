@@ -27,24 +27,6 @@ from llmc.config.options import (
     duration,
 )
 
-#: manifests and lock files; a name without a slash is looked for in every directory
-SETUP_INPUTS = (
-    *(
-        "pyproject.toml",
-        "setup.py",
-        "setup.cfg",
-        "requirements*.txt",
-        "requirements*.in",
-        "**/requirements/*.txt",
-    ),
-    *("constraints*.txt", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock", ".python-version"),
-    *("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml"),
-    *("yarn.lock", ".yarnrc.yml", "bun.lock", ".npmrc", ".nvmrc"),
-    *("Cargo.toml", "Cargo.lock", "rust-toolchain*", "go.mod", "go.sum", "go.work"),
-    *("pom.xml", "*.gradle", "*.gradle.kts", "gradle.properties", "gradle.lockfile", "*.versions.toml"),
-    *("gradle-wrapper.properties", "Gemfile", "Gemfile.lock", "*.gemspec", ".ruby-version", ".tool-versions"),
-)
-
 
 class Repo(Table, frozen=True, kw_only=True):
     """Where work comes from and where accepted work lands."""
@@ -69,7 +51,7 @@ class Repo(Table, frozen=True, kw_only=True):
     validate: Annotated[
         str,
         Meta(
-            description="Command run on the rebased commit; it lands only when this succeeds",
+            description="Command run on the commit that would land; it lands only when this succeeds",
             examples=["make test"],
             extra={"check": check_no_nul},
         ),
@@ -77,7 +59,7 @@ class Repo(Table, frozen=True, kw_only=True):
     setup: Annotated[
         str,
         Meta(
-            description="Command run once in each new worktree",
+            description="Command run once in each new worktree, and in a slot when its inputs change",
             examples=["npm ci"],
             extra={"check": check_no_nul},
         ),
@@ -112,8 +94,11 @@ class Repo(Table, frozen=True, kw_only=True):
     ] = False
     setup_inputs: Annotated[
         tuple[NonEmpty, ...],
-        Meta(description="Files that `setup` reads: it runs again in a slot when one of them has changed"),
-    ] = SETUP_INPUTS
+        Meta(
+            description="Files that make `setup` run again in a slot; empty: the usual manifests and lock files",
+            examples=[["deps/*.lock"]],
+        ),
+    ] = ()
 
 
 class SelfReview(Table, frozen=True, kw_only=True):

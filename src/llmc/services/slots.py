@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from llmc.config.paths import Root
@@ -32,6 +31,17 @@ _LOOK_CLOSELY = (
 )
 #: what a check, or a git that was killed, can leave in git's own directory of a slot and checkout does not undo
 _LEFT_IN_GIT = ("index.lock", "HEAD.lock", "config.worktree", "info/sparse-checkout")
+
+#: what `setup` depends on where `repo.setup_inputs` does not say; a name without a slash is looked for in every directory
+SETUP_INPUTS = """
+    pyproject.toml setup.py setup.cfg requirements*.txt requirements*.in **/requirements/*.txt constraints*.txt
+    uv.lock poetry.lock pdm.lock Pipfile Pipfile.lock .python-version
+    package.json package-lock.json npm-shrinkwrap.json pnpm-lock.yaml pnpm-workspace.yaml yarn.lock .yarnrc.yml
+    bun.lock .npmrc .nvmrc
+    Cargo.toml Cargo.lock rust-toolchain* go.mod go.sum go.work
+    pom.xml *.gradle *.gradle.kts gradle.properties gradle.lockfile gradle-wrapper.properties *.versions.toml
+    Gemfile Gemfile.lock *.gemspec .ruby-version .tool-versions
+""".split()
 
 
 class NoSlot(LlmcError):
@@ -219,8 +229,12 @@ def _remove_tree(path: Path) -> None:
 def setup_inputs(project: Project, one: Slot) -> str:
     """What [repo].setup depends on, as one value: its line, and the files that `repo.setup_inputs` names."""
     repo = project.config.repo
-    patterns = [f":(glob){name if '/' in name else f'**/{name}'}" for name in repo.setup_inputs]
-    files = _git(one, "ls-files", "-s", "-z", "--", *patterns).stdout if patterns else ""
+    patterns = [
+        f":(glob){name if '/' in name else f'**/{name}'}" for name in repo.setup_inputs or SETUP_INPUTS
+    ]
+    files = _git(one, "ls-files", "-s", "-z", "--", *patterns).stdout
+    from hashlib import sha256  # 4 ms that an accept without a check does not need
+
     return sha256(f"{repo.setup}\0{files}".encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -49,7 +49,8 @@ ACTIONS: dict[str, str] = {
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",
-    "undone": "an accept was taken back by a revert commit (`commit`, `revert`)",
+    "undone": "an accept was taken back by a revert commit (`commit`, `revert`, `reason`: what can be done again)",
+    "undo_failed": "an undo ended, and nothing was taken back (`step`, `commit`)",
     "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
     "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
