@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,19 +11,34 @@ from pathlib import Path
 import pytest
 
 from llmc.config.edit import set_value
+from llmc.doctor.diagnose import diagnose
+from llmc.doctor.findings import Kind
 from llmc.services import setup, slots, validation
 from llmc.services.commands import CommandFailed
+from llmc.services.examine import examine
 from llmc.services.project import Project
+from llmc.services.repair import repair_all
 from llmc.services.slots import Slot
 from llmc.tools import locks
 from llmc.tools.processes import is_alive
 from llmc.workers.model import Assignment, WorkerRecord
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot
+from tests.support.repos import (
+    Repo,
+    Worktree,
+    add_worker,
+    advance,
+    lfs_source,
+    make_library,
+    make_project,
+    needs_lfs,
+    run_git,
+    snapshot,
+)
 from tests.support.waiting import wait_until
 
 GOOD = "grep -q good a.txt && grep -q good b.txt"
-SPARSE = """git config --worktree core.sparseCheckout true; mkdir -p $(git rev-parse --git-path info)
-echo a.txt > $(git rev-parse --git-path info/sparse-checkout); git read-tree -mu HEAD"""
+SPARSE = """git config --worktree core.sparseCheckout true; mkdir -p "$(git rev-parse --git-path info)"
+echo a.txt > "$(git rev-parse --git-path info/sparse-checkout)"; git read-tree -mu HEAD"""
 
 
 @pytest.fixture
@@ -106,16 +122,16 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, bit: st
     [
         SPARSE,
         "git config core.ignoreStat true; git update-index --refresh; rm b.txt",
-        "touch $(git rev-parse --git-path index.lock)",
+        'touch "$(git rev-parse --git-path index.lock)"',
         "git rm -q a.txt; git -c user.name=x -c user.email=x@x commit -qm gone; git checkout -q --detach HEAD~1",
         "rm -r *; rm .git",
         "echo 'gitdir: ../../../.git/worktrees/w1' > .git",
         "mkdir -p deep/own; git -C deep/own init -q; echo x > deep/own/b.txt; echo b.txt > deep/own/.gitignore",
         "mkdir ro; touch ro/file; chmod 500 ro",
         "git checkout -q -b mine; git reset -q --hard HEAD~1",
-        "rm -rf $PWD; touch $PWD",
+        'rm -rf "$PWD"; touch "$PWD"',
         "git replace HEAD HEAD~1",
-        "printf 'b.txt merge=ours filter=none\\n' > $(git rev-parse --git-common-dir)/info/attributes",
+        "printf 'b.txt merge=ours filter=none\\n' > \"$(git rev-parse --git-common-dir)/info/attributes\"",
         "mkdir empty",
     ],
 )
@@ -429,6 +445,7 @@ def test_after_a_kill_the_next_user_ends_what_still_runs_there_and_cleans_up(
 
 
 def test_slots_nobody_uses_are_found_and_removed(project: Project) -> None:
+    """Break: forget that somebody may have it; or leave git's entry behind."""
     project = configured(project, validate="true")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
@@ -438,7 +455,72 @@ def test_slots_nobody_uses_are_found_and_removed(project: Project) -> None:
     [one] = slots.left_over(project)
     with slots.taken(project):
         assert slots.left_over(project) == []
-    slots.discard(project, one)
+    facts = examine(project.root)
+    (finding,) = [found for found in diagnose(facts) if found.kind is Kind.SLOT]
+    assert finding.subject == str(one.path)
+    (done,) = repair_all(project, facts, [finding])
+    assert (done.done, done.text) == (True, "removed")
     assert list(project.root.slots.iterdir()) == []
     assert str(one.path) not in run_git(project.root.path, "worktree", "list")
     assert worktree.git("status", "--porcelain") == ""
+
+
+def test_a_slot_is_no_worktree_to_anybody_else(project: Project) -> None:
+    """Break: list a slot's lock, or one that was removed by hand, as something to repair."""
+    project = configured(project, validate='touch "$(git rev-parse --git-path index.lock)"')
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    strange = {Kind.SLOT, Kind.WORKTREE_STRAY, Kind.WORKTREE_PRUNED, Kind.GIT_LOCK, Kind.BRANCH}
+    assert not strange & {found.kind for found in diagnose(examine(project.root))}
+    shutil.rmtree(first(project).path)
+    assert not strange & {found.kind for found in diagnose(examine(project.root))}
+    worktree.git("worktree", "prune")
+    check(project, record, commit, base)
+
+
+# What a commit does not bring.
+
+
+@needs_lfs
+def test_large_files_are_whole_in_a_slot(project: Project, source: Repo) -> None:
+    """Also those that only the worker has. Break: no `furnish`, or no `lfs.set_up` before the checkout."""
+    lfs_source(source)
+    project = configured(project, validate="test $(cat a.bin) = large && test $(cat b.bin) = mine")
+    record, worktree = add_worker(project)
+    base = worktree.head()
+    worktree.write("b.bin", "mine\n")
+    worktree.git("add", "b.bin")
+    worktree.git("commit", "-q", "-m", "Add b")
+    check(project, record, worktree.head(), base)
+
+
+def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, tmp_path: Path) -> None:
+    """Break: no `submodules.scrub`: what a check changed in a submodule would stay, or keep the slot from its commit."""
+    library = make_library(source, tmp_path)
+    spoil = "echo spoilt > lib/lib.c; touch lib/deep/inner/left.c; (cd lib; git update-index --skip-worktree lib.c)"
+    project = configured(project, validate=f"cat lib/deep/inner/inner.c && {spoil}")
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    advance(source, library, "2\n")
+    worktree.git("fetch", "-q", "origin")
+    worktree.git("rebase", "-q", "origin/main")
+    project = configured(project, validate="grep -qx 2 lib/lib.c && test ! -e lib/deep/inner/left.c")
+    check(project, record, worktree.head(), source.head())
+    worktree.git("rm", "-qf", "lib")
+    worktree.git("commit", "-q", "-m", "No submodule")
+    project = configured(project, validate="test ! -e lib")
+    check(project, record, worktree.head(), source.head())
+
+
+def test_a_sparse_clone_is_checked_whole(project: Project, source: Repo) -> None:
+    """An agent made all of the clone sparse. Break: leave out `core.sparseCheckout=false` and the file in `_LEFT_IN_GIT`."""
+    source.commit("deep/c.txt", "good\n")
+    project = configured(project, validate="test -e deep/c.txt && test -e b.txt")
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    worktree.git("sparse-checkout", "set", "--no-cone", "/a.txt")
+    worktree.git("config", "core.sparseCheckout", "true")
+    (project.root.path / ".git/info/sparse-checkout").write_text("/a.txt\n")
+    check(project, record, commit, base)

@@ -41,7 +41,7 @@ SETUP_INPUTS = """
     Cargo.toml Cargo.lock rust-toolchain* go.mod go.sum go.work
     pom.xml *.gradle *.gradle.kts gradle.properties gradle.lockfile gradle-wrapper.properties *.versions.toml
     Gemfile Gemfile.lock *.gemspec .ruby-version .tool-versions
-""".split()
+""".split()  # noqa: SIM905
 
 
 class NoSlot(LlmcError):

@@ -61,8 +61,12 @@ def clean(project: Project, record: WorkerRecord, worktree: Path, before: list[s
 def scrub(worktree: Path, *, ignored: bool) -> None:
     """Nothing but their commits is left in the submodules of a checkout where nobody works."""
     if (worktree / ".gitmodules").exists():
-        clean = "git reset -q --hard && git clean -ffdq" + ("x" if ignored else "")
-        git.git(worktree, "submodule", "foreach", "--quiet", "--recursive", clean, timeout_s=600)
+        # A new index has none of the bits that would hide a change (`skip-worktree`, `assume-unchanged`).
+        again = (
+            "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
+        )
+        each = again + ("x" if ignored else "")
+        git.git(worktree, "submodule", "foreach", "--quiet", "--recursive", each, timeout_s=600)
 
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:

@@ -114,6 +114,14 @@ def resume(project: Project) -> Undone | None:
         return None
 
 
+def stopped(project: Project) -> str:
+    """The commit whose undo was interrupted, where nobody is at it."""
+    journal = project.store.read().undo
+    if journal is None or journal.step == DONE or locks.is_locked(project.root.lock("ticket")):
+        return ""
+    return journal.commit
+
+
 def _give_back(project: Project, wait_s: float, *, keep: bool) -> Undone:
     """The steps after landing; `keep`: a person has still to be told, so the journal stays."""
     # A tick that has just seen the merge must not call a part of a plan done after it was opened again.
