@@ -33,3 +33,17 @@ def verify(project: Project, name: str, worktree: Path, task: Assignment) -> Non
 
 def failure(project: Project, name: str, done: proc.Done, *, so: str) -> CommandFailed:
     return commands.failure(project, name, done, what="validation", so=so)
+
+
+class NoSlot(Exception):
+    """No slot can be used."""
+
+
+def in_slot(project: Project) -> bool:
+    return False
+
+
+def check_commit(
+    project: Project, name: str, commit: str, base: str, *, worktree: Path, task: Assignment | None = None
+) -> None:
+    raise NoSlot
