@@ -27,6 +27,24 @@ from llmc.config.options import (
     duration,
 )
 
+#: manifests and lock files; a name without a slash is looked for in every directory
+SETUP_INPUTS = (
+    *(
+        "pyproject.toml",
+        "setup.py",
+        "setup.cfg",
+        "requirements*.txt",
+        "requirements*.in",
+        "**/requirements/*.txt",
+    ),
+    *("constraints*.txt", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock", ".python-version"),
+    *("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml"),
+    *("yarn.lock", ".yarnrc.yml", "bun.lock", ".npmrc", ".nvmrc"),
+    *("Cargo.toml", "Cargo.lock", "rust-toolchain*", "go.mod", "go.sum", "go.work"),
+    *("pom.xml", "*.gradle", "*.gradle.kts", "gradle.properties", "gradle.lockfile", "*.versions.toml"),
+    *("gradle-wrapper.properties", "Gemfile", "Gemfile.lock", "*.gemspec", ".ruby-version", ".tool-versions"),
+)
+
 
 class Repo(Table, frozen=True, kw_only=True):
     """Where work comes from and where accepted work lands."""
@@ -80,6 +98,22 @@ class Repo(Table, frozen=True, kw_only=True):
     validate_timeout_s: Annotated[float, duration("Longest time the validate command may take", gt=0)] = (
         3600.0
     )
+    validate_in: Annotated[
+        Literal["slot", "worktree"],
+        Meta(
+            description="Where it runs: in a clean checkout of exactly what lands, or in the agent's worktree"
+        ),
+    ] = "slot"
+    validate_slots: Annotated[
+        int, Meta(ge=1, le=64, description="Most checks at the same time; a slot is made when it is needed")
+    ] = 4
+    validate_clean: Annotated[
+        bool, Meta(description="Remove ignored files (build caches) from a slot before each check, too")
+    ] = False
+    setup_inputs: Annotated[
+        tuple[NonEmpty, ...],
+        Meta(description="Files that `setup` reads: it runs again in a slot when one of them has changed"),
+    ] = SETUP_INPUTS
 
 
 class SelfReview(Table, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ reset at the end, unless there are conflicts, or it has to be validated there.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -307,7 +307,7 @@ class _Pipeline:
 
     def merge(self) -> AcceptJournal:
         """The one commit that lands: all that the worker changed, on top of the newest base. It has a ref from now on."""
-        apart = not self.without_slot and self._has_checks() and validation.in_slot(self.project)
+        apart = not self.without_slot and checking.is_apart(self.project, self.record.assignment)
         interrupted = bool(self.record.pre_rebase_sha)  # a rebase of ours, which goes on
         if not interrupted:
             self._refuse_if_changed()
@@ -361,40 +361,34 @@ class _Pipeline:
         """Exactly the commit that lands; once for each tree."""
         if not self._has_checks() or self.journal.validated == self.journal.tree:
             return self.journal
-        if self.resumes and not self.journal.apart:
+        if self.journal.apart:
+            return self._validate_apart()
+        if self.resumes:
             self._clear_away()
+        checking.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
+        return replace(self.journal, validated=self.journal.tree)
+
+    def _validate_apart(self) -> AcceptJournal:
+        """In a slot, while others may have the worker's lock."""
+        journal, task = self.journal, self.record.assignment
         try:
-            with self._leaving_the_worker_free():
-                checking.check(
-                    self._cancellable(),
-                    self.record,
-                    self.journal.squash,
-                    self.journal.base,
-                    self.record.assignment,
-                )
-        except checking.NotCheckedOut:
+            with self.project.worker_unlocked(self.name):
+                checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
+        except validation.NoSlot:
+            self._look_at_worker()
             self.without_slot = True
-            return replace(self.journal, step="merge", squash="", apart=False)
-        except ShuttingDown:
-            self._look_at_worker()  # it may have been cancelled; else it goes on at the next start
+            return replace(journal, step="merge", squash="", apart=False)
+        except (CommandFailed, ShuttingDown):
+            self._look_at_worker()  # it may have been cancelled, and then the rest does not matter
             raise
         self._look_at_worker()
-        return replace(self.journal, validated=self.journal.tree)
+        return replace(journal, validated=journal.tree)
 
     def _clear_away(self) -> None:
         """What a check that was killed left in the worktree: there was nothing uncommitted when it began."""
         rebase.refuse_if_disturbed(self.project, self.record)
         self._refuse_if_committed()
         checking.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
-
-    @contextmanager
-    def _leaving_the_worker_free(self) -> Iterator[None]:
-        """Others may have the worker's lock while a command runs elsewhere; one in the worktree needs it for itself."""
-        if not self.journal.apart:
-            yield
-            return
-        with self.project.worker_unlocked(self.name):
-            yield
 
     def _cancellable(self) -> Project:
         """The same project, in which a command ends when the accept is cancelled."""
@@ -403,7 +397,7 @@ class _Pipeline:
         def is_over() -> bool:
             return bool(stopping and stopping()) or self._is_cancelled()
 
-        return with_fields(self.project, stopping=is_over) if self.journal.apart else self.project
+        return with_fields(self.project, stopping=is_over)
 
     def _is_cancelled(self) -> bool:
         record = self.project.store.read().workers.get(self.record.name)
@@ -412,8 +406,6 @@ class _Pipeline:
 
     def _look_at_worker(self) -> None:
         """What became of the worker while others could have it."""
-        if not self.journal.apart:
-            return
         self.record = intake.apply_pending(self.project, self.name)
         if self._is_cancelled():
             raise Cancelled(

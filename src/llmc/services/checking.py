@@ -4,6 +4,7 @@ In the worktree more is there than the commit: index bits that hide changes, and
 Neither may decide what lands, and what a command left is never taken for the agent's.
 """
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,31 +16,42 @@ from llmc.tools import git
 from llmc.workers.model import Assignment, WorkerRecord
 
 
-class NotCheckedOut(Exception):
-    """No slot can be used, and the worktree has something else than the commit."""
-
-
 def is_wanted(project: Project, task: Assignment | None) -> bool:
     """Whether any command has to pass."""
     return bool(project.config.repo.validate or (task is not None and task.verify))
 
 
-def check(
+def is_apart(project: Project, task: Assignment | None) -> bool:
+    """Whether they run where no agent works."""
+    return is_wanted(project, task) and validation.in_slot(project)
+
+
+def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) -> None:
+    """`repo.validate` on what a worker has checked out. Raises CommandFailed."""
+    if is_apart(project, None):
+        with contextlib.suppress(validation.NoSlot):
+            in_slot(project, record, commit, base)
+            return
+    if is_wanted(project, None):
+        in_worktree(project, record, commit)
+
+
+def in_slot(
     project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
 ) -> None:
-    """Raises CommandFailed, or NotCheckedOut where the commit would have to be in the worktree, and is not."""
-    if not is_wanted(project, task):
-        return
+    """Raises CommandFailed; or validation.NoSlot, and then they can run in the worktree, once the commit is there."""
     worktree = Path(record.worktree_path)
-    if validation.in_slot(project):
-        try:
-            validation.check_commit(project, record.name, commit, base, worktree=worktree, task=task)
-        except validation.NoSlot:
-            pass
-        else:
-            return
+    validation.check_commit(project, record.name, commit, base, worktree=worktree, task=task)
+
+
+def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assignment | None = None) -> None:
+    """Raises CommandFailed. The commit, or one with the same tree, is checked out there."""
+    worktree = Path(record.worktree_path)
     if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
-        raise NotCheckedOut
+        raise Refused(
+            f"{record.name} does not have {commit[:12]} checked out, so it cannot be validated there",
+            hint="Try again.",
+        )
     refuse_hidden_changes(record)
     with _leaving_nothing(project, record, worktree):
         validation.validate(project, record.name, worktree)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
@@ -17,6 +18,21 @@ from llmc.state.store import Store
 from llmc.tools import git, locks
 from llmc.tools.tmux import Tmux
 from llmc.tools.wake import wake
+
+
+class Place(Protocol):
+    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worktree_path(self) -> str: ...
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether work is done there. Where none is, nothing has to be kept."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -158,9 +158,9 @@ def settle(project: Project, name: str) -> WorkerRecord:
 
 
 def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> CommandFailed | None:
+    base = record.rebase_base or git.resolve(project.root.path, project.base) or facts.head
     try:
-        base = record.rebase_base or git.resolve(project.root.path, project.base) or facts.head
-        checking.check(project, record, facts.head, base)
+        checking.checked_out(project, record, facts.head, base)
     except CommandFailed as error:
         return error
     return None
