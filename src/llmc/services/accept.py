@@ -348,7 +348,7 @@ class _Pipeline:
 
     def _refuse_what_was_taken_back(self, made: merging.Made) -> None:
         """Unless a person saw this very change, and with it what comes again."""
-        again = merging.brought_back(self.project, made.work, made.tree)
+        again = merging.brought_back(self.project, made.work, made.tree, self.record.taken_back)
         if again:
             branch = self.project.config.repo.default_branch
             raise Refused(
@@ -361,6 +361,7 @@ class _Pipeline:
         """Exactly the commit that lands; once for each tree."""
         if not self._has_checks() or self.journal.validated == self.journal.tree:
             return self.journal
+        self.worker_seen_at = 0.0
         if self.journal.apart:
             return self._validate_apart()
         if self.resumes:

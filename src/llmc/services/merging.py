@@ -200,34 +200,36 @@ def _commit_on(root: Path, tree: str, parent: str) -> str:
     ).stdout.strip()
 
 
-def brought_back(project: Project, work: Work, tree: str) -> tuple[str, ...]:
+def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = ()) -> tuple[str, ...]:
     """What was taken back on the branch and comes again with this work, each as a short id and subject.
 
-    A rebase would leave such commits out. The worker began before they were taken back, and carries them still.
+    The worker began before that, and carries it still. `also` is what it was said to carry before it was rebased.
     """
-    found = [f"{c.id[:12]} {messages.subject(c.message)}" for c in _once_on_the_branch(project, work)]
-    for id_ in dict.fromkeys(_reverted_by(work.others)):
-        if _comes_again(project, id_, work, tree):
-            found.append(
-                git.out(project.root.path, "show", "-s", "--no-show-signature", "--format=%h %s", id_)
-            )
-    return tuple(found)
+    found = [
+        id_
+        for id_ in dict.fromkeys([*also, *taken_back(project, work)])
+        if _comes_again(project, id_, work, tree)
+    ]
+    if not found:
+        return ()
+    flags = ["--no-walk", "--no-show-signature", "-z", "--format=%h %s"]
+    return tuple(git.out(project.root.path, "log", *flags, *found, "--").strip("\0").split("\0"))
 
 
-def _once_on_the_branch(project: Project, work: Work) -> list[Commit]:
-    """Commits of the worker that the branch had, until somebody moved it back."""
+def taken_back(project: Project, work: Work) -> list[str]:
+    """Commits that the branch had and was rid of since the worker began, by a revert or because it was moved back."""
+    reverted = [id_ for commit in work.others for id_ in _REVERTS.findall(commit.message)]
+    return [*_once_on_the_branch(project, work), *reverted]
+
+
+def _once_on_the_branch(project: Project, work: Work) -> list[str]:
     log = git.git_dir(project.root.path) / "logs" / project.base
     try:
         rows = log.read_text(errors="replace").split("\n")
     except OSError:  # git keeps no log here
         return []
     tips = {row.split(" ", 2)[1] for row in rows if row.count(" ") > 1}
-    return [commit for commit in work.commits if commit.id in tips]
-
-
-def _reverted_by(commits: Sequence[Commit]) -> list[str]:
-    """What `git revert`, and undo, say that they take back."""
-    return [id_ for commit in commits for id_ in _REVERTS.findall(commit.message)]
+    return [commit.id for commit in work.commits if commit.id in tips]
 
 
 def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:

@@ -34,6 +34,8 @@ AFTER_STOP_S = 2.0
 REST_WAIT_S = 5.0
 #: of a validation's output, so much goes back to the worker
 OUTPUT_CHARS = 4000
+#: of the commits that were taken back on the branch, so many are looked for in a worker's work
+MOST_TAKEN_BACK = 20
 #: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
 _SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
 
@@ -202,12 +204,12 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
         return Rebased(base, before, moved=bool(record.pre_rebase_sha))
     if work.has_merges or _changes_attributes(worktree, work):
         before = _collapse(project, record, worktree, work)
-    done = _begin(project, record, worktree, before, base)
+    done = _begin(project, record, worktree, before, work)
     if not done.ok and before == work.tip and len(work.commits) > 1 and _merges(project, work):
         # Commits that conflict one by one, though all they change together does not.
         git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
         before = _collapse(project, record, worktree, work)
-        done = _begin(project, record, worktree, before, base)
+        done = _begin(project, record, worktree, before, work)
     rebasing, after = git.rebase_and_head(worktree)
     if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may want other submodules and files
@@ -268,10 +270,12 @@ def _renamed(record: WorkerRecord, old: str, new: str) -> dict[str, Any]:
     return fields
 
 
-def _begin(project: Project, record: WorkerRecord, worktree: Path, before: str, base: str) -> proc.Done:
-    _persist(project, record, worktree, before, base)
+def _begin(
+    project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work
+) -> proc.Done:
+    _persist(project, record, worktree, before, work)
     with fault_step("rebase.run"):
-        return _run(worktree, before, base)
+        return _run(worktree, before, work.base)
 
 
 def _gave_trouble(
@@ -305,12 +309,20 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
     return done
 
 
-def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, base: str) -> None:
+def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
     with fault_step("rebase.persist"):
         ref = _pinned(project, record, worktree, before)
+        # On top of the base, nothing would tell any more that the worker has them from before.
+        taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:
-            tx.update(record.name, pre_rebase_sha=before, rebase_base=base, rebase_started_at_unix=now_unix())
-            tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)
+            tx.update(
+                record.name,
+                pre_rebase_sha=before,
+                rebase_base=work.base,
+                rebase_started_at_unix=now_unix(),
+                taken_back=tuple(taken_back)[-MOST_TAKEN_BACK:],
+            )
+            tx.emit("rebase_started", worker=record.name, commit=before, base=work.base, ref=ref)
 
 
 def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str) -> str:

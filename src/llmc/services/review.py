@@ -116,7 +116,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         parting=work.parting,
         result=shown.result,
         conflicts=shown.conflicts,
-        warnings=_warnings(project, shown),
+        warnings=_warnings(project, record, shown),
     )
 
 
@@ -138,7 +138,7 @@ def _what_lands(project: Project, name: str, head: str) -> _Shown:
         return _Shown(work, work.parting, head, found.files)
 
 
-def _warnings(project: Project, shown: _Shown) -> tuple[str, ...]:
+def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[str, ...]:
     branch = project.config.repo.default_branch
     found = []
     dropped = merging.dropped_by_merges(project, shown.work)
@@ -146,7 +146,7 @@ def _warnings(project: Project, shown: _Shown) -> tuple[str, ...]:
         names = ", ".join(dropped[:5]) + (" ..." if len(dropped) > 5 else "")
         found.append(f"a merge of the worker's takes nothing of what {branch} changed in {names}")
     if not shown.conflicts:
-        again = merging.brought_back(project, shown.work, shown.result)
+        again = merging.brought_back(project, shown.work, shown.result, record.taken_back)
         if again:
             found.append(f"this was taken back on {branch}, and would land again: {'; '.join(again)}")
     return tuple(found)

@@ -200,6 +200,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     pre_rebase_sha: str = ""
     #: the commit of the default branch it goes onto
     rebase_base: str = ""
+    #: commits that were taken back on the branch while it was behind, and that it may still carry
+    taken_back: tuple[str, ...] = ()
     conflicted_files: tuple[str, ...] = ()
     #: turns of the agent that ended with the conflicts unresolved
     resolution_attempts: int = 0
