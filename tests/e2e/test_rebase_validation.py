@@ -116,7 +116,7 @@ def test_three_validations_that_fail_are_an_error(scripted: Fleet) -> None:
     assert failed["cause"] == "command"
     assert "its validation fails after 3 rounds" in failed["error_reason"]
     assert [row["round"] for row in scripted.events("validation_failed")] == [1, 2, 3]
-    assert len(lines(scripted, "ran")) == 3
+    assert len(lines(scripted, "ran")) >= 3  # and once on the base, to see whether a slot is of use
     sent = prompts(scripted, "validation")
     assert len(sent) == 2
     assert all(len(text) < 8000 and "\n200000\n" in text for text in sent)

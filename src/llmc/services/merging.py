@@ -5,6 +5,7 @@ else: in a bare repository they would be ignored, in a worktree the agent's own 
 """
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _EMPTY_TREES = {
 _MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 #: an identity that git would only guess is none
 _CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
+_REVERTS = re.compile(r"\bThis reverts commit ([0-9a-f]{40,64})\b")
 _ROW = "--format=%m%H%n%T%n%P%n%an%n%ae%n%aI%n%B"
 
 
@@ -196,6 +198,66 @@ def _commit_on(root: Path, tree: str, parent: str) -> str:
     return git.git(
         root, "commit-tree", f"{tree}^{{tree}}", "-p", parent, "-m", "side", env=env
     ).stdout.strip()
+
+
+def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = ()) -> tuple[str, ...]:
+    """What was taken back on the branch and comes again with this work, each as a short id and subject.
+
+    The worker began before that, and carries it still. `also` is what it was said to carry before it was rebased.
+    """
+    found = [
+        id_
+        for id_ in dict.fromkeys([*also, *taken_back(project, work)])
+        if _comes_again(project, id_, work, tree)
+    ]
+    if not found:
+        return ()
+    flags = ["--no-walk", "--no-show-signature", "-z", "--format=%h %s"]
+    return tuple(git.out(project.root.path, "log", *flags, *found, "--").strip("\0").split("\0"))
+
+
+def taken_back(project: Project, work: Work) -> list[str]:
+    """Commits that the branch had and was rid of since the worker began, by a revert or because it was moved back."""
+    reverted = [id_ for commit in work.others for id_ in _REVERTS.findall(commit.message)]
+    return [*_once_on_the_branch(project, work), *reverted]
+
+
+def _once_on_the_branch(project: Project, work: Work) -> list[str]:
+    log = git.git_dir(project.root.path) / "logs" / project.base
+    try:
+        rows = log.read_text(errors="replace").split("\n")
+    except OSError:  # git keeps no log here
+        return []
+    tips = {row.split(" ", 2)[1] for row in rows if row.count(" ") > 1}
+    return [commit.id for commit in work.commits if commit.id in tips]
+
+
+def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:
+    """Whether all that a commit changed is in what lands, and is not on the branch now."""
+    parent = git.resolve(project.root.path, f"{commit}^")
+    if parent is None:
+        return False
+
+    def has_it(there: str) -> bool:
+        try:
+            return merge_with(project, parent, there, commit, base=work.base) == there
+        except Conflicts:
+            return False
+
+    return has_it(tree) and not has_it(work.base_tree)
+
+
+def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
+    """Where a merge commit of the worker's took nothing of what the other side had changed, though it could have."""
+    root = project.root.path
+    found: list[str] = []
+    for commit in (commit for commit in work.commits if commit.is_merge):
+        remerge = ["show", "--remerge-diff", "--name-only", "-z", "--format=", commit.id]
+        by_hand = git.git(root, *remerge, check=False, timeout_s=300).stdout.split("\0")
+        own = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", commit.parents[0], commit.id]
+        taken = set(git.git(root, *own, timeout_s=300).stdout.split("\0"))
+        found += [name for name in by_hand if name and name not in taken]
+    return tuple(dict.fromkeys(found))
 
 
 def commit_tree(root: Path, tree: str, parent: str, message: str, author: Commit) -> str:

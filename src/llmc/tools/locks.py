@@ -1,4 +1,4 @@
-"""File locks that vanish with their process, always taken in the order worker, ticket, merge, slot, repo, state."""
+"""File locks that vanish with their process, always taken in the order accept, worker, ticket, merge, slot, repo, state."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from llmc.errors import LockTimeout
 from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
-from llmc.tools.processes import is_alive
+from llmc.tools.processes import is_alive, wait_until
 
 
 class Rank(IntEnum):
@@ -23,21 +23,25 @@ class Rank(IntEnum):
     TICK = -1
     #: one planner for the goals at a time, whoever asked for it
     PLANNER = 0
-    WORKER = 1
-    TICKET = 2
-    MERGE = 3
+    #: a worker's work is being accepted; held throughout, also while its validation leaves the worker free
+    ACCEPT = 1
+    WORKER = 2
+    TICKET = 3
+    MERGE = 4
     #: one of the checkouts in which what lands is validated
-    SLOT = 4
-    REPO = 5
-    STATE = 6
+    SLOT = 5
+    REPO = 6
+    STATE = 7
     #: of the incidents; held for a moment, and nothing is done meanwhile
-    NOTIFY = 7
+    NOTIFY = 8
     #: of the goals' store, only while a damaged one is set aside
-    GOALS = 8
+    GOALS = 9
 
 
 #: how long a lock may outlive the process that took it
 ORPHAN_S = 1.0
+#: whoever only looks at a lock has it for a moment, so one refusal proves nothing
+LOOK_S = 0.05
 
 _held = threading.local()
 
@@ -57,12 +61,67 @@ def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> I
         raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
     with progress.waiting(timeout_s):
         path, fd = _acquire(paths, timeout_s)
-    _held.ranks = [*ranks, rank]
-    try:
+    with _holding(path, rank, fd):
         yield path
+
+
+@contextmanager
+def attempt(path: Path, rank: Rank) -> Iterator[bool]:
+    """Hold the lock if nobody else does, and say whether; a lock this thread has already is its own.
+
+    It never waits, so it may come in any order.
+    """
+    if path in _ours():
+        yield True
+        return
+    fd = _open(path)
+    if not wait_until(lambda: _try(fd), LOOK_S, interval_s=0.005):
+        os.close(fd)
+        yield False
+        return
+    _sign(fd)
+    with _holding(path, rank, fd):
+        yield True
+
+
+@contextmanager
+def released(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Let others have a lock of this thread for a while; afterwards it is ours again, or LockTimeout is raised."""
+    fd, rank = _ours()[path]
+    ranks = _held.ranks
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    _held.ranks = [held for held in ranks if held is not rank]
+    try:
+        yield
     finally:
         _held.ranks = ranks
+        with progress.waiting(timeout_s):
+            _take(path, [fd], timeout_s)
+
+
+@contextmanager
+def _holding(path: Path, rank: Rank, fd: int) -> Iterator[None]:
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    _held.ranks = sorted([*ranks, rank])
+    _ours()[path] = (fd, rank)
+    try:
+        yield
+    finally:
+        _held.ranks = ranks
+        del _ours()[path]
         os.close(fd)
+
+
+def _ours() -> dict[Path, tuple[int, Rank]]:
+    """The locks of this thread."""
+    if not hasattr(_held, "locks"):
+        _held.locks = {}
+    locks: dict[Path, tuple[int, Rank]] = _held.locks
+    return locks
+
+
+def is_locked_by_others(path: Path) -> bool:
+    return path not in _ours() and is_held(path)
 
 
 def is_locked(path: Path) -> bool:
@@ -119,18 +178,26 @@ def holder(path: Path) -> str:
 
 def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
     opened = [(path, _open(path)) for path in paths]
-    ours = _poll([fd for _, fd in opened], timeout_s)
-    for _, fd in opened:
-        if fd != ours:
-            os.close(fd)
+    ours: int | None = None
+    try:
+        ours = _take(paths[0], [fd for _, fd in opened], timeout_s)
+    finally:
+        for _, fd in opened:
+            if fd != ours:
+                os.close(fd)
+    return next((path, fd) for path, fd in opened if fd == ours)
+
+
+def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
+    """One of the locks; a timeout names who holds the first."""
+    ours = _poll(fds, timeout_s)
     if ours is None:
-        path = paths[0]
         raise LockTimeout(
             f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
             hint="Wait for that command to end, or end it by its pid, then run this again.",
         )
     _sign(ours)
-    return next((path, fd) for path, fd in opened if fd == ours)
+    return ours
 
 
 def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
