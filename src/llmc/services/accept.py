@@ -419,7 +419,10 @@ class _Pipeline:
         self._refuse_if_committed()
         if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
             return
-        rebase.refuse_if_disturbed(self.project, self.record)
+        try:
+            rebase.refuse_if_disturbed(self.project, self.record)
+        except Refused as taken:
+            raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
         if not found.clean:
             names = ", ".join([*found.tracked, *found.untracked][:5])
