@@ -25,6 +25,7 @@ INCIDENTS = ".llmc/incidents.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
+SLOTS = ".llmc/slots"
 
 #: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
 MAX_SOCKET_PATH = 100

@@ -106,6 +106,11 @@ class Root:
         return self.path / layout.BIN
 
     @property
+    def slots(self) -> Path:
+        """Checkouts in which what lands is validated (services/slots.py)."""
+        return self.path / layout.SLOTS
+
+    @property
     def tmux_server(self) -> str:
         return layout.tmux_server(str(self.path))
 

@@ -211,6 +211,10 @@ class Facts:
     strays: tuple[Stray, ...] = ()
     #: worktrees in git's books whose directory is gone
     pruned: tuple[str, ...] = ()
+    #: slots that no check uses any more
+    left_slots: tuple[str, ...] = ()
+    #: the commit whose undo was interrupted, where nobody is at it
+    stopped_undo: str = ""
     source_problem: str = ""
     source_fix: str = ""
     #: directories others may look into

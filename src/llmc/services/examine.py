@@ -13,7 +13,7 @@ from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import ConfigError, LlmcError, NotFound
-from llmc.services import canary, examine_unattended, notify, restore
+from llmc.services import canary, examine_unattended, notify, restore, slots, undo
 from llmc.services.examine_worker import Panes, ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.setup import CLONE_SETTINGS
@@ -72,6 +72,8 @@ def examine(root: Root) -> seen.Facts:
         branches=_branches(project) if has_clone and not config_problems else (),
         strays=_strays(root, names),
         pruned=_pruned(project, state) if has_clone else (),
+        left_slots=() if config_problems else tuple(str(one.path) for one in slots.left_over(project)),
+        stopped_undo=undo.stopped(project) if state else "",
         source_problem=source_problem,
         source_fix=source_fix,
         open_directories=_open_directories(root),
@@ -277,12 +279,12 @@ def _pruned(project: Project, state: State | None) -> tuple[str, ...]:
 
 
 def booked_but_gone(project: Project) -> list[tuple[str, str]]:
-    """Path and HEAD of the worktrees that git still has in its books."""
+    """Path and HEAD of the worktrees that git still has in its books; a slot is made again by its next user."""
     found = []
     listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
     for lines in (entry.split("\0") for entry in listed):
         path = lines[0].removeprefix("worktree ")
-        if any(line.startswith("prunable") for line in lines):
+        if any(line.startswith("prunable") for line in lines) and Path(path).parent != project.root.slots:
             head = next((line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")), "")
             found.append((path, head))
     return found

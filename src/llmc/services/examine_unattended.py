@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,25 @@ _SAME_PROCESS_S = 5.0
 
 
 def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]:
-    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source."""
+    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
+
+    A slot's are not looked at: its next user removes them.
+    """
     clone = project.root.path / ".git"
     owned = set(state.workers) if state else set()
     found = [
         path
         for path in _lock_files(clone)
-        if not (
-            path.name == "index.lock" and path.parent.parent.name == "worktrees" and path.parent.name in owned
-        )
+        if not (path.parent.parent.name == "worktrees" and _is_seen_elsewhere(project.root, path, owned))
     ]
     own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
     return (*own, *locks_of_source(project))
+
+
+def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool:
+    if lock.name == "index.lock" and lock.parent.name in workers:
+        return True
+    return Path(read_text(lock.with_name("gitdir")).strip()).parent.parent == root.slots
 
 
 def locks_of_source(project: Project) -> tuple[seen.GitLock, ...]:

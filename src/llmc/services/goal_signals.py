@@ -34,7 +34,7 @@ from llmc.workers.model import Status, WorkerRecord
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
 _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
-_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_pending"', b'"prompt_delivered"')
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 @dataclass
@@ -66,6 +66,9 @@ class _Log:
                 _keep(self.reports, worker, (ts, update))
             case "accepted":
                 _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
+            case "undone":
+                landed = self.accepted.get(worker, [])
+                self.accepted[worker] = [one for one in landed if one[1] != row.get("commit")]
             case "prompt_pending" | "prompt_delivered":
                 _keep(self.prompted, worker, ts)
 

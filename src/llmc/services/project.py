@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
@@ -17,6 +18,21 @@ from llmc.state.store import Store
 from llmc.tools import git, locks
 from llmc.tools.tmux import Tmux
 from llmc.tools.wake import wake
+
+
+class Place(Protocol):
+    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worktree_path(self) -> str: ...
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether work is done there. Where none is, nothing has to be kept."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,33 @@ class Project:
             # Events that came meanwhile could not be applied by the daemon: it looks again now.
             if not self.in_daemon:
                 self.wake(worker)
+
+    @contextmanager
+    def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        """Taken before the worker's own lock, by whoever is ready to wait for an accept that runs."""
+        with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
+            yield
+
+    def try_accept_lock(self, worker: str) -> AbstractContextManager[bool]:
+        return locks.attempt(self._accept_lock(worker), locks.Rank.ACCEPT)
+
+    def others_accept(self, worker: str) -> bool:
+        """Whether another process, or another thread, is accepting the worker's work at this moment."""
+        return locks.is_locked_by_others(self._accept_lock(worker))
+
+    def _accept_lock(self, worker: str) -> Path:
+        return self.root.lock(f"accept-{worker}")
+
+    @contextmanager
+    def worker_unlocked(self, worker: str) -> Iterator[None]:
+        """While the caller, who has the worker's lock and its accept lock, does not need the first one.
+
+        Taken back under a ticket it cannot block: only an accept of this worker would wait for the ticket with it.
+        """
+        with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
+            if not self.in_daemon:
+                self.wake(worker)
+            yield
 
     @contextmanager
     def repo_lock(self) -> Iterator[None]:

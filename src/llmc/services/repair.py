@@ -26,6 +26,7 @@ from llmc.services import (
     rebase,
     reset,
     sessions,
+    slots,
     trash,
 )
 from llmc.services.examine_worker import worker_facts
@@ -283,6 +284,14 @@ def _forget_worktree(project: Project, _: str) -> str:
     return "forgotten"
 
 
+def _discard_slot(project: Project, path: str) -> str:
+    one = next((one for one in slots.left_over(project) if str(one.path) == path), None)
+    if one is None:
+        return "no longer so"
+    slots.discard(project, one)
+    return "removed"
+
+
 def _keep_booked_heads(project: Project) -> None:
     """A worktree that is gone may have had commits that only its entry in git's books still names."""
     for path, head in examine.booked_but_gone(project):
@@ -336,6 +345,7 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.SETTING: _configure,
     Kind.SESSION_WITHOUT_WORKER: _end_session,
     Kind.WORKTREE_PRUNED: _forget_worktree,
+    Kind.SLOT: _discard_slot,
     Kind.BRANCH: _remove_branch,
     Kind.CANARY_LEFT: _end_canary,
     Kind.OVERSEER_CRASHED: _forget_overseer,
@@ -356,6 +366,7 @@ _ORDER = (
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
     Kind.WORKTREE_PRUNED,
+    Kind.SLOT,
     Kind.WORKTREE_MISSING,
     Kind.WORKTREE_BROKEN,
     Kind.INDEX_LOCK,

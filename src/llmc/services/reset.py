@@ -65,7 +65,12 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept
-    if journal is not None and accept.STEPS.index(journal.step) >= accept.STEPS.index("land"):
+    if journal is not None and project.others_accept(record.name):
+        raise Refused(
+            f"{record.name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+        )
+    if journal is not None and accept.may_have_landed(journal):
         raise Refused(
             f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",

@@ -58,6 +58,17 @@ def clean(project: Project, record: WorkerRecord, worktree: Path, before: list[s
         trash.take_out(worktree, gone, trash.folder_of(project.root, ref))
 
 
+def scrub(worktree: Path, *, ignored: bool) -> None:
+    """Nothing but their commits is left in the submodules of a checkout where nobody works."""
+    if (worktree / ".gitmodules").exists():
+        # A new index has none of the bits that would hide a change (`skip-worktree`, `assume-unchanged`).
+        again = (
+            "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
+        )
+        each = again + ("x" if ignored else "")
+        git.git(worktree, "submodule", "foreach", "--quiet", "--recursive", each, timeout_s=600)
+
+
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
     """A submodule's commit that only the worker has would land as a name of something nobody can get."""
     worktree = Path(record.worktree_path)

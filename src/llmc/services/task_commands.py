@@ -3,7 +3,7 @@
 from functools import partial
 
 from llmc.agents.task_files import TaskFiles
-from llmc.errors import NotFound, Refused
+from llmc.errors import NotFound, Refused, UsageError
 from llmc.names import TaskId, WorkerName
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
@@ -44,10 +44,34 @@ def requeue(project: Project, task_id: str) -> Task:
         raise Refused(
             f"task {task_id} {_is(state)}: there is nothing to do again", hint=_hint(task_id, state)
         )
-    ledger.write(entry("requeued", Claim(task.claim, task.id, task.owner), now_unix()))
-    freed = _free(files, task)
+    freed = _put_back(files, ledger, task)
     _say(project, "task_requeued", freed, reason=f"by a person; it was {state}")
     return freed
+
+
+def _put_back(files: TaskFiles, ledger: Ledger, task: Task) -> Task:
+    ledger.write(entry("requeued", Claim(task.claim, task.id, task.owner), now_unix()))
+    return _free(files, task)
+
+
+def pending_again(project: Project, commit: str) -> tuple[str, str]:
+    """The task whose work is this commit is to be done again: its id, and what became of it in words; safe to repeat.
+
+    Who calls this tells of it in the event log, once.
+    """
+    ledger = open_ledger(project)
+    books = ledger.books()
+    task_id = books.landed_as(commit)
+    if task_id is None:
+        return "", ""
+    try:
+        files = open_list(project)
+        task = _of_nobody_here(project, files, ledger, task_id)
+        if task_id in books.completed or task.status is TaskStatus.COMPLETED:
+            _put_back(files, ledger, task)
+    except (NotFound, Refused, UsageError) as error:
+        return "", f"task {task_id} was not put back: {error.message}"
+    return task_id, f"task {task_id} is pending again"
 
 
 def approve(project: Project, task_id: str) -> Task:

@@ -21,7 +21,7 @@ from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
 from llmc.state import events
-from llmc.state.model import VERSION, Raised, State
+from llmc.state.model import VERSION, Raised, State, UndoJournal
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -88,6 +88,10 @@ class Transaction:
     def remember_overseer(self, active: bool) -> None:
         """Whether a supervisor looks after the daemon."""
         self.state = replace(self.state, overseer_active=active)
+
+    def journal_undo(self, journal: UndoJournal | None) -> None:
+        """How far the undo is that is under way; None: there is none."""
+        self.state = replace(self.state, undo=journal)
 
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""

@@ -86,6 +86,10 @@ class Books:
             dict(self.landing),
         )
 
+    def landed_as(self, commit: str) -> TaskId | None:
+        """The task whose work is this commit."""
+        return next((task for task, one in self.landed.items() if commit and one.commit == commit), None)
+
     def has_ended(self, claim_id: str, task: str) -> bool:
         """Whether it was a claim of ours, and is none any more."""
         return bool(claim_id) and self.latest.get(TaskId(task)) == claim_id and not self.holds(claim_id)

@@ -103,6 +103,10 @@ def _git_directories(repo: Path) -> tuple[Path, Path]:
     return place, place
 
 
+def is_object_id(text: str) -> bool:
+    return _COMMIT_ID.fullmatch(text) is not None
+
+
 def head(repo: Path) -> str:
     return _read(repo, "HEAD") or out(repo, "rev-parse", "--verify", "HEAD^{commit}")
 

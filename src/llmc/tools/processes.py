@@ -22,6 +22,13 @@ def leftovers(instance: str) -> list[int]:
     return found
 
 
+def marked(name: str, value: str) -> list[int]:
+    """Our processes that were started with this environment variable, and what they started."""
+    wanted = f"{name}={value}".encode()
+    others = (int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid())
+    return [pid for pid in others if wanted in _environ(pid)]
+
+
 def environment(pid: int) -> dict[str, str]:
     """The variables a process of ours was started with; empty when they cannot be read."""
     pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in _environ(pid) if entry)
