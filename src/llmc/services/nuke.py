@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.config.load import load_config
-from llmc.errors import Refused
-from llmc.services import intake, reset, sessions, trash
+from llmc.errors import LlmcError, Refused
+from llmc.services import intake, provision, reset, sessions, trash, worktrees
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
@@ -55,7 +55,10 @@ def nuke_worker(project: Project, name: str) -> Removed:
 def _pin(project: Project, record: WorkerRecord) -> str | None:
     """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
     root, worktree = project.root, Path(record.worktree_path)
-    if is_worktree(project, worktree):
+    if os.path.lexists(worktree):
+        with contextlib.suppress(LlmcError):  # what git cannot read even then goes into the trash as it is
+            provision.link(project, record)
+    if git.is_worktree_of(worktree, root.path):
         tips = _loose_tips(project, record, worktree)
         ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
         _tell(project, record.name, ref)
@@ -69,16 +72,6 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
     ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
     _tell(project, record.name, ref)
     return ref
-
-
-def is_worktree(project: Project, path: Path) -> bool:
-    """Whether it is a worktree of the root's clone; inside the root git finds a repository for any directory."""
-    done = git.git(path, "rev-parse", "--git-common-dir", check=False) if (path / ".git").exists() else None
-    return (
-        done is not None
-        and done.ok
-        and os.path.realpath(path / done.stdout.strip()) == os.path.realpath(project.root.path / ".git")
-    )
 
 
 def _tell(project: Project, name: str, ref: str) -> None:
@@ -104,7 +97,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
         *["rev-list", "--parents", "--ignore-missing", "--stdin"],
         input="".join(f"{line}\n" for line in wanted).encode(),
     )
-    return tips_of([line.split() for line in done.stdout.splitlines()])
+    return tips_of([line.split() for line in done.stdout.split("\n") if line])
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:
@@ -140,7 +133,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
     root = project.root.path
     with project.repo_lock():
         git.git(root, "worktree", "unlock", record.worktree_path, check=False)
-        git.git(root, "worktree", "prune")
+        worktrees.prune(root)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
-from llmc.services import intake, provision, review, submit, trash, validation
+from llmc.services import intake, provision, review, submit, trash, validation, worktrees
 from llmc.services.authorship import committer
 from llmc.services.project import Project
 from llmc.services.prompts import conflict_prompt, validation_prompt
@@ -177,6 +177,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Re
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
+    worktrees.drop_dead_locks(project, record)
     base = provision.refresh_base(project)
     rebasing, before = git.rebase_and_head(worktree)
     if rebasing:
@@ -185,6 +186,8 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Re
                 f"a rebase that llmc did not begin is in progress in the worktree of {name}",
                 hint=f"Finish or abort it: llmc attach {name}",
             )
+        provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
+        provision.pin_unfinished(project, record, "rebase-abort")
         git.git(worktree, "rebase", "--abort", timeout_s=300)
         before = git.head(worktree)
     if git.is_ancestor(worktree, base, before):
@@ -233,6 +236,7 @@ def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str
         )
         # The commits alone: a rebase refuses to begin where files are changed, and leaves those git does not know.
         ref = kept or trash.pin_commit(project.root, record.name, "rebase", before)
+        provision.pin_in_the_way(project, record, base, "rebase")
         with project.store.transaction() as tx:
             tx.update(record.name, pre_rebase_sha=before, rebase_base=base, rebase_started_at_unix=now_unix())
             tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)

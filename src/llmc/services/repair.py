@@ -27,9 +27,9 @@ from llmc.services import (
     reset,
     sessions,
     trash,
+    worktrees,
 )
 from llmc.services.examine_worker import worker_facts
-from llmc.services.nuke import move_into_trash
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import configure_clone, write_launcher
 from llmc.tools import git, locks
@@ -151,27 +151,16 @@ def _make_worktree(project: Project, record: WorkerRecord) -> str:
     return f"made again from {record.branch}"
 
 
-def _replace_worktree(project: Project, record: WorkerRecord) -> str:
-    sessions.end(project, record.name, "worktree broken")
-    _keep_booked_heads(project)
-    clone, worktree = project.root.path, Path(record.worktree_path)
-    tip = git.resolve(clone, f"refs/heads/{record.branch}") or git.out(clone, "rev-parse", project.base)
-    with fault_step("repair.pin"):
-        ref = trash.pin_commit(project.root, record.name, "doctor", tip)
-    folder = trash.folder_of(project.root, ref)
-    with fault_step("repair.remove"):
-        move_into_trash(worktree, folder)
-    if (folder / ".git").is_file():
-        (folder / ".git").unlink()  # it would lead to the new worktree
-    with project.store.transaction() as tx:
-        tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
+def _link_worktree(project: Project, record: WorkerRecord) -> str:
+    """The directory stays, and with it the agent that works in it; a worker without a task gets a clean start."""
     provision.provision(project, record)
-    return f"made again from {record.branch}; what was there is in {folder}"
+    if record.status in (Status.IDLE, Status.NO_CHANGES):
+        return f"linked to the clone again; {_reset(project, record)}"
+    return "linked to the clone again; its files are as they were"
 
 
 def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
-    reset.drop_stale_index_lock(Path(record.worktree_path))
-    return "removed"
+    return "removed" if worktrees.drop_dead_locks(project, record) else "no longer so"
 
 
 def _end_rebase(project: Project, record: WorkerRecord) -> str:
@@ -181,7 +170,11 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     rebase.refuse_if_disturbed(project, record)
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
-        ref = trash.pin(project.root, worktree, record.name, "rebase-abort", branch=record.branch)
+        back = git.resolve(worktree, f"refs/heads/{record.branch}")
+        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else []
+        ref = trash.pin(
+            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=blocked
+        )
     with project.store.transaction() as tx:
         tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
     with fault_step("repair.remove"):
@@ -279,7 +272,7 @@ def _end_session(project: Project, name: str) -> str:
 def _forget_worktree(project: Project, _: str) -> str:
     _keep_booked_heads(project)
     with project.repo_lock():
-        git.git(project.root.path, "worktree", "prune")
+        worktrees.prune(project.root.path)
     return "forgotten"
 
 
@@ -321,7 +314,7 @@ _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
     Kind.SESSION_DEAD: _offline,
     Kind.HOOKS: _register_hooks,
     Kind.WORKTREE_MISSING: _make_worktree,
-    Kind.WORKTREE_BROKEN: _replace_worktree,
+    Kind.WORKTREE_BROKEN: _link_worktree,
     Kind.INDEX_LOCK: _drop_index_lock,
     Kind.REBASE: _end_rebase,
     Kind.WORKTREE_OFF_BRANCH: _reset,
@@ -355,9 +348,9 @@ _ORDER = (
     Kind.SETTING,
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
+    Kind.WORKTREE_BROKEN,  # before git forgets worktrees
     Kind.WORKTREE_PRUNED,
     Kind.WORKTREE_MISSING,
-    Kind.WORKTREE_BROKEN,
     Kind.INDEX_LOCK,
     Kind.REBASE,
     Kind.WORKTREE_OFF_BRANCH,
