@@ -133,7 +133,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
     root = project.root.path
     with project.repo_lock():
         git.git(root, "worktree", "unlock", record.worktree_path, check=False)
-        worktrees.prune(root)
+        worktrees.prune(project)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")

@@ -146,7 +146,6 @@ def _reset(project: Project, record: WorkerRecord) -> str:
 def _make_worktree(project: Project, record: WorkerRecord) -> str:
     """The agent's directory is gone, so it is ended: a new directory of that name is not the one it is in."""
     sessions.end(project, record.name, "worktree gone")
-    _keep_booked_heads(project)
     provision.provision(project, record)
     return f"made again from {record.branch}"
 
@@ -270,27 +269,15 @@ def _end_session(project: Project, name: str) -> str:
 
 
 def _forget_worktree(project: Project, _: str) -> str:
-    _keep_booked_heads(project)
     with project.repo_lock():
-        worktrees.prune(project.root.path)
+        worktrees.prune(project)
     return "forgotten"
-
-
-def _keep_booked_heads(project: Project) -> None:
-    """A worktree that is gone may have had commits that only its entry in git's books still names."""
-    for path, head in examine.booked_but_gone(project):
-        clone = project.root.path
-        if not head or git.resolve(clone, head) is None:
-            continue
-        kept = git.out(clone, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", head)
-        if not kept:
-            trash.pin_commit(project.root, _safe(Path(path).name), "doctor", head)
 
 
 def _remove_branch(project: Project, branch: str) -> str:
     """A worker of this name may be on its way: its lock first, then another look."""
     name, clone = branch.removeprefix("llmc/"), project.root.path
-    with project.worker_lock(_safe(name), timeout_s=LOCK_S), project.repo_lock():
+    with project.worker_lock(trash.safe(name), timeout_s=LOCK_S), project.repo_lock():
         tip = git.resolve(clone, f"refs/heads/{branch}")
         owned = any(record.branch == branch for record in project.store.read().workers.values())
         if tip is None or owned or git.checked_out_at(clone, branch) is not None:
@@ -298,15 +285,10 @@ def _remove_branch(project: Project, branch: str) -> str:
         ref = None
         if not git.is_ancestor(clone, tip, project.base):
             with fault_step("repair.pin"):
-                ref = trash.pin_commit(project.root, _safe(name), "doctor", tip)
+                ref = trash.pin_commit(project.root, trash.safe(name), "doctor", tip)
         with fault_step("repair.remove"):
             git.git(clone, "update-ref", "-d", f"refs/heads/{branch}", tip)
     return f"removed; its commits are kept: llmc trash restore {trash.short(ref)}" if ref else "removed"
-
-
-def _safe(name: str) -> str:
-    """A name as a part of a ref and of a file's name."""
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
 
 
 _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {

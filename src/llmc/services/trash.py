@@ -216,6 +216,11 @@ def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
         )
 
 
+def safe(name: str) -> str:
+    """A name as a part of a ref and of a file's name."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
+
+
 def short(ref: str) -> str:
     """A trash ref as people write it: `adam/20261115T101612-1a2a-reset`."""
     return ref.removeprefix(PREFIX)

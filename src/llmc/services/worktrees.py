@@ -27,13 +27,22 @@ def ensure(project: Project, record: WorkerRecord, base: str) -> None:
             _link(project, record, worktree, base)
 
 
-def prune(root: Path) -> None:
-    """Forget the worktrees whose directory is gone; one that lost only its `.git` file is linked again first.
+def prune(project: Project) -> None:
+    """Forget the worktrees whose directory is gone. The caller holds the repo lock.
 
-    The caller holds the repo lock. git would forget that one too, and with it what is staged there and its HEAD.
+    One that lost only its `.git` file is linked again first: git would forget that one too, and with it what is staged
+    there. Of the others, a commit that only their HEAD names is pinned.
     """
+    root = project.root.path
     git.git(root, "worktree", "repair", check=False)
+    for path, head in git.gone_worktrees(root):
+        if head and git.resolve(root, head) is not None and not _is_kept(root, head):
+            trash.pin_commit(project.root, trash.safe(Path(path).name), "worktree", head)
     git.git(root, "worktree", "prune")
+
+
+def _is_kept(root: Path, commit: str) -> bool:
+    return bool(git.out(root, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit))
 
 
 def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
@@ -78,7 +87,7 @@ def _drop(name: str, worktree: Path, lock: Path) -> bool:
 def _add(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
     root = project.root.path
     worktree.parent.mkdir(mode=0o700, exist_ok=True)
-    prune(root)
+    prune(project)
     if lfs.is_used(root, base):
         lfs.set_up(root)  # before files are checked out, so that they come whole
     git.git(root, "worktree", "add", "--quiet", *_where(root, record, worktree, base), timeout_s=600)
@@ -101,7 +110,7 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
         tip = git.resolve(root, f"refs/heads/{record.branch}") or base
         ref = trash.pin_commit(project.root, record.name, "relink", tip)
         trash.take_out(worktree, [".git"], trash.folder_of(project.root, ref))
-    prune(root)
+    prune(project)
     if not git.is_worktree_of(worktree, root):
         _link_to_new_entry(root, record, worktree, base)
     if not git.is_worktree_of(worktree, root):

@@ -326,6 +326,17 @@ def checked_out_at(repo: Path, branch: str) -> Path | None:
     return None
 
 
+def gone_worktrees(repo: Path) -> list[tuple[str, str]]:
+    """Path and HEAD of the worktrees whose directory is gone, and that git has not forgotten yet."""
+    found = []
+    listed = git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
+    for lines in (entry.split("\0") for entry in listed):
+        path = lines[0].removeprefix("worktree ")
+        if any(line.startswith("prunable") for line in lines):
+            found.append((path, _after("HEAD ", lines) or ""))
+    return found
+
+
 def _rebased_branch(worktree: Path) -> str | None:
     """The branch a rebase in progress belongs to: meanwhile git lists the worktree as detached."""
     if not worktree.is_dir():
