@@ -184,6 +184,55 @@ def test_nuke_keeps_what_only_gits_entry_has(
     assert (removed.directory / "new.txt").exists()
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    """A commit between the pin and the removal. Break: delete the branch without a look at what the pin has."""
+    _, worktree = worker
+    late: list[str] = []
+
+    def move(path: Path, folder: Path | None) -> None:
+        if moved:
+            late.append(worktree.commit("late.txt"))
+        real(path, folder)
+
+    real = nuke.move_into_trash
+    monkeypatch.setattr(nuke, "move_into_trash", move)
+    if not moved:
+        nuke.nuke_worker(project, "w1")
+        assert run_git(project.root.path, "for-each-ref", "refs/heads/llmc") == ""
+        return
+    with pytest.raises(Refused, match="is not in the trash"):
+        nuke.nuke_worker(project, "w1")
+    assert run_git(project.root.path, "rev-parse", "refs/heads/llmc/w1") == late[0]
+    monkeypatch.undo()
+    removed = nuke.nuke_worker(project, "w1")
+    assert removed.ref
+    assert git.is_ancestor(project.root.path, late[0], removed.ref), "and the next try keeps it"
+
+
+def test_nuke_keeps_commits_that_only_an_operation_names(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """An autostash of a rebase in progress, and a ref of the worktree's own. Break: look at the reflogs alone."""
+    _, worktree = worker
+    worktree.commit("a.txt", "ours\n")
+    other = run_git(project.root.path, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "of its own")
+    worktree.git("update-ref", "refs/worktree/mine", other)
+    Repo(Path(project.source)).commit("a.txt", "theirs\n")
+    provision.refresh_base(project)
+    worktree.write(".gitignore", "stashed away\n")
+    worktree.git("rebase", "--autostash", "origin/main", check=False)
+    (stash,) = git.git_paths(worktree.path, "rebase-merge/autostash")
+    removed = nuke.nuke_worker(project, "w1")
+    assert removed.ref
+    assert git.is_ancestor(project.root.path, other, removed.ref)
+    kept = run_git(project.root.path, "log", "-p", "-m", "--format=", removed.ref)
+    assert "stashed away" in kept
+    assert not stash.exists()
+
+
 # Locks.
 
 

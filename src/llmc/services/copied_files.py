@@ -30,7 +30,7 @@ def copy_files(project: Project, record: WorkerRecord, worktree: Path) -> list[s
         return []
     manifest = git.git_paths(worktree, "llmc-copied")[0]
     before = _read(manifest)
-    tracked = set(git.git(worktree, "ls-files", "-z").stdout.split("\0"))
+    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
     problems, stale = [], []
     for name in names:
         if name in tracked or not _is_stale(source / name, worktree / name):

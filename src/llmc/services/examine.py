@@ -273,7 +273,7 @@ def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
 def _pruned(project: Project, state: State | None) -> tuple[str, ...]:
     """Worktrees whose directory is gone, but for those of workers: these are made again."""
     owned = {record.worktree_path for record in state.workers.values()} if state else set()
-    return tuple(path for path, _ in git.gone_worktrees(project.root.path) if path not in owned)
+    return tuple(path for path, _ in git.worktrees(project.root.path, gone=True) if path not in owned)
 
 
 def _source(project: Project) -> tuple[str, str]:

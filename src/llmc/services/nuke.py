@@ -18,6 +18,10 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, private_dir
 from llmc.workers.model import WorkerRecord
 
+_PLAIN = ("-z", "--no-show-signature")
+#: names that git gives to commits for a while
+_PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
+
 
 @dataclass(frozen=True)
 class Removed:
@@ -84,20 +88,29 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
     """Commits that only the reflogs of the worktree, or worktrees inside of it, still name: they go with it."""
     commits = []
     for name in ("HEAD", f"refs/heads/{record.branch}"):
-        log = git.git(worktree, "log", "--walk-reflogs", "--format=%H", name, "--", check=False)
-        commits += log.stdout.split()
-    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
-    for lines in (entry.split("\0") for entry in listed):
-        if lines[0].startswith(f"worktree {worktree}/"):
-            commits += [line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")]
+        log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
+        commits += git.rows(log.stdout)
+    commits += [head for path, head in git.worktrees(project.root.path) if path.startswith(f"{worktree}/")]
+    commits += _unfinished(worktree)
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
     wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
+    listed = "".join(f"{line}\n" for line in wanted).encode()
     done = git.git(
-        worktree,
-        *["rev-list", "--parents", "--ignore-missing", "--stdin"],
-        input="".join(f"{line}\n" for line in wanted).encode(),
+        worktree, "log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin", input=listed, timeout_s=300
     )
-    return tips_of([line.split() for line in done.stdout.split("\n") if line])
+    return tips_of([row.split() for row in git.rows(done.stdout)])
+
+
+def _unfinished(worktree: Path) -> list[str]:
+    """Commits that only a merge, a rebase or a bisect in progress names, and git's entry for the worktree goes."""
+    own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
+    own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
+    named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
+    own += [done.stdout.strip() for done in named if done.ok]
+    for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
+        with contextlib.suppress(OSError):
+            own.append(path.read_text().strip())
+    return [commit for commit in own if git.resolve(worktree, commit)]
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:

@@ -120,9 +120,9 @@ def _replay(project: Project, record: WorkerRecord, commit: str, tip: str) -> st
     ours = git.git(
         root, "commit-tree", f"{tip}^{{tree}}", "-p", parent, "-m", "ours", env=_people(root, commit)
     )
-    flags = ["--write-tree", "--name-only", "--no-messages"]
+    flags = ["--write-tree", "--name-only", "--no-messages", "-z"]
     done = git.git(root, "merge-tree", *flags, ours.stdout.strip(), commit, check=False)
-    tree, *files = done.stdout.strip().split("\n")
+    tree, *files = git.rows(done.stdout) or [""]
     if not done.ok:
         names = ", ".join(dict.fromkeys(files))
         raise Refused(

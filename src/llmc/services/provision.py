@@ -52,7 +52,7 @@ def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: l
     if not missing:
         return []
     said = git.git_paths(worktree, "llmc-said")[0]
-    before = said.read_text().splitlines() if said.exists() else []
+    before = said.read_text().split("\n") if said.exists() else []
     news = [text for text in missing if text not in before]
     if news:
         with project.store.transaction() as tx:

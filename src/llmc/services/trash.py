@@ -229,7 +229,7 @@ def short(ref: str) -> str:
 def prune(root: Root, keep_days: int, now: float) -> list[str]:
     """Remove what has been in the trash for longer than it is kept; the refs that are gone."""
     oldest = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now - keep_days * 86400))
-    refs = git.out(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").splitlines()
+    refs = [ref for (ref,) in git.refs(root.path, PREFIX.rstrip("/"), "refname")]
     old = [ref for ref in refs if ref.rpartition("/")[2] < oldest]
     for ref in old:
         git.git(root.path, "update-ref", "-d", ref)

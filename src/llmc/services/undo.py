@@ -77,9 +77,9 @@ def _revert(project: Project, commit: str, base: str) -> str:
     ours = _commit(root, git.tree_of(root, base), commit, "ours")
     theirs = _commit(root, before, commit, "theirs")
     done = git.git(
-        root, "merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs, check=False
+        root, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs, check=False
     )
-    tree, *files = done.stdout.strip().split("\n")
+    tree, *files = git.rows(done.stdout) or [""]
     if not done.ok:
         raise Refused(
             f"later commits changed the same lines in: {', '.join(dict.fromkeys(files))}; nothing was undone",

@@ -35,7 +35,7 @@ def prune(project: Project) -> None:
     """
     root = project.root.path
     git.git(root, "worktree", "repair", check=False)
-    for path, head in git.gone_worktrees(root):
+    for path, head in git.worktrees(root, gone=True):
         if head and git.resolve(root, head) is not None and not _is_kept(root, head):
             trash.pin_commit(project.root, trash.safe(Path(path).name), "worktree", head)
     git.git(root, "worktree", "prune")

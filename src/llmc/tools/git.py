@@ -326,15 +326,15 @@ def checked_out_at(repo: Path, branch: str) -> Path | None:
     return None
 
 
-def gone_worktrees(repo: Path) -> list[tuple[str, str]]:
-    """Path and HEAD of the worktrees whose directory is gone, and that git has not forgotten yet."""
-    found = []
+def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
+    """Path and HEAD of every worktree; `gone`: only those whose directory is not there any more."""
     listed = git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
-    for lines in (entry.split("\0") for entry in listed):
-        path = lines[0].removeprefix("worktree ")
-        if any(line.startswith("prunable") for line in lines):
-            found.append((path, _after("HEAD ", lines) or ""))
-    return found
+    found = [rows(entry) for entry in listed if entry]
+    return [
+        (lines[0].removeprefix("worktree "), _after("HEAD ", lines) or "")
+        for lines in found
+        if not gone or any(line.startswith("prunable") for line in lines)
+    ]
 
 
 def _rebased_branch(worktree: Path) -> str | None:
