@@ -336,8 +336,8 @@ class Scratch:
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""
-        done = git.git(self.source, "log", "--format=%s", "main", "--", check=False)
-        return [int(s.removeprefix("Task ")) for s in done.stdout.splitlines() if s.startswith("Task ")]
+        done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
+        return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
 def overwrite(path: Path, text: str) -> None:

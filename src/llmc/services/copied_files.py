@@ -29,7 +29,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         return []
     manifest = git.git_paths(worktree, "llmc-copied")[0]
     before = _read(manifest)
-    tracked = set(git.git(worktree, "ls-files", "-z").stdout.split("\0"))
+    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
     problems, stale = [], []
     for name in names:
         here = worktree / name

@@ -242,7 +242,7 @@ def _settings(clone: Path) -> tuple[seen.Setting, ...]:
 
 def _branches(project: Project) -> tuple[seen.Branch, ...]:
     clone = project.root.path
-    names = git.out(clone, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/llmc").splitlines()
+    names = [name for (name,) in git.refs(clone, "refs/heads/llmc", "refname:lstrip=2")]
     return tuple(
         seen.Branch(
             name=name,
@@ -275,19 +275,9 @@ def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
 def _pruned(project: Project, state: State | None) -> tuple[str, ...]:
     """Worktrees whose directory is gone, but for those of workers: these are made again."""
     owned = {record.worktree_path for record in state.workers.values()} if state else set()
-    return tuple(path for path, _ in booked_but_gone(project) if path not in owned)
-
-
-def booked_but_gone(project: Project) -> list[tuple[str, str]]:
-    """Path and HEAD of the worktrees that git still has in its books; a slot is made again by its next user."""
-    found = []
-    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
-    for lines in (entry.split("\0") for entry in listed):
-        path = lines[0].removeprefix("worktree ")
-        if any(line.startswith("prunable") for line in lines) and Path(path).parent != project.root.slots:
-            head = next((line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")), "")
-            found.append((path, head))
-    return found
+    gone = git.worktrees(project.root.path, gone=True)
+    # A slot is made again by its next user.
+    return tuple(path for path, _ in gone if path not in owned and Path(path).parent != project.root.slots)
 
 
 def _source(project: Project) -> tuple[str, str]:

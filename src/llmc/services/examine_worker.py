@@ -12,9 +12,9 @@ from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, ToolFailed
 from llmc.names import SessionName
 from llmc.services import sessions
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
+from llmc.services.worktrees import lock_holders
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.proc import ToolMissing
@@ -84,7 +84,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
             return seen.Tree(exists=False, tip=tip)
         if not (worktree / ".git").exists():
             return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
-        if not is_worktree(project, worktree):
+        if not git.is_worktree_of(worktree, project.root.path):
             return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
@@ -130,8 +130,7 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
         age = age_s(lock.stat().st_mtime, now_unix())
     except FileNotFoundError:
         return None, False
-    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
-    return age, bool(at_work or processes.works_in(os.path.realpath(lock)))
+    return age, bool(lock_holders(worktree, lock))
 
 
 def _settings_problem(project: Project, record: WorkerRecord) -> str:

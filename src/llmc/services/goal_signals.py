@@ -247,8 +247,8 @@ def _merged(facts: _Facts, task_id: TaskId, task: Task | None) -> Merged:
 
 def _evidence(project: Project, commit: str, verify: str) -> Evidence:
     """What git knows of a commit, and which checks llmc ran on it before it landed."""
-    done = git.git(project.root.path, "show", "--format=", "--name-only", commit, "--", check=False)
-    files = tuple(done.stdout.splitlines()[:50]) if done.ok else ()
+    done = git.git(project.root.path, "show", "--format=", "--name-only", "-z", commit, "--", check=False)
+    files = tuple(git.rows(done.stdout)[:50]) if done.ok else ()
     checks = [command for command in (verify, project.config.repo.validate) if command]
     return Evidence(
         files_touched=files,

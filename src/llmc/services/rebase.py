@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
-from llmc.services import checking, intake, merging, provision, review, submit, trash
+from llmc.services import checking, intake, merging, provision, review, submit, trash, worktrees
 from llmc.services.authorship import committer
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -195,8 +195,9 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
+    worktrees.drop_dead_locks(project, record)
     base = base or provision.refresh_base(project)
-    before = _without_open_rebase(record, worktree)
+    before = _without_open_rebase(project, record, worktree)
     work = merging.work_of(project, name, base, before)
     if work.on_base:
         if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
@@ -218,7 +219,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     raise _gave_trouble(project, record, worktree, before, done)
 
 
-def _without_open_rebase(record: WorkerRecord, worktree: Path) -> str:
+def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
     """HEAD, once a rebase that a crash of ours left is undone."""
     rebasing, before = git.rebase_and_head(worktree)
     if not rebasing:
@@ -228,6 +229,8 @@ def _without_open_rebase(record: WorkerRecord, worktree: Path) -> str:
             f"a rebase that llmc did not begin is in progress in the worktree of {record.name}",
             hint=f"Finish or abort it: llmc attach {record.name}",
         )
+    provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
+    provision.pin_unfinished(project, record, "rebase-abort")
     git.git(worktree, "rebase", "--abort", timeout_s=300)
     return git.head(worktree)
 
@@ -312,6 +315,7 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
 def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
     with fault_step("rebase.persist"):
         ref = _pinned(project, record, worktree, before)
+        provision.pin_in_the_way(project, record, work.base, "rebase")
         # On top of the base, nothing would tell any more that the worker has them from before.
         taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:

@@ -23,7 +23,6 @@ from llmc.errors import LlmcError, NotFound, Refused, StateError
 from llmc.names import ClaudeSessionId, WorkerName
 from llmc.services import intake, trash
 from llmc.services.claims import open_ledger
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
 from llmc.services.task_list import open_list
@@ -118,7 +117,9 @@ def _names(project: Project) -> list[WorkerName]:
     """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
     clone = project.root.path
     names = {
-        entry.name for entry in _directories(project.root.worktrees) if is_worktree(project, Path(entry.path))
+        entry.name
+        for entry in _directories(project.root.worktrees)
+        if git.is_worktree_of(Path(entry.path), clone)
     }
     names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
     return [

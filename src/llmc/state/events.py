@@ -59,6 +59,10 @@ ACTIONS: dict[str, str] = {
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
+    "worktree_linked": (
+        "a worktree without its link to the clone, or with a wrong one, was linked again (`ref`: where the wrong `.git` is)"
+    ),
+    "lock_removed": "lock files that a killed git had left in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
     "repaired": "`llmc doctor --repair` mended something (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",

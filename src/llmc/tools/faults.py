@@ -62,6 +62,8 @@ STEPS = (
     "reset.quiet",
     "reset.tree",
     "reset.finish",
+    "provision.reset",
+    "provision.clean",
     "nuke.end",
     "nuke.pin",
     "nuke.move",
