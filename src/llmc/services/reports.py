@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 
 from llmc.errors import Refused, UsageError
+from llmc.panes import Pane
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.processes import ancestors
-from llmc.tools.tmux import Pane
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def caller(project: Project) -> Caller:
     if not worker:
         raise UsageError("`llmc report` is for agents", hint="It is called inside a worker's session.")
     record = project.store.worker(worker)
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.pid not in ancestors(os.getpid()) or record.instance != instance:
         raise Refused(f"this is not the running agent of {worker}, it cannot report for it")
     return Caller(worker, instance)
