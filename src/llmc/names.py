@@ -1,12 +1,14 @@
-"""The five kinds of name that must never be mixed; the type checker keeps them apart."""
+"""The six kinds of name that must never be mixed; the type checker keeps them apart."""
 
 import re
 from typing import NewType
 
 #: a worker, as people call it
 WorkerName = NewType("WorkerName", str)
-#: a tmux session: where keys go
+#: a tmux session: where an agent is launched, and people attach
 SessionName = NewType("SessionName", str)
+#: a tmux pane, `%7`: where keys go
+PaneId = NewType("PaneId", str)
 #: Claude's own session UUID; it changes with /clear, so nothing is keyed by it
 ClaudeSessionId = NewType("ClaudeSessionId", str)
 #: one prompt sent by llmc, `<kind>-<random>`: the receipt names it

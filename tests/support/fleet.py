@@ -35,6 +35,12 @@ SCRIPTED_IN_SOAK = [
     pytest.param("scripted", marks=pytest.mark.soak),
     pytest.param("claude", marks=pytest.mark.real_client),
 ]
+#: both agents as usual, and an old client in `make soak`: what a person does at a terminal, clients answer differently
+OLD_CLIENT_TOO = [
+    "scripted",
+    pytest.param("claude", marks=pytest.mark.real_client),
+    pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
+]
 
 
 class Result:
@@ -82,7 +88,7 @@ class Fleet:
             self.config_dir.mkdir()
             seed_config(self.config_dir, [self.root])
             client = client_env(self.config_dir, self.home, api.url, DUMMY_KEY)
-            env = {**client, **env, "LLMC_AGENT": str(find_client())}
+            env = {**client, **env, "LLMC_AGENT": str(find_client(self.agent))}
         return env
 
     def git(self, *args: str, cwd: Path | None = None) -> str:

@@ -16,6 +16,7 @@ from llmc import callers
 from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout
+from llmc.panes import FORMAT, Pane, Panes, find, parse
 
 POLL_S = 0.02
 #: so much of a text of an event is in its line
@@ -93,13 +94,11 @@ def current(root: str) -> Raw:
     """The status view, after whatever the agents said meanwhile has been applied."""
     running = daemon_runs(root)
     state = read_state(root)
-    sessions = tmux_sessions(root) if state.get("workers") else {}
-    if not running and _is_stale(root, state, sessions):
+    panes = tmux_panes(root) if state.get("workers") else {}
+    if not running and _is_stale(root, state, panes):
         catch_up(root)
         state = read_state(root)
-    attached = (
-        None if sessions is None else {name for name, (is_attached, _) in sessions.items() if is_attached}
-    )
+    attached = None if panes is None else _attached(state, panes)
     daemon = daemon_view(_registration(root, layout.DAEMON), running)
     return status_view(root, state, daemon, attached, _overseer(root))
 
@@ -143,10 +142,10 @@ def is_held(path: str) -> bool:
     return False
 
 
-def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
-    """Session -> (attached, alive); None when tmux gave no answer. Same question as tools/tmux.py asks."""
+def tmux_panes(root: str) -> Panes | None:
+    """Every pane; None when tmux gave no answer. Same question as tools/tmux.py asks."""
     argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
-    argv.append("#{session_name}|#{session_attached}|#{pane_dead}")
+    argv.append(FORMAT)
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
     env.pop("TMUX_TMPDIR", None)  # see tools/tmux.py
     try:
@@ -157,8 +156,19 @@ def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
         missing = "error connecting to" in done.stderr and "(No such file or directory)" in done.stderr
         gone = missing or "no server running on" in done.stderr
         return {} if gone else None
-    rows = (line.rsplit("|", 2) for line in done.stdout.splitlines())
-    return {name: (is_attached != "0", dead == "0") for name, is_attached, dead in rows}
+    return parse(done.stdout.splitlines())
+
+
+def agent_pane(record: Raw, panes: Panes) -> Pane | None:
+    """The pane of a worker's agent."""
+    session, pane_id, instance = (record.get(key, "") for key in ("session_id", "pane_id", "instance"))
+    return find(panes, session, pane_id, instance)
+
+
+def _attached(state: Raw, panes: Panes) -> set[str]:
+    """The workers whose agent a person looks at."""
+    found = {name: agent_pane(record, panes) for name, record in state.get("workers", {}).items()}
+    return {name for name, pane in found.items() if pane is not None and pane.attached}
 
 
 def pending(root: str, worker: str) -> bool:
@@ -218,13 +228,13 @@ def events(root: str, since: float, follow: bool, as_json: bool, worker: str | N
     return 0
 
 
-def _is_stale(root: str, state: Raw, sessions: dict[str, tuple[bool, bool]] | None) -> bool:
+def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
     for name, record in state.get("workers", {}).items():
         if pending(root, name):
             return True
-        known = {} if sessions is None else sessions
-        attached, alive = known.get(record.get("session_id"), (False, sessions is None))
-        if alive and not attached and self_review_waits(record):
+        pane = None if panes is None else agent_pane(record, panes)
+        alive = panes is None or (pane is not None and not pane.dead)
+        if alive and not (pane and pane.attached) and self_review_waits(record):
             return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True

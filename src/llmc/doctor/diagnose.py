@@ -139,9 +139,10 @@ def _sessions(facts: Facts) -> list[Finding]:
     if facts.state.kind is not StateFile.VALID:
         return []  # nobody knows which workers there are
     known = {worker.record.session_id for worker in facts.workers}
+    agents = {worker.record.instance for worker in facts.workers}  # a person may have moved one's pane
     found = []
     for session in facts.sessions:
-        if session.name in known:
+        if session.name in known or session.instance in agents:
             continue
         text = f"the tmux session {session.name} belongs to no worker"
         if session.attached:

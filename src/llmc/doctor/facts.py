@@ -75,10 +75,12 @@ class DaemonFacts:
 
 @dataclass(frozen=True)
 class Session:
-    """A session on the root's own tmux server."""
+    """A session on the root's own tmux server with an agent in it."""
 
     name: str
     attached: bool = False
+    #: the launch of that agent
+    instance: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,12 @@ from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import ConfigError, LlmcError, NotFound
+from llmc.names import OVERSEER
+from llmc.panes import Panes
 from llmc.services import canary, examine_unattended, notify, restore, slots, undo
-from llmc.services.examine_worker import Panes, ahead_of, panes_of, worker_facts
+from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
+from llmc.services.sessions import launched
 from llmc.services.setup import CLONE_SETTINGS
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
@@ -98,12 +101,16 @@ def has_tmux(programs: tuple[seen.Program, ...]) -> bool:
     return not any(program.name == "tmux" and program.problem for program in programs)
 
 
-def _sessions(project: Project, panes: Panes) -> tuple[seen.Session, ...] | None:
-    """The fleet's; the supervisor's own is none of them."""
+def _sessions(project: Project, panes: Panes | Unknown) -> tuple[seen.Session, ...] | None:
+    """Those with an agent in them; not the supervisor's own, and none in which only a person has something."""
     if isinstance(panes, Unknown):
         return None
-    ours = (pane for pane in panes.values() if not project.is_overseer(pane.session))
-    return tuple(seen.Session(pane.session, pane.attached) for pane in ours)
+    found = {}
+    for pane in panes.values():
+        worker, instance = launched(pane)
+        if instance and worker != OVERSEER and not project.is_overseer(pane.session):
+            found[pane.session, instance] = seen.Session(pane.session, pane.attached, instance)
+    return tuple(found.values())
 
 
 def _state(project: Project) -> tuple[State | None, seen.StateFacts]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from llmc import hook_client
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, ToolFailed
+from llmc.panes import Pane
 from llmc.services import intake, provision, rebase, sessions
 from llmc.services.project import Project
 from llmc.tools import git, processes
 from llmc.tools.clock import now_unix
-from llmc.tools.tmux import Pane
 from llmc.workers import decide
 from llmc.workers import patrol as rules
 from llmc.workers.model import Status, WorkerRecord
@@ -90,7 +90,7 @@ def _rebase(project: Project, name: str) -> LlmcError | None:
 
 def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
     """None where there is no living agent, or tmux gave no answer: other rules look after those."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
         return None
     status = sessions.status_of(record, pane)
@@ -137,7 +137,7 @@ def _end_background(project: Project, record: WorkerRecord) -> None:
     """End exactly what the agent left behind, say so, and take its turn for over."""
     name = record.name
     left = [pid for pid in processes.leftovers(record.instance) if not _is_hook(pid)]
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or sessions.status_of(record, pane) is ClientStatus.BUSY:
         return  # a turn has begun meanwhile, and what runs may be its own
     if left:

@@ -14,10 +14,12 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.errors import NotFound, UsageError
 from llmc.names import OVERSEER, SessionName
+from llmc.panes import Pane
 from llmc.state.store import Store
 from llmc.tools import git, locks
-from llmc.tools.tmux import Tmux
+from llmc.tools.tmux import Tmux, Unknown
 from llmc.tools.wake import wake
+from llmc.workers.model import WorkerRecord
 
 
 class Place(Protocol):
@@ -63,6 +65,10 @@ class Project:
             return SessionName(f"llmc-{worker}")
         safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
         return SessionName(f"llmc-{safe}-{worker}")
+
+    def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
+        """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
+        return self.tmux.agent(record.session_id, record.pane_id, record.instance)
 
     def is_overseer(self, session: SessionName) -> bool:
         """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""

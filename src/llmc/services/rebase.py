@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
+from llmc.panes import Pane
 from llmc.services import checking, intake, merging, provision, review, submit, trash, worktrees
 from llmc.services.authorship import committer
 from llmc.services.commands import CommandFailed
@@ -23,7 +24,7 @@ from llmc.tools import git, proc
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers import decide
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
@@ -452,7 +453,7 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Git work in a worktree starts only while nobody else is at work in it."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
     taken = is_taken(record, pane)

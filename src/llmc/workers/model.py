@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, WorkerName
+from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -235,6 +235,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_crash_unix: float = 0.0
     #: mark of the running agent process; events of another instance are stale
     instance: str = ""
+    #: its tmux pane; "" where that carries the mark alone, or is of an llmc that knew sessions only
+    pane_id: PaneId = PaneId("")
     #: which agent runs, and the configuration directory it was launched with
     agent: str = ""
     config_dir: str = ""
