@@ -125,6 +125,7 @@ def _show(review: Review, head: str, interface: str) -> None:
         click.echo(head)
         args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.head]
         argv = ["git", "-C", str(review.worktree), *args]
+        git.look_first(review.worktree)
         code = proc.run_attached(argv, env=proc.command_env())
         if code:
             raise ToolFailed(argv, code, "")

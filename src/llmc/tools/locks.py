@@ -56,6 +56,12 @@ def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
         os.close(fd)
 
 
+def may_take(rank: Rank) -> bool:
+    """Whether the order of locks lets this thread take one of this rank now."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    return not ranks or ranks[-1] < rank
+
+
 def is_locked(path: Path) -> bool:
     """Whether some process holds the lock right now."""
     try:
