@@ -75,7 +75,8 @@ def changes(rows: Sequence[Row], place: Place, expected: Expected) -> list[Chang
         for key, values in found.items()
         if any(runs_or_redirects(key, value) for value in values)
     ]
-    return wrong + _misplaced(found, place, expected) + _not_ours(found, place, expected)
+    wrong += _misplaced(found, place, expected) + _not_ours(found, place, expected)
+    return list({change.key: change for change in wrong}.values())
 
 
 def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
@@ -94,25 +95,22 @@ def _misplaced(found: dict[str, tuple[str, ...]], place: Place, expected: Expect
 
 
 def _not_ours(found: dict[str, tuple[str, ...]], place: Place, expected: Expected) -> list[Change]:
-    """What git reads first of all, and the remote `origin`; only the clone's own file has these."""
-    if place is not Place.CLONE:
-        return [Change(key, values, None) for key, values in found.items() if key.startswith("remote.origin.")
-                and place is not Place.INNER]  # fmt: skip
-    wanted = {"remote.origin.pushurl": NO_PUSH, "remote.origin.fetch": FETCH}
-    wanted["extensions.worktreeconfig"] = "true"
-    if expected.source:
-        wanted["remote.origin.url"] = expected.source
-    if found.get("core.repositoryformatversion", ("0",)) not in (("0",), ("1",)):
-        wanted["core.repositoryformatversion"] = "1"
-    wrong = [
+    """What git reads first of all, and the remote `origin`: only the clone's own file has these, as llmc made them."""
+    if place is Place.INNER:
+        return []
+    wanted: dict[str, str] = {}
+    if place is Place.CLONE:
+        wanted = {"extensions.worktreeconfig": "true", "remote.origin.pushurl": NO_PUSH}
+        wanted |= {"remote.origin.fetch": FETCH} | ({_URL: expected.source} if expected.source else {})
+        if found.get("core.repositoryformatversion", ("0",)) not in (("0",), ("1",)):
+            wanted["core.repositoryformatversion"] = "1"
+    kept = (*wanted, _URL, _OF_GITHUB) if place is Place.CLONE else ()
+    others = [key for key in found if key.startswith("remote.origin.") and key not in kept]
+    return [Change(key, found[key], None) for key in others] + [
         Change(key, found.get(key, ()), value, _is_silent(key, found.get(key, ()), expected))
         for key, value in wanted.items()
         if found.get(key, ()) != (value,)
     ]
-    others = (
-        key for key in found if key.startswith("remote.origin.") and key not in (*wanted, _URL, _OF_GITHUB)
-    )
-    return wrong + [Change(key, found[key], None) for key in others if not _RUNS.fullmatch(key)]
 
 
 _URL = "remote.origin.url"
@@ -128,7 +126,7 @@ def _is_silent(key: str, values: tuple[str, ...], expected: Expected) -> bool:
 _RUNS = re.compile(
     r"core\.(fsmonitor|hookspath|sshcommand|editor|pager|attributesfile|askpass|gitproxy|alternaterefscommand)"
     r"|(include|includeif|url|alias|credential|http|https|ftp|gpg|pager|hook|bundle|promisor|trace2|llmc|ssh)\..*"
-    r"|(protocol|uploadpack|uploadarchive|receive|transfer|sendemail|imap|instaweb|web)\..*|help\.browser"
+    r"|(protocol|uploadpack|uploadpackfilter|uploadarchive|receive|transfer|sendemail|imap|instaweb|web)\..*|help\.browser"
     r"|(difftool|mergetool|guitool|browser|man)\..+\.(cmd|path)"
     r"|(commit|tag|push)\.gpgsign|tag\.forcesignannotated|merge\.verifysignatures|log\.showsignature"
     r"|diff\.external|diff\..+\.(command|textconv)|merge\..+\.driver|trailer\..+\.(command|cmd)|tar\..+\.command"

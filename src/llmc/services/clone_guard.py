@@ -37,6 +37,8 @@ from llmc.tools.git_config import Broken, Stamp, stamp
 
 #: a file that changed so recently may change again within the same tick of the file system's clock
 RACY_NS = 20_000_000
+#: git writes this into the settings of each repository that it makes
+_FIRST = "core.repositoryformatversion"
 #: an agent that was active so long before a file was written may have written it
 ACTIVE_S = 60.0
 
@@ -222,6 +224,8 @@ class CloneGuard:
             return
         data = Broken("it is gone") if before is None else git_config.read_plainly(file)
         rows = data if isinstance(data, Broken) else git_config.rows_of(data)
+        if place is Place.CLONE and not isinstance(rows, Broken) and _FIRST not in dict(rows):
+            rows = Broken("what git needs first of all is not in it")
         if isinstance(rows, Broken):
             self._restore(file, place, tree, rows.why)
             return
@@ -253,16 +257,13 @@ class CloneGuard:
 
     def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
         """A file of settings that cannot be used: as llmc made it, from what is known without it."""
-        kept = ""
         self._say(Undone(str(file), f"it could not be used and was made again: {why}"))
         with fault_step("guard.undo"):
             if os.path.lexists(file):
-                kept = self._aside(str(file))
+                self._aside(str(file))
             rows = self._known(place, tree)
             if rows:
                 git_config.write_new(file, rows)
-        if kept and place is Place.CLONE:
-            self._identity(file)
 
     def _known(self, place: Place, tree: str) -> list[tuple[str, str]]:
         if place is Place.ROOT:
@@ -276,16 +277,17 @@ class CloneGuard:
         rows += [("core.logallrefupdates", "true"), *CLONE_SETTINGS.items()]
         rows += [("extensions.objectformat", "sha256")] if long_ids else []
         rows += [("remote.origin.url", urls.split(self.source).address)] if self.source else []
-        return [*rows, ("remote.origin.fetch", FETCH)]
+        return [*rows, ("remote.origin.fetch", FETCH), *self._identity()]
 
-    def _identity(self, file: Path) -> None:
+    def _identity(self) -> list[tuple[str, str]]:
         """The source's own user, as `init` takes it over."""
         if not os.path.isdir(self.source):
-            return
-        for key in ("user.name", "user.email"):
-            done = git.git(Path(self.source), "config", "--local", "--get", key, check=False)
-            if done.ok and done.stdout.strip():
-                git_config.change(file, [Change(key, (), done.stdout.strip())])
+            return []
+        asked = ("config", "--local", "--get")
+        found = {
+            key: git.git(Path(self.source), *asked, key, check=False) for key in ("user.name", "user.email")
+        }
+        return [(key, done.stdout.strip()) for key, done in found.items() if done.ok and done.stdout.strip()]
 
     def _expected(self, path: str, tree: str) -> Expected:
         if not self.source:

@@ -48,10 +48,11 @@ def read_plainly(path: Path) -> bytes | Broken:
         return b""
     except OSError as error:
         return Broken(f"it cannot be read: {'it is a link' if path.is_symlink() else error.strerror}")
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        return Broken("it is no file")
     with open(fd, "rb") as file:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            return Broken("it is no file")
         return file.read() if info.st_size <= MOST_BYTES else Broken("it is too large")
 
 
@@ -63,7 +64,9 @@ def rows_of(data: bytes) -> list[Row] | Broken:
     listed = proc.run(_config_of("-", "--no-includes", "--list", "-z"), input=data, check=False)
     if not listed.ok:
         return Broken(" ".join(listed.stderr.split()) or "git cannot read it")
-    pairs = (row.partition("\n") for row in listed.stdout.split("\0") if row)
+    pairs = [row.partition("\n") for row in listed.stdout.split("\0") if row]
+    if any("." not in key for key, _, _ in pairs):
+        return Broken("it has settings without a section")
     return [(key, value if newline else None) for key, newline, value in pairs]
 
 
