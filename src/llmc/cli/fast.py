@@ -15,7 +15,7 @@ from typing import Any
 from llmc import callers
 from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
-from llmc.config import layout
+from llmc.config import layout, trust
 from llmc.panes import FORMAT, Pane, Panes, find, parse
 
 POLL_S = 0.02
@@ -55,22 +55,14 @@ def _dispatch(argv: list[str]) -> int | None:
 
 
 def find_root(given: str | None) -> str:
-    """As config/paths.py, for the common cases; anything else is left to click."""
-    path = given or os.environ.get("LLMC_ROOT")
-    if not path:
-        path = _enclosing(os.path.realpath(".")) or _of_source() or "~/llmc"
-    path = os.path.realpath(os.path.expanduser(path))
+    """By the rule that every command has; what is refused, or is no root, is left to click."""
+    try:
+        path = trust.choose(given, os.environ, os.path.realpath("."), _of_source).path
+    except trust.Untrusted:
+        raise Give from None
     if not os.path.isfile(f"{path}/{layout.STATE}"):
         raise Give
     return path
-
-
-def _enclosing(here: str) -> str | None:
-    while here != "/":
-        if os.path.isdir(f"{here}/{layout.PRIVATE}") and os.path.isfile(f"{here}/{layout.CONFIG}"):
-            return here
-        here = os.path.dirname(here)
-    return None
 
 
 def _of_source() -> str | None:

@@ -145,6 +145,7 @@ def _show(review: Review, head: str, interface: str) -> None:
         say_lines(head)
         args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.result]
         argv = ["git", "-C", str(review.worktree), *args]
+        git.look_first(review.worktree)
         code = proc.run_attached(argv, env=proc.command_env())
         if code:
             raise ToolFailed(argv, code, "")

@@ -9,6 +9,7 @@ from llmc.cli.goal_views import note_undriven
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
+from llmc.config import trust
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
 from llmc.errors import LlmcError, Refused, UsageError
@@ -92,6 +93,7 @@ def command(
         ends = None if until is None else parse_end(until, now_unix())
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     project = project_of(ctx)
+    trust.register(str(project.root.path))  # from now on it is found from inside, too
     if max_cost is not None and not project.config.prices:
         raise UsageError(
             "--max-cost needs prices, and config.toml has none",

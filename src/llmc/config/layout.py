@@ -26,6 +26,8 @@ OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
+#: the name by which a root is registered (config/trust.py)
+ROOT_ID = ".llmc/root-id"
 
 #: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
 MAX_SOCKET_PATH = 100

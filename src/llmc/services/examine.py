@@ -12,14 +12,14 @@ from llmc.config.advice import advice
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
+from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
-from llmc.services import canary, examine_unattended, notify, restore, slots, undo
+from llmc.services import canary, examine_unattended, notify, own_objects, restore, slots, undo
 from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
-from llmc.services.setup import CLONE_SETTINGS
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
 from llmc.tools import git, locks, proc
@@ -94,6 +94,9 @@ def examine(root: Root) -> seen.Facts:
         dead_overseer=examine_unattended.dead_overseer(root),
         remembered=() if names else examine_unattended.remembered(root),
         source_dirty=_source_dirty(project) if has_git and not config_problems and not source_problem else (),
+        objects_shared=has_clone and own_objects.is_shared(root.path / ".git"),
+        writable_by_others=_writable_by_others(root),
+        undone=_undone(project),  # last: git above may have found something
     )
 
 
@@ -322,6 +325,19 @@ def _source_dirty(project: Project) -> tuple[str, ...]:
         return git.tree_state(place).tracked if place is not None else ()
     except LlmcError:
         return ()
+
+
+def _writable_by_others(root: Root) -> tuple[str, ...]:
+    places = (root.path, root.config)
+    return tuple(str(path) for path in places if path.exists() and path.stat().st_mode & 0o022)
+
+
+def _undone(project: Project) -> tuple[tuple[str, str], ...]:
+    try:
+        items = project.store.read().attention.items()
+    except LlmcError:
+        return ()
+    return tuple((key, item.text) for key, item in items if item.kind == "git_config")
 
 
 def _open_directories(root: Root) -> tuple[str, ...]:

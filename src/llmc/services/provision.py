@@ -88,7 +88,7 @@ def refresh_base(project: Project) -> str:
     if commit is not None and commit == source_tip(project):
         return commit  # to ask is much cheaper than to fetch nothing
     with project.repo_lock():
-        git.fetch(project.root.path, branch)
+        git.fetch(project.root.path, project.source, branch)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(

@@ -22,6 +22,7 @@ from llmc.services import (
     examine,
     examine_unattended,
     fleet,
+    own_objects,
     provision,
     rebase,
     reset,
@@ -262,6 +263,16 @@ def _configure(project: Project, _: str) -> str:
     return "set"
 
 
+def _own_objects(project: Project, _: str) -> str:
+    return own_objects.make_own(project)
+
+
+def _seen_setting(project: Project, key: str) -> str:
+    with project.store.transaction() as tx:
+        tx.clear_item(key)
+    return "off the list"
+
+
 def _end_session(project: Project, name: str) -> str:
     if any(record.session_id == name for record in project.store.read().workers.values()):
         return "no longer so"
@@ -318,6 +329,8 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.LAUNCHER: _write_launcher,
     Kind.PERMISSIONS: _close_directory,
     Kind.SETTING: _configure,
+    Kind.SHARED_OBJECTS: _own_objects,
+    Kind.GIT_CONFIG: _seen_setting,
     Kind.SESSION_WITHOUT_WORKER: _end_session,
     Kind.WORKTREE_PRUNED: _forget_worktree,
     Kind.SLOT: _discard_slot,
@@ -338,6 +351,8 @@ _ORDER = (
     Kind.PERMISSIONS,
     Kind.GIT_LOCK,
     Kind.SETTING,
+    Kind.SHARED_OBJECTS,
+    Kind.GIT_CONFIG,
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
     Kind.WORKTREE_BROKEN,  # before git forgets worktrees

@@ -64,6 +64,9 @@ ACTIONS: dict[str, str] = {
     ),
     "lock_removed": "lock files that a killed git had left in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
+    "git_config_undone": (
+        "a setting in the root's clone would have run a program or led git elsewhere, and was undone (`file`, `keys`)"
+    ),
     "repaired": "`llmc doctor --repair` mended something (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",

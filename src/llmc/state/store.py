@@ -27,6 +27,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, write_atomic
 from llmc.tools.locks import Rank, lock
+from llmc.urls import scrub, scrub_all
 from llmc.workers import transitions
 from llmc.workers.model import Status, WorkerRecord
 
@@ -103,6 +104,7 @@ class Transaction:
         assert severity in SEVERITIES
         known = self.state.attention.get(key)
         since_unix = known.since_unix if known else self.now
+        text, next = scrub(text), scrub(next)
         item = Raised(kind=kind, severity=severity, who=who, text=text, since_unix=since_unix, next=next)
         if item == known:
             return
@@ -122,7 +124,8 @@ class Transaction:
 
     def emit(self, action: str, *, worker: str | None = None, reason: str = "", **fields: Any) -> None:
         events.check_action(action)
-        self.emitted.append({"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields})
+        row = {"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields}
+        self.emitted.append(scrub_all(row))
 
 
 class Store:

@@ -72,6 +72,8 @@ STEPS = (
     "nuke.finish",
     "repair.pin",
     "repair.remove",
+    "guard.undo",
+    "unshare.copy",
     "session.launch",
     "usage.record",
     "logs.rotate",

@@ -120,6 +120,12 @@ def _ours() -> dict[Path, tuple[int, Rank]]:
     return locks
 
 
+def may_take(rank: Rank) -> bool:
+    """Whether the order of locks lets this thread take one of this rank now."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    return not ranks or ranks[-1] < rank
+
+
 def is_locked_by_others(path: Path) -> bool:
     return path not in _ours() and is_held(path)
 
