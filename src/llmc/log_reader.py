@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 _DIGITS = 6
 _CHUNK = 1 << 20
+#: longer than any line llmc writes
+MOST_LINE = 8 << 20
 
 
 def archives(path: str) -> list[tuple[int, str]]:
@@ -37,6 +39,8 @@ class LogReader:
         self._fd = -1
         self._ends_open = False
         self._rest = b""
+        #: the line that has begun is longer than any of ours, and is left out
+        self._is_too_long = False
         #: somebody emptied the file: it was read from its beginning again
         self.truncated = False
 
@@ -57,8 +61,12 @@ class LogReader:
     def lines(self) -> Iterator[bytes]:
         """The whole lines that are new, without their newline."""
         for chunk in self.chunks():
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
-            yield from whole
+            *whole, rest = chunk.split(b"\n")
+            if whole and not self._is_too_long:
+                yield self._rest + whole[0]
+            yield from whole[1:]
+            self._is_too_long = (self._is_too_long and not whole) or len(self._rest) + len(rest) > MOST_LINE
+            self._rest = b"" if self._is_too_long else rest if whole else self._rest + rest
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -91,7 +99,7 @@ class LogReader:
         at, size = os.lseek(self._fd, 0, os.SEEK_CUR), os.fstat(self._fd).st_size
         if size < at:
             os.lseek(self._fd, 0, os.SEEK_SET)
-            self._rest, self.truncated = b"", True
+            self._rest, self._is_too_long, self.truncated = b"", False, True
         while data := os.read(self._fd, _CHUNK):
             self._ends_open = not data.endswith(b"\n")
             yield data

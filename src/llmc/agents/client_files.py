@@ -1,6 +1,5 @@
 """The files a client keeps about itself: its status file and its transcript. Both agents write the same ones."""
 
-import json
 import os
 from glob import escape as glob_escape
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.scripted.session import project_slug
 from llmc.names import ClaudeSessionId
-from llmc.tools.files import json_row
+from llmc.tools.files import json_row, read_json
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:
@@ -109,7 +108,7 @@ def size_of(path: Path) -> int:
 def _status_record(path: Path) -> dict[str, Any] | None:
     for _ in range(3):  # it is rewritten in place: a reader may meet half of it
         try:
-            record = json.loads(path.read_bytes())
+            record = read_json(path)
         except OSError:
             return None
         except ValueError:

@@ -13,7 +13,7 @@ from typing import Any
 from llmc.auto.digest_history import Attempt, End, History, Landing, Park, RunEnd, Span, Spend
 from llmc.auto.digest_reader import Row, read
 from llmc.auto.digest_waits import Facts, Waiting, waiting
-from llmc.names import TaskId
+from llmc.names import TaskKey
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def digest(
     rows: Iterable[Row], since: float, now: float, facts: Facts, problems: tuple[str, ...] = ()
 ) -> Digest:
     """The report on everything that ended since then, and on what is open now."""
-    history = read(rows)
+    history = read(rows, facts.list_name)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
     landed = [view.landing(landing) for landing in history.landings if not landing.undone]
@@ -190,7 +190,7 @@ class _View:
 
     def __init__(self, history: History, since: float, until: float, facts: Facts) -> None:
         self.history, self.since, self.until, self.facts = history, since, until, facts
-        self._subjects = {task.id: task.subject for task in facts.tasks or ()} | {
+        self._subjects = {TaskKey(facts.list_name, task.id): task.subject for task in facts.tasks or ()} | {
             task: subject for task, subject in history.subjects.items() if subject
         }
         self._number = _numbered(history.attempts)
@@ -208,7 +208,7 @@ class _View:
         if attempt.began is not None and attempt.ended is not None:
             took_s = max(0.0, attempt.ended - attempt.began)
         return Accepted(
-            attempt.task,
+            attempt.task.id,
             self.subject(attempt),
             attempt.worker,
             attempt.commit or None,
@@ -233,7 +233,7 @@ class _View:
 
     def ended(self, attempt: Attempt) -> Ended:
         return Ended(
-            attempt.task,
+            attempt.task.id,
             self.subject(attempt),
             attempt.worker,
             attempt.cause,
@@ -248,7 +248,7 @@ class _View:
         for attempt in [*self.attempts(End.FAILED), *self.attempts(End.PARKED)]:
             if attempt.hold:
                 yield Held(
-                    attempt.task,
+                    attempt.task.id,
                     self.subject(attempt),
                     attempt.hold,
                     attempt.worker,
@@ -336,7 +336,7 @@ def _spend(view: _View, by_end: dict[End, list[Attempt]], landings: int) -> dict
 
 def _numbered(attempts: Iterable[Attempt]) -> dict[int, int]:
     """Which try at its task each attempt is; it starts over once the task landed, or a person has put it back."""
-    failures: dict[TaskId, int] = {}
+    failures: dict[TaskKey, int] = {}
     found = {}
     for attempt in attempts:
         found[id(attempt)] = 1 + failures.get(attempt.task, 0)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from llmc.names import TaskId
+from llmc.names import TaskKey
 
 Span = tuple[float, float]
 
@@ -68,7 +68,7 @@ class Spend:
 class Attempt:
     """One worker at one task, from the claim to its end."""
 
-    task: TaskId
+    task: TaskKey
     worker: str = ""
     claim: str = ""
     subject: str = ""
@@ -143,7 +143,7 @@ class History:
     #: tokens that belong to no task, and when they were used
     other_spend: list[tuple[float, Spend]] = field(default_factory=list)
     #: tasks that wait for a person as far as the log knows: why, and since when
-    holds: dict[TaskId, tuple[str, float]] = field(default_factory=dict)
-    subjects: dict[TaskId, str] = field(default_factory=dict)
+    holds: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: time of the last row
     last: float = 0.0

@@ -5,14 +5,13 @@ They are dispatched before click is imported and read JSON with the standard lib
 """
 
 import fcntl
-import json
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc import callers
+from llmc import callers, given
 from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout, trust
@@ -212,7 +211,7 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
     for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
-        if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
+        if (given.number(event.get("ts")) or 0.0) >= since and worker in (None, event.get("worker")):
             if as_json:
                 print_json(event, flush=follow)
             else:
@@ -251,11 +250,8 @@ def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
     log = LogReader(path)
     while True:
         for line in log.lines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # torn by a full disk; it was written again after that
-            if isinstance(row, dict):
+            row = given.row(line)
+            if row is not None:  # else it was torn by a full disk, and was written again after that
                 yield row
         if not follow:
             return
@@ -263,7 +259,7 @@ def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
 
 
 def _event_line(event: Raw) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(event.get("ts", 0)))
+    when = time_of_day(event.get("ts"))
     skip = ("ts", "action", "worker", "seq", "event", "reason")
     rest = " ".join(
         f"{key}={_in_a_line(value)}"
@@ -271,7 +267,15 @@ def _event_line(event: Raw) -> str:
         if key not in skip and value not in (None, "")
     )
     reason = f" ({_in_a_line(event['reason'])})" if event.get("reason") else ""
-    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}".rstrip()
+    who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
+    return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()
+
+
+def time_of_day(ts: Any) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(given.number(ts) or 0.0))
+    except (OverflowError, ValueError, OSError):
+        return "--:--:--"
 
 
 def _in_a_line(value: Any) -> str:
@@ -338,10 +342,11 @@ def _take(argv: list[str], option: str) -> tuple[str, list[str]]:
 
 def _json(path: str) -> Raw | None:
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            value = given.parse(file.read())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         raise Give from None
     return value if isinstance(value, dict) else None

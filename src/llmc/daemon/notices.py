@@ -1,11 +1,11 @@
 """What the event log says that a person should know is told, while the daemon runs and once more when it ends."""
 
-import json
 import threading
 from typing import Any
 
 from llmc.auto.notices import Over, failing_after, judge
 from llmc.errors import LlmcError
+from llmc.given import MOST_LINE
 from llmc.log_reader import LogReader, archives
 from llmc.services import notify
 from llmc.services.project import Project
@@ -81,6 +81,6 @@ def _before(path: str, seq: int) -> int:
 def _first_seq(path: str) -> int:
     try:
         with open(path, "rb") as file:
-            return _seq(json.loads(file.readline()))
-    except (OSError, ValueError, AttributeError):
+            return _seq(json_row(file.readline(MOST_LINE)) or {})
+    except OSError:
         return 0

@@ -334,7 +334,8 @@ class Scratch:
 
     def completed(self) -> set[int]:
         """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
-        return {self._number(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
+        lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
+        return {self._number(task) for tasks in lists for task in tasks}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""

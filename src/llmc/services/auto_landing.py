@@ -117,7 +117,7 @@ def _return_to_worker(
             "task_sent_back",
             worker=record.name,
             reason=why[:300],
-            task_id=task.task_id,
+            **task.task.fields(),
             round=after.sent_back,
             code=code,
         )

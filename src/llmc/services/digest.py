@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from llmc.agents.task_files import list_name
 from llmc.auto.digest import Digest, digest
 from llmc.auto.digest_reader import ACTIONS, last_start
 from llmc.auto.digest_text import Paint, render
@@ -16,9 +17,8 @@ from llmc.goals.waits import held_up_by
 from llmc.services.goal_work import open_views
 from llmc.services.goals import open_store
 from llmc.services.project import Project
-from llmc.services.task_list import open_list
+from llmc.services.task_list import believed_tasks, open_ledger, open_list
 from llmc.state.events import read_lines
-from llmc.state.ledger import Ledger
 from llmc.state.model import State
 from llmc.tasks.model import Task
 from llmc.tools.clock import now_unix
@@ -42,6 +42,7 @@ def report(project: Project, since: float | None = None) -> Digest:
         since = now - DEFAULT_S if started is None else started
     facts = Facts(
         tasks=_tasks(project, problems),
+        list_name=list_name(project.config.auto.task_list_id),
         completed=_completed(project),
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
@@ -116,7 +117,7 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     if not project.config.auto.task_list_id:
         return None
     try:
-        return list(open_list(project).listing().tasks.values()) or None
+        return believed_tasks(open_list(project), open_ledger(project).books()) or None
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")
         return None
@@ -152,7 +153,7 @@ def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
 
 def _completed(project: Project) -> set[str]:
     try:
-        return {str(task) for task in Ledger(project.root.tasks_ledger).books().completed}
+        return set(open_ledger(project).books().completed_in(list_name(project.config.auto.task_list_id)))
     except OSError:
         return set()
 

@@ -1,6 +1,5 @@
 """Looks at a root for `llmc doctor`: everything it can see, as facts. Changes nothing, and needs nothing to work."""
 
-import json
 import os
 import shlex
 import shutil
@@ -24,6 +23,7 @@ from llmc.state.model import State
 from llmc.state.store import NewerState, Store
 from llmc.tools import git, locks, proc
 from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import json_record
 from llmc.tools.proc import ToolMissing
 from llmc.tools.tmux import Tmux, Unknown
 
@@ -134,11 +134,8 @@ def _daemon(project: Project) -> seen.DaemonFacts:
     root = project.root
     lock = root.lock("daemon")
     runs = project.daemon_runs()
-    try:
-        registration = json.loads(root.daemon.read_bytes())
-    except (OSError, ValueError):
-        registration = None
-    registered = isinstance(registration, dict)
+    registration = json_record(root.daemon)
+    registered = bool(registration)
     return seen.DaemonFacts(
         runs=runs,
         registered=registered,
@@ -146,7 +143,7 @@ def _daemon(project: Project) -> seen.DaemonFacts:
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
         files=() if runs else tuple(str(path) for path in daemon_files(root)),
-        **(_running(root, registration) if runs and isinstance(registration, dict) else {}),
+        **(_running(root, registration) if runs and registered else {}),
     )
 
 

@@ -17,6 +17,7 @@ from llmc.services.prompts import task_of
 from llmc.services.worktrees import lock_holders
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import read_json
 from llmc.tools.proc import ToolMissing
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
@@ -141,7 +142,7 @@ def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
         wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         return f"its hooks are registered nowhere: {path} is gone"
     except (OSError, ValueError, LlmcError):

@@ -244,10 +244,10 @@ def _drop_git_lock(project: Project, path: str) -> str:
     return "removed"
 
 
-def _free_task(project: Project, task: str) -> str:
+def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
     ledger = claims.open_ledger(project)
-    claim = next((claim for claim in ledger.books().claims.values() if claim.task == task), None)
+    claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))

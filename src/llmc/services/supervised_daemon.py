@@ -1,13 +1,11 @@
 """The daemon under a supervisor: started through the shell, known by its registration, ended for certain."""
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llmc.agents.client_files import process_start
 from llmc.errors import LlmcError, NotFound
@@ -15,7 +13,7 @@ from llmc.overseer.model import Failure, FailureKind, Identity
 from llmc.services.project import Project
 from llmc.tools import proc, processes
 from llmc.tools.clock import monotonic
-from llmc.tools.files import private_dir
+from llmc.tools.files import json_record, private_dir
 
 #: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
 COMMAND = "llmc up --auto"
@@ -75,16 +73,8 @@ def check_program() -> None:
 
 def registration(project: Project) -> Registration:
     """daemon.json, whoever wrote it."""
-    row = _row(project.root.daemon)
+    row = json_record(project.root.daemon)
     return Registration(Identity.read(row), bool(row) and row.get("ready") is True)
-
-
-def _row(path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def adopt(project: Project, known: Identity | None) -> Running | None:

@@ -12,7 +12,7 @@ from llmc.auto.prices import cost_of
 from llmc.auto.spending import Row, Spent, Tally
 from llmc.config.paths import OverseerRoot
 from llmc.log_reader import LogReader
-from llmc.names import TaskId, WorkerName
+from llmc.names import TaskKey, WorkerName, task_of
 from llmc.services.project import Project
 from llmc.state.events import read_lines
 from llmc.tools.clock import now_unix
@@ -66,7 +66,8 @@ def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta
             tx.emit(
                 spending.ACTION,
                 worker=name,
-                task_id=delta.task_id,
+                task_id=delta.task.id if delta.task else None,
+                task_list=delta.task.list if delta.task else None,
                 model=delta.model,
                 **msgspec.structs.asdict(delta.tokens),
                 cost=cost_of(prices, delta.model, delta.tokens),
@@ -92,20 +93,20 @@ def _known_of(
     sessions = [other for other, _ in started]
     after_last = len(started) - sessions[::-1].index(last) if last in sessions else 0
     skipped = []
-    for other, task_id in dict(started[after_last:]).items():
+    for other, task in dict(started[after_last:]).items():
         if other not in (last, session):
             path = Path(here.transcript).with_name(f"{other}.jsonl")
-            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task_id))
+            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task))
     return Reading(here.transcript, here.totals, told.get(session, {})), skipped
 
 
 def _sessions(
     project: Project, worker: str
-) -> tuple[list[tuple[str, TaskId | None]], dict[str, dict[str, Usage]]]:
+) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Usage]]]:
     """The worker's conversations in the order they began, each with its task; what the log has of each, by model."""
-    started: list[tuple[str, TaskId | None]] = []
+    started: list[tuple[str, TaskKey | None]] = []
     told: dict[str, dict[str, Usage]] = {}
-    task_id: TaskId | None = None
+    task: TaskKey | None = None
     for line in read_lines(project.root.events):
         event = json_row(line) if any(mark in line for mark in _ABOUT_SESSIONS) else None
         if event is None or event.get("worker") != worker:
@@ -113,10 +114,10 @@ def _sessions(
         if (row := spending.parse(event)) is not None:
             counted = told.setdefault(row.claude_session_id, {})
             counted[row.model] = counted.get(row.model, Usage()) + row.tokens
-        elif event["action"] == "session_started" and event.get("claude_session_id"):
-            started.append((str(event["claude_session_id"]), task_id))
-        elif event["action"] in _TASK_BEGAN_OR_ENDED:
-            task_id = TaskId(str(event.get("task_id"))) if event["action"] == "task_assigned" else None
+        elif event.get("action") == "session_started" and event.get("claude_session_id"):
+            started.append((str(event["claude_session_id"]), task))
+        elif event.get("action") in _TASK_BEGAN_OR_ENDED:
+            task = task_of(event) if event["action"] == "task_assigned" else None
     return started, told
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.log_reader import archives, whole_lines
-from llmc.tools.files import append_line, ends_torn, private_dir
+from llmc.tools.files import append_line, ends_torn, json_row, private_dir
 
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -84,6 +84,7 @@ ACTIONS: dict[str, str] = {
     "task_received": "the task pool command gave a task (`task_id`, `subject`)",
     "task_approved": "a person approved a task that a worker proposed (`task_id`, `subject`)",
     "task_requeued": "a person wants a task done again; nothing counts against it any more (`task_id`, `subject`)",
+    "task_done": "a person said that a task is done, and nobody did it (`task_id`, `subject`)",
     "task_sent_back": "a task's work did not pass its `verify` and went back to the worker (`task_id`, `round`, `code`)",
     "budget_reached": "no more tasks are taken because the budget of the run is used up",
     "notified": "a person was told of something (`kind`, `key`, `channels`: those that took it)",
@@ -166,8 +167,5 @@ def _last_seq_in(path: Path) -> int | None:
 
 
 def _seq(line: bytes) -> int | None:
-    try:
-        value = json.loads(line)["seq"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return value if isinstance(value, int) else None
+    value = (json_row(line) or {}).get("seq")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -54,6 +54,8 @@ STEPS = (
     "claim.record",
     "claim.complete",
     "claim.release",
+    "claim.take_back",
+    "task.created",
     "worker_task.mark",
     "task_pool.ask",
     "task_pool.add",

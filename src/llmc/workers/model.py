@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, WorkerName
+from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -129,6 +129,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: ClassVar[str] = "claim"
     task_id: TaskId
+    #: the list that it is from; "" when an older llmc gave it out
+    task_list: str = ""
     claim: str
     since_unix: float
     subject: str = ""
@@ -147,6 +149,10 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
 
+    @property
+    def task(self) -> TaskKey:
+        return TaskKey(self.task_list, self.task_id)
+
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
     """How many tokens of a worker's conversation are in the event log already (workers/metering.py)."""
@@ -158,7 +164,12 @@ class Metered(msgspec.Struct, frozen=True, kw_only=True):
     #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
     claim: str = ""
     task_id: TaskId | None = None
+    task_list: str = ""
     spent: dict[str, Usage] = {}
+
+    @property
+    def task(self) -> TaskKey | None:
+        return TaskKey(self.task_list, self.task_id) if self.task_id is not None else None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
