@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from llmc.agents.client_files import client_status
-from llmc.cli.fast import _event_rows
 from llmc.config.layout import tmux_server
+from llmc.event_log import EventLog
 from llmc.tools.locks import is_locked
 from llmc.tools.processes import is_alive
 from llmc.tools.wake import wake
@@ -199,7 +199,7 @@ class Fleet:
 
     def events(self, action: str | None = None) -> list[dict[str, Any]]:
         """The event log, read by the function that `llmc events` has, without a process for each look."""
-        rows = list(_event_rows(str(self.root / "logs/events.jsonl"), follow=False))
+        rows = list(EventLog(str(self.root / "logs/events.jsonl")).all())
         return [row for row in rows if action in (None, row["action"])]
 
     def printed_events(self) -> list[dict[str, Any]]:

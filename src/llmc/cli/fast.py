@@ -210,8 +210,8 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
-        if (given.number(event.get("ts")) or 0.0) >= since and worker in (None, event.get("worker")):
+    for event in _event_rows(f"{root}/{layout.EVENTS}", since, follow):
+        if worker in (None, event.get("worker")):
             if as_json:
                 print_json(event, flush=follow)
             else:
@@ -244,15 +244,12 @@ def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
     return code
 
 
-def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
-    from llmc.log_reader import LogReader
+def _event_rows(path: str, since: float, follow: bool) -> Iterator[Raw]:
+    from llmc.event_log import EventLog, rows_of, ts_of
 
-    log = LogReader(path)
+    log = EventLog(path).reader(since)
     while True:
-        for line in log.lines():
-            row = given.row(line)
-            if row is not None:  # else it was torn by a full disk, and was written again after that
-                yield row
+        yield from (row for row in rows_of(log.lines()) if ts_of(row) >= since)
         if not follow:
             return
         time.sleep(0.1)

@@ -81,6 +81,11 @@ class Root:
         return self.path / layout.INCIDENTS
 
     @property
+    def looked(self) -> Path:
+        """When a person last read the digest."""
+        return self.path / layout.LOOKED
+
+    @property
     def heartbeat(self) -> Path:
         return self.path / layout.HEARTBEAT
 

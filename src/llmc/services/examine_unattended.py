@@ -1,5 +1,6 @@
 """Looks for what a fleet meets when nobody watches it, for `llmc doctor`, as facts. Changes nothing."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -10,6 +11,7 @@ from typing import Any
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import LlmcError
+from llmc.event_log import EventLog
 from llmc.services.claims import open_ledger
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -183,15 +185,13 @@ def dead_overseer(root: Root) -> str:
 def remembered(root: Root) -> tuple[str, ...]:
     """The workers that were added and not removed, by the event log."""
     found: dict[str, None] = {}
-    try:
-        lines = root.events.read_bytes().splitlines()
-    except OSError:
-        return ()
-    for event in (json_row(line) for line in lines if b'"worker_' in line):
-        if event is not None and event.get("action") == "worker_added":
-            found[str(event.get("worker"))] = None
-        elif event is not None and event.get("action") == "worker_removed":
-            found.pop(str(event.get("worker")), None)
+    with contextlib.suppress(OSError):
+        for line in EventLog(str(root.events)).lines_since(0):
+            event = json_row(line) if b'"worker_' in line else None
+            if event is not None and event.get("action") == "worker_added":
+                found[str(event.get("worker"))] = None
+            elif event is not None and event.get("action") == "worker_removed":
+                found.pop(str(event.get("worker")), None)
     return tuple(found)
 
 
