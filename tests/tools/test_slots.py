@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from llmc.services.project import Project
 from llmc.services.repair import repair_all
 from llmc.services.slots import Slot
 from llmc.tools import locks
+from llmc.tools.proc import ShuttingDown
 from llmc.tools.processes import is_alive
 from llmc.workers.model import Assignment, WorkerRecord
 from tests.support.repos import (
@@ -307,6 +309,20 @@ def test_what_git_ignores_is_copied_and_comes_back_when_a_check_spoils_it(
     assert run_git(project.root.path, "for-each-ref", "refs/llmc/trash") == ""
 
 
+def test_a_set_up_whose_results_git_does_not_ignore_runs_each_time(project: Project, tmp_path: Path) -> None:
+    """They go with the next checkout. Break: remember the set-up all the same; the check fails first, and is repeated."""
+    line = f"echo ran >> '{tmp_path}/setups'; touch installed"
+    project = configured(project, setup=line, validate=f"echo run >> '{tmp_path}/runs'; test -e installed")
+    record, worktree = add_worker(project)
+    base = worktree.head()
+    (worktree.path / "installed").unlink()
+    before = setups(tmp_path)
+    check(project, record, worktree.commit("b.txt"), base)
+    check(project, record, worktree.commit("c.txt"), base)
+    assert setups(tmp_path) == before + 2
+    assert (tmp_path / "runs").read_text().split() == ["run", "run"]
+
+
 # The base.
 
 
@@ -412,8 +428,23 @@ def test_checks_run_at_the_same_time_in_slots_of_their_own(project: Project) -> 
         assert slots.every(project)[1].path.exists()
 
 
+def test_who_waits_for_a_slot_ends_when_told_to(project: Project) -> None:
+    """A daemon that stops, or a message that cancels the accept. Break: wait for the lock in one piece."""
+    set_value(project.root.config, "repo.validate_slots", 1)
+    project = configured(project, validate="true")
+    _, worktree = add_worker(project)
+    commit, base = work(worktree)
+    held = locks.hold_forever(slots.lock_of(project.root, first(project)))
+    assert held is not None
+    told = replace(project, stopping=lambda: True)
+    with pytest.raises(ShuttingDown):
+        validation.check_commit(told, "w1", commit, base, worktree=worktree.path)
+    os.close(held)
+
+
 _CHECK = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from llmc.services import setup, validation
 from llmc.config.paths import Root

@@ -20,7 +20,7 @@ KINDS: dict[str, str] = {
     "task_question": "a task that llmc will not take before a person has decided about it",
     "git_config": "settings in the root's clone that run or redirect a program; they were undone",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
-    "validation": "validation runs in the worker's worktree, because no slot passes the check on the base itself",
+    "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",
 }
 
 
