@@ -48,7 +48,7 @@ def start(tmux: Tmux, session: SessionName, cwd: str, argv: list[str], died: lis
 
 
 def agent(tmux: Tmux, session: SessionName) -> Pane | Unknown | None:
-    return tmux.agent(session, PaneId("%x"), f"i-{session}")
+    return tmux.agent(session, session, PaneId("%x"), f"i-{session}")
 
 
 def pane_of(tmux: Tmux, session: SessionName) -> Pane:

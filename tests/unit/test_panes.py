@@ -20,7 +20,7 @@ def row(pane: str, session: str = OURS, pid: int = GONE, **given: str) -> str:
 
 
 def found(panes: Panes, pane_id: str = "%5", instance: str = "abc") -> str | None:
-    pane = find(panes, OURS, PaneId(pane_id), instance)
+    pane = find(panes, "adam", OURS, PaneId(pane_id), instance)
     return None if pane is None else pane.id
 
 
@@ -50,7 +50,14 @@ def test_only_a_pane_with_the_mark(rows: list[str], is_found: bool) -> None:
 def test_the_mark_is_enough() -> None:
     """A launch that was cut short has no id in its record; and a session may be renamed."""
     assert found(parse([row("%9", "hers", mark="abc"), row("%1")]), pane_id="") == "%9"
+
+
+def test_of_a_worker_that_is_offline_it_is_the_latest() -> None:
+    """Its screen is looked at after a crash, and it is cleared away by the next launch."""
+    marked = [row(pane, mark=pane[1:], worker="adam", dead="1") for pane in ("%9", "%10", "%8")]
+    assert found(parse([*marked, row("%11", mark="b", worker="baker")]), instance="") == "%10"
     assert found(parse([row("%9", mark="abc")]), instance="") is None
+    assert found(parse([row("%9", pid=os.getpid())]), instance="") is None, "a person's shell"
 
 
 def test_an_agent_without_marks_is_known_by_its_environment() -> None:

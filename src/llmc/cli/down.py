@@ -5,7 +5,7 @@ import click
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.errors import Exit, NotFound, Refused, StateError
 from llmc.panes import Pane
-from llmc.services import supervisor_record
+from llmc.services import leftovers, supervisor_record
 from llmc.services.daemon_control import stop
 from llmc.services.fleet import close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, bare_project, locate_root
@@ -63,7 +63,8 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     problems = []
     for name, record in project.store.read().workers.items():
         pane = project.pane(record)
-        if pane is None and record.status in (Status.OFFLINE, Status.ERROR):
+        runs = pane is not None or record.status not in (Status.OFFLINE, Status.ERROR)
+        if not runs and not leftovers.of(record.instance):
             continue
         problem = take_down(project, name)
         if problem:

@@ -152,8 +152,9 @@ def tmux_panes(root: str) -> Panes | None:
 
 def agent_pane(record: Raw, panes: Panes) -> Pane | None:
     """The pane of a worker's agent."""
-    session, pane_id, instance = (record.get(key, "") for key in ("session_id", "pane_id", "instance"))
-    return find(panes, session, pane_id, instance)
+    keys = ("name", "session_id", "pane_id", "instance")
+    worker, session, pane_id, instance = (record.get(key, "") for key in keys)
+    return find(panes, worker, session, pane_id, instance)
 
 
 def _attached(state: Raw, panes: Panes) -> set[str]:

@@ -118,8 +118,7 @@ def end_leftovers(root: Root) -> None:
         panes = tmux.panes()
         for pane in panes.values() if isinstance(panes, dict) else ():
             instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
-            if not pane.dead:
-                processes.terminate(pane.pid, grace_s=5)
+            sessions.end_program(pane)
             processes.kill(processes.leftovers(instance))
         tmux.kill_server()
         shutil.rmtree(path, ignore_errors=True)

@@ -9,6 +9,7 @@ from llmc.errors import LlmcError, ToolFailed
 from llmc.names import TaskKey
 from llmc.panes import Pane
 from llmc.review import conflicts
+from llmc.services import leftovers
 from llmc.services.project import Project
 from llmc.state import inbox
 from llmc.state.store import Transaction
@@ -88,6 +89,8 @@ def _apply(
     facts = _observe(project, record, fresh)
     made = _tasks_made(project, record, fresh)
     name = record.name
+    if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, HookEvent)):
+        leftovers.end_with_its_agent(project, record)  # first: once it is offline, nobody knows its launch
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
             if isinstance(event, Malformed):

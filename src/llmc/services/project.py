@@ -74,7 +74,7 @@ class Project:
 
     def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
         """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
-        return self.tmux.agent(record.session_id, record.pane_id, record.instance)
+        return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
 
     def is_overseer(self, session: SessionName) -> bool:
         """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""

@@ -463,7 +463,7 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
     # Hooks are children of the agent too, but only for a moment.
     if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
-        pids = ", ".join(map(str, leftovers(record.instance)))
+        pids = ", ".join(str(process.pid) for process in leftovers(record.instance))
         raise Refused(
             f"something {record.name} started is still running (pid {pids}) and could change its files",
             hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",

@@ -156,8 +156,8 @@ def is_held(path: Path) -> bool:
 
 
 def _signer_lives(path: Path) -> bool:
-    words = holder(path).split()
-    return len(words) > 1 and words[1].isdecimal() and is_alive(int(words[1]))
+    pid = signer(path)
+    return pid is not None and is_alive(pid)
 
 
 def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
@@ -180,6 +180,32 @@ def holder(path: Path) -> str:
     except OSError:
         text = ""
     return text or "an unknown process"
+
+
+def signer(path: Path) -> int | None:
+    """The pid that signed the lock file last."""
+    words = holder(path).split()
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+
+
+def holds(pid: int, path: Path) -> bool:
+    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder."""
+    try:
+        wanted = os.stat(path)
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_holds(pid, fd, wanted) for fd in fds)
+
+
+def _holds(pid: int, fd: str, wanted: os.stat_result) -> bool:
+    try:
+        if not os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
+            return False
+        with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as file:
+            return any("FLOCK" in line and "WRITE" in line for line in file if line.startswith("lock:"))
+    except OSError:
+        return False
 
 
 def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
