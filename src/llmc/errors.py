@@ -73,9 +73,10 @@ class ToolFailed(LlmcError):
     def __init__(
         self, argv: list[str], returncode: int | None, stderr: str, *, message: str = "", hint: str = ""
     ) -> None:
+        argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before anything is cut off
         tail = stderr.strip()[-2000:]
         what = message or f"`{' '.join(argv)[:300]}` failed with code {returncode}"
         super().__init__(f"{what}: {tail}" if tail else what, hint=hint)
-        self.argv = [scrub(word) for word in argv]
+        self.argv = argv
         self.returncode = returncode
-        self.stderr = scrub(stderr)
+        self.stderr = stderr

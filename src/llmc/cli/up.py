@@ -102,6 +102,7 @@ def command(
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     if project.daemon_runs():
         return _start_the_missing(project, as_json)
+    _warn_of_others(project)
     _check_room(project)
     if auto and not project.config.overseer.goals.enabled:
         _note_goals(project)
@@ -173,6 +174,14 @@ def _start_the_missing(project: Project, as_json: bool) -> int:
         state = project.store.worker(name).status
         say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
     return 0
+
+
+def _warn_of_others(project: Project) -> None:
+    """config.toml names the programs that llmc runs."""
+    if project.root.path.stat().st_mode & 0o022 or project.root.config.stat().st_mode & 0o022:
+        note(
+            f"warning: {project.root.path} may be changed by other people; `llmc doctor --repair` makes it yours alone"
+        )
 
 
 def _check_room(project: Project) -> None:

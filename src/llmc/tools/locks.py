@@ -14,6 +14,7 @@ from llmc.errors import LockTimeout
 from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
 from llmc.tools.processes import is_alive, wait_until
+from llmc.urls import scrub
 
 
 class Rank(IntEnum):
@@ -262,7 +263,7 @@ def _try(fd: int) -> bool:
 
 def _sign(fd: int) -> None:
     program = os.path.basename(sys.argv[0]).replace("__main__.py", "llmc")
-    words = " ".join([program, *sys.argv[1:4]])[:120]
+    words = scrub(" ".join([program, *sys.argv[1:4]]))[:120]
     command = " ".join("".join(c if c.isprintable() else " " for c in words).split())
     try:
         os.ftruncate(fd, 0)
