@@ -173,7 +173,7 @@ def refuse_agents(ctx: click.Context) -> None:
     match who.kind:
         case Kind.WORKER:
             raise Refused(
-                f"`llmc {words}` is not for agents (this is worker {who.name})",
+                f"`llmc {words}` is not for agents (this is worker {who.name or 'of no name'})",
                 hint="Do your task and commit; a person runs this.",
             )
         case Kind.UNKNOWN:

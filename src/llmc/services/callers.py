@@ -37,6 +37,8 @@ _LAUNCHED = re.compile(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]
 def caller() -> Caller:
     """By process ancestry and by the pane; never by a variable alone."""
     kin = callers.processes()
+    if not kin:
+        return Caller(Kind.UNKNOWN, why="/proc cannot be read")
     server = callers.server(kin)
     found = callers.mark(kin)
     pane = None
