@@ -32,10 +32,11 @@ def archive_name(path: str, number: int) -> str:
 class LogReader:
     """Each byte of a log once, in order. The file it has come to is held open, so that it can be renamed or removed."""
 
-    def __init__(self, path: str, after: int = 0) -> None:
-        """`after`: the number of the last archive that is of no interest."""
+    def __init__(self, path: str, after: int = 0, offset: int = 0) -> None:
+        """`after`: the number of the last archive that is of no interest; `offset`: how much of the next file is none."""
         self._path = path
         self._done = after
+        self._skip = offset
         self._fd = -1
         self._ends_open = False
         self._rest = b""
@@ -89,6 +90,8 @@ class LogReader:
             if waiting or not self._newer():
                 self._fd = fd
                 self._ends_open = False
+                os.lseek(fd, min(self._skip, os.fstat(fd).st_size), os.SEEK_SET)
+                self._skip = 0
                 return True
             os.close(fd)  # rotated between the two looks: what was renamed comes first
 

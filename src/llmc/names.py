@@ -6,8 +6,10 @@ from typing import Any, NamedTuple, NewType
 
 #: a worker, as people call it
 WorkerName = NewType("WorkerName", str)
-#: a tmux session: where keys go
+#: a tmux session: where an agent is launched, and people attach
 SessionName = NewType("SessionName", str)
+#: a tmux pane, `%7`: where keys go
+PaneId = NewType("PaneId", str)
 #: Claude's own session UUID; it changes with /clear, so nothing is keyed by it
 ClaudeSessionId = NewType("ClaudeSessionId", str)
 #: one prompt sent by llmc, `<kind>-<random>`: the receipt names it

@@ -148,7 +148,9 @@ def test_hands_off(reason: dict[str, Any], about: dict[str, Any]) -> None:
         **({"tree": about["tree"]} if "tree" in about else {}),
     )
     assert found, "it is still said"
-    assert not [finding for finding in found if finding.repairable]
+    # A dead lock may be the very thing that keeps the accept from ending.
+    ends_the_accept = "accept" in reason.get("record", {}) and "lock" in found[-1].kind
+    assert bool([finding for finding in found if finding.repairable]) == ends_the_accept
 
 
 def test_a_worker_somebody_works_on_is_looked_at_in_part() -> None:
@@ -346,6 +348,8 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"sessions": (Session("llmc-x", attached=True),)}, Kind.SESSION_WITHOUT_WORKER, False),
         ({"strays": (Stray("x"),)}, Kind.WORKTREE_STRAY, False),
         ({"pruned": ("/gone",)}, Kind.WORKTREE_PRUNED, True),
+        ({"left_slots": ("/root/.llmc/slots/05",)}, Kind.SLOT, True),
+        ({"stopped_undo": "a" * 40}, Kind.UNDO_STOPPED, False),
         ({"clone_problem": "no"}, Kind.CLONE, False),
         ({"settings": (Setting("gc.auto", "0", "1"), Setting("x", "1", "1"))}, Kind.SETTING, True),
         ({"settings": (Setting("core.bare", None, "true"),)}, Kind.SETTING, True),
@@ -388,7 +392,7 @@ def test_the_root(about: dict[str, Any], kind: Kind, repairable: bool) -> None:
         {"daemon": DaemonFacts(runs=True, age_s=3)},
         {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
         {"daemon": DaemonFacts(**RUNNING), "claims": (LeftClaim("c1", "3", "auto-1"),)},
-        {"git_locks": (GitLock("/r/.git/packed-refs.lock", 299), GitLock("/r/x.lock", 999, in_use=True))},
+        {"git_locks": (GitLock("/r/.git/packed-refs.lock", 9), GitLock("/r/x.lock", 999, in_use=True))},
         {"canary": replace(FAILED, passed=True)},
         {"sessions": (Session("llmc-w1", attached=True),)},
         {"branches": (Branch("llmc/x", "x", ahead=3, checked_out=True),)},

@@ -19,7 +19,8 @@ KINDS: dict[str, str] = {
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "task_question": "a task that llmc will not take before a person has decided about it",
     "git_config": "settings in the root's clone that run or redirect a program; they were undone",
-    "validation": "validation runs in the worker's worktree, because no slot passes the check on the base itself",
+    "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
+    "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",
 }
 
 

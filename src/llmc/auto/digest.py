@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from llmc.auto.digest_history import Attempt, End, History, Landing, Park, RunEnd, Span, Spend
+from llmc.auto.digest_history import (
+    Attempt,
+    End,
+    History,
+    Interruption,
+    Landing,
+    Park,
+    RunEnd,
+    Span,
+    Spend,
+)
 from llmc.auto.digest_reader import Row, read
 from llmc.auto.digest_waits import Facts, Waiting, waiting
 from llmc.names import TaskKey
@@ -134,6 +144,8 @@ class Digest:
     dirty_source: Pauses
     post_accept: Commands
     runs: Runs
+    #: crashes, failures and remediations, in order
+    interruptions: tuple[Interruption, ...] = ()
     #: what could not be read, and is missing here
     problems: tuple[str, ...] = ()
 
@@ -176,6 +188,7 @@ def digest(
         dirty_source=view.dirty(),
         post_accept=view.post_accept(),
         runs=view.runs(len(accepted)),
+        interruptions=view.interruptions(),
         problems=problems,
     )
 
@@ -304,6 +317,18 @@ class _View:
             parked_s,
             accepted / work_h if work_h > 0 else None,
         )
+
+    def interruptions(self) -> tuple[Interruption, ...]:
+        """What the supervisor said, and the runs that did not end in order."""
+        found = list(self.history.interruptions)
+        for run in self.history.runs:
+            if run.how is RunEnd.FAILED and run.ended is not None:
+                cause = f" ({run.cause})" if run.cause else ""
+                found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
+            elif run.how is RunEnd.KILLED and run.ended is not None:
+                found.append(Interruption(run.ended, "the daemon was killed; this is its last sign of life"))
+        inside = [one for one in found if one.at_unix >= self.since]
+        return tuple(sorted(inside, key=lambda one: one.at_unix))
 
     @property
     def period(self) -> Span:

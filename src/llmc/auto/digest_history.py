@@ -121,6 +121,15 @@ class Park:
     ended: float | None = None
 
 
+@dataclass(frozen=True)
+class Interruption:
+    """Something broke the night, or put it right again."""
+
+    at_unix: float
+    #: one sentence, with the cause
+    text: str
+
+
 @dataclass
 class PostAccept:
     at: float
@@ -137,6 +146,8 @@ class History:
     runs: list[Run] = field(default_factory=list)
     parks: list[Park] = field(default_factory=list)
     dirty: list[Span] = field(default_factory=list)
+    #: what the supervisor found and did
+    interruptions: list[Interruption] = field(default_factory=list)
     post_accepts: list[PostAccept] = field(default_factory=list)
     #: by commit: when it was taken back
     undone: dict[str, float] = field(default_factory=dict)

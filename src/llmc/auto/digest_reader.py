@@ -7,7 +7,18 @@ before it, is taken for what it says. Each attempt has one end, however many row
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from llmc.auto.digest_history import Attempt, End, History, Landing, Park, PostAccept, Run, RunEnd, Spend
+from llmc.auto.digest_history import (
+    Attempt,
+    End,
+    History,
+    Interruption,
+    Landing,
+    Park,
+    PostAccept,
+    Run,
+    RunEnd,
+    Spend,
+)
 from llmc.given import number, text
 from llmc.names import TaskKey, task_of
 
@@ -24,12 +35,6 @@ def read(rows: Iterable[Row], unnamed: str = "") -> History:
         reader.take(row)
     reader.finish()
     return reader.history
-
-
-def last_start(rows: Iterable[Row]) -> float | None:
-    """When auto mode was started last."""
-    starts = [number(row.get("ts")) for row in rows if row.get("action") == "auto_started"]
-    return next((at for at in reversed(starts) if at is not None), None)
 
 
 class _Reader:
@@ -193,6 +198,28 @@ class _Reader:
         elapsed_s = max(0.0, number(row.get("elapsed_s")) or 0.0)
         self.history.post_accepts.append(PostAccept(self.now, row.get("code") != 0, elapsed_s))
 
+    def supervisor_found(self, row: Row) -> None:
+        self._interrupted(f"the supervisor found a failure ({text(row.get('kind'))})", row)
+
+    def supervisor_remediated(self, row: Row) -> None:
+        count = _count(row, "attempt")
+        if outcome := text(row.get("outcome")):
+            took = number(row.get("duration_s"))
+            self._interrupted(f"remediation {count} {outcome}" + (f" in {took:.0f} s" if took else ""), row)
+        else:
+            self._interrupted(f"remediation {count} began", row)
+
+    def supervisor_restarted(self, row: Row) -> None:
+        self._interrupted("the supervisor restarts the daemon", row)
+
+    def supervisor_stopped(self, row: Row) -> None:
+        if row.get("code") != 0:
+            self._interrupted(f"the supervisor stopped with {_count(row, 'code')}", row)
+
+    def _interrupted(self, what: str, row: Row) -> None:
+        reason = text(row.get("reason"))
+        self.history.interruptions.append(Interruption(self.now, f"{what}: {reason}" if reason else what))
+
     def _begin(self, attempt: Attempt) -> Attempt:
         self.history.attempts.append(attempt)
         self._latest[attempt.task] = self._by[attempt.task, attempt.worker] = attempt
@@ -291,6 +318,10 @@ _HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
     "fleet_resumed": _Reader.fleet_resumed,
     "source_dirty": _Reader.source_dirty,
     "post_accept": _Reader.post_accept,
+    "overseer_failure": _Reader.supervisor_found,
+    "overseer_remediation": _Reader.supervisor_remediated,
+    "overseer_restart": _Reader.supervisor_restarted,
+    "overseer_stopped": _Reader.supervisor_stopped,
 }
 
 #: the actions that say anything here; the others need not be read

@@ -7,7 +7,7 @@ import subprocess
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
@@ -54,7 +54,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
     config = load_config(_root(ctx).config)
     if key:
         value = plain(get_value(config, key))
-        print_json(value) if as_json else click.echo(value if isinstance(value, str) else to_toml(value))
+        print_json(value) if as_json else say_lines(value if isinstance(value, str) else to_toml(value))
         return
     keys = [option.key for option in reference() if "<" not in option.key]
     values = {name: get_value(config, name) for name in keys}
@@ -62,7 +62,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
         print_json(values)
         return
     for name, value in values.items():
-        click.echo(f"{name} = {to_toml(value)}")
+        say(f"{name} = {to_toml(value)}")
 
 
 @command.command("set")
@@ -76,7 +76,7 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
 
     _name_old_tasks(ctx)
     config = set_value(_root(ctx).config, key, value)
-    click.echo(f"{key} = {to_toml(get_value(config, key))}")
+    say(f"{key} = {to_toml(get_value(config, key))}")
 
 
 @command.command("unset")
@@ -88,7 +88,7 @@ def unset(ctx: click.Context, key: str) -> None:
 
     _name_old_tasks(ctx)
     unset_value(_root(ctx).config, key)
-    click.echo(f"{key} is unset")
+    say(f"{key} is unset")
 
 
 @command.command("edit")
@@ -130,7 +130,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
         rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
         print_json({"ok": not problems, "problems": rows, "warnings": warnings})
     else:
-        click.echo("\n".join(str(p) for p in problems) or f"{path} is fine")
+        say_lines("\n".join(str(p) for p in problems) or f"{path} is fine")
         for text in warnings:
             note(paint("note: ", "yellow", err=True) + text)
     return Exit.FAILED if problems else Exit.DONE
@@ -146,4 +146,5 @@ def schema(as_json: bool) -> None:
         print_json(json_schema())
         return
     for option in reference():
-        click.echo(f"{option.key} ({option.type}, default {option.default})\n    {option.description}")
+        say(f"{option.key} ({option.type}, default {option.default})")
+        say(f"    {option.description}")

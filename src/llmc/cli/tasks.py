@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.cli import task_views
 from llmc.cli.app import refuse_agents
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.errors import Exit, LlmcError, UsageError
 from llmc.names import TaskId
@@ -54,7 +54,7 @@ def _completion(applies: Callable[[Project, service.Overview], Collection[str]])
             ids = [i for i in applies(project, found) if i not in given and i.startswith(incomplete)]
         except (LlmcError, OSError):
             return []
-        return [CompletionItem(i, help=found.tasks[TaskId(i)].subject) for i in ids]
+        return [completion(i, help=found.tasks[TaskId(i)].subject) for i in ids]
 
     return complete
 
@@ -88,11 +88,11 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
         owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
         why = task_views.why(task, found, books)
-        click.echo(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
+        say(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
-            click.echo(f"{'':>{width}}  {'':<11} {why}")
+            say(f"{'':>{width}}  {'':<11} {why}")
     if not rows:
-        click.echo("no tasks" if not found.tasks else f"no task is {state}")
+        say("no tasks" if not found.tasks else f"no task is {state}")
     return _say_problems(found)
 
 
@@ -132,7 +132,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
     project = project_of(ctx)
     ledger = open_ledger(project)
     task = service.add(service.open_list(project), service.with_options(written, given), ledger)
-    print_json({"id": task.id, "subject": task.subject}) if as_json else click.echo(
+    print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
     )
 
@@ -153,7 +153,7 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
     for task in made:
-        click.echo(f"added {task.id}: {task.subject}")
+        say(f"added {task.id}: {task.subject}")
 
 
 @command.command("show")
@@ -168,7 +168,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     if as_json:
         print_json(task_views.view(task, found, books))
         return
-    click.echo(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
+    say(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
     facts = {
         "owner": task.owner,
         "priority": str(task.priority),
@@ -180,11 +180,12 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     }
     for name, value in facts.items():
         if value:
-            click.echo(f"  {name}: {value}")
+            say(f"  {name}: {value}")
     for number, failure in enumerate(books.failures.get(found.key(task.id), ()), 1):
-        click.echo(f"  attempt {number}: {failure.cause}: {failure.reason}")
+        say(f"  attempt {number}: {failure.cause}: {failure.reason}")
     if task.description:
-        click.echo("\n" + task.description)
+        say("")
+        say_lines(task.description)
 
 
 @command.command("graph")
@@ -201,7 +202,7 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
         )
         return _code(found)
     for line in (draw.mermaid if mermaid else draw.tree)(tasks, found.edges, found.states):
-        click.echo(line)
+        say(line)
     return _say_problems(found)
 
 
@@ -294,7 +295,7 @@ def _each(
             continue
         rows.append({"id": task.id, "outcome": done, "subject": task.subject})
         if not as_json:
-            click.echo(f"{done} {task.id}: {task.subject}")
+            say(f"{done} {task.id}: {task.subject}")
     if as_json:
         print_json({"tasks": rows})
     return Exit.FAILED if any("error" in row for row in rows) else Exit.DONE

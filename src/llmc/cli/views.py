@@ -11,7 +11,7 @@ Raw = dict[str, Any]
 def status_view(
     root: str, state: Raw, daemon: Raw, attached: set[str] | None, overseer: Raw | None = None
 ) -> Raw:
-    """The object behind `llmc status --json`; `attached` is None when tmux gave no answer."""
+    """The object behind `llmc status --json`; `attached`: the workers whose agent a person looks at, None if tmux did not say."""
     return {
         "root": root,
         "daemon": daemon,
@@ -31,7 +31,7 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
         "since_unix": record.get("since_unix", 0),
         "auto": record.get("auto", False),
         "held": record.get("held", False),
-        "attached": None if attached is None else record.get("session_id") in attached,
+        "attached": None if attached is None else record["name"] in attached,
         "task_id": (record.get("assignment") or {}).get("task_id"),
         "task_subject": (record.get("assignment") or {}).get("subject"),
         "prompt": record.get("current_prompt", ""),

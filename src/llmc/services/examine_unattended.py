@@ -1,15 +1,17 @@
 """Looks for what a fleet meets when nobody watches it, for `llmc doctor`, as facts. Changes nothing."""
 
+import contextlib
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import LlmcError
+from llmc.event_log import EventLog
 from llmc.services.claims import open_ledger
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -28,18 +30,25 @@ _SAME_PROCESS_S = 5.0
 
 
 def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]:
-    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source."""
+    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
+
+    A slot's are not looked at: its next user removes them.
+    """
     clone = project.root.path / ".git"
     owned = set(state.workers) if state else set()
     found = [
         path
         for path in _lock_files(clone)
-        if not (
-            path.name == "index.lock" and path.parent.parent.name == "worktrees" and path.parent.name in owned
-        )
+        if not (path.parent.parent.name == "worktrees" and _is_seen_elsewhere(project.root, path, owned))
     ]
     own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
     return (*own, *locks_of_source(project))
+
+
+def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool:
+    if lock.name == "index.lock" and lock.parent.name in workers:
+        return True
+    return Path(read_text(lock.with_name("gitdir")).strip()).parent.parent == root.slots
 
 
 def locks_of_source(project: Project) -> tuple[seen.GitLock, ...]:
@@ -176,15 +185,13 @@ def dead_overseer(root: Root) -> str:
 def remembered(root: Root) -> tuple[str, ...]:
     """The workers that were added and not removed, by the event log."""
     found: dict[str, None] = {}
-    try:
-        lines = root.events.read_bytes().splitlines()
-    except OSError:
-        return ()
-    for event in (json_row(line) for line in lines if b'"worker_' in line):
-        if event is not None and event.get("action") == "worker_added":
-            found[str(event.get("worker"))] = None
-        elif event is not None and event.get("action") == "worker_removed":
-            found.pop(str(event.get("worker")), None)
+    with contextlib.suppress(OSError):
+        for line in EventLog(str(root.events)).lines_since(0):
+            event = json_row(line) if b'"worker_' in line else None
+            if event is not None and event.get("action") == "worker_added":
+                found[str(event.get("worker"))] = None
+            elif event is not None and event.get("action") == "worker_removed":
+                found.pop(str(event.get("worker")), None)
     return tuple(found)
 
 

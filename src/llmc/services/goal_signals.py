@@ -35,7 +35,7 @@ from llmc.workers.model import Status, WorkerRecord
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
 _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
-_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_pending"', b'"prompt_delivered"')
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 @dataclass
@@ -67,6 +67,9 @@ class _Log:
                 _keep(self.reports, worker, (ts, update))
             case "accepted":
                 _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
+            case "undone":
+                landed = self.accepted.get(worker, [])
+                self.accepted[worker] = [one for one in landed if one[1] != row.get("commit")]
             case "prompt_pending" | "prompt_delivered":
                 _keep(self.prompted, worker, ts)
 
@@ -248,8 +251,8 @@ def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
 
 def _evidence(project: Project, commit: str, verify: str) -> Evidence:
     """What git knows of a commit, and which checks llmc ran on it before it landed."""
-    done = git.git(project.root.path, "show", "--format=", "--name-only", commit, "--", check=False)
-    files = tuple(done.stdout.splitlines()[:50]) if done.ok else ()
+    done = git.git(project.root.path, "show", "--format=", "--name-only", "-z", commit, "--", check=False)
+    files = tuple(git.rows(done.stdout)[:50]) if done.ok else ()
     checks = [command for command in (verify, project.config.repo.validate) if command]
     return Evidence(
         files_touched=files,

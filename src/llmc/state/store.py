@@ -21,12 +21,13 @@ from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
 from llmc.state import events
-from llmc.state.model import VERSION, Raised, State
+from llmc.state.model import VERSION, Raised, State, UndoJournal
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, read_given, write_atomic
 from llmc.tools.locks import Rank, lock
+from llmc.urls import scrub, scrub_all
 from llmc.workers import transitions
 from llmc.workers.model import Status, WorkerRecord
 
@@ -93,6 +94,10 @@ class Transaction:
         """Whether a supervisor looks after the daemon."""
         self.state = replace(self.state, overseer_active=active)
 
+    def journal_undo(self, journal: UndoJournal | None) -> None:
+        """How far the undo is that is under way; None: there is none."""
+        self.state = replace(self.state, undo=journal)
+
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
@@ -103,6 +108,7 @@ class Transaction:
         assert severity in SEVERITIES
         known = self.state.attention.get(key)
         since_unix = known.since_unix if known else self.now
+        text, next = scrub(text), scrub(next)
         item = Raised(kind=kind, severity=severity, who=who, text=text, since_unix=since_unix, next=next)
         if item == known:
             return
@@ -122,7 +128,8 @@ class Transaction:
 
     def emit(self, action: str, *, worker: str | None = None, reason: str = "", **fields: Any) -> None:
         events.check_action(action)
-        self.emitted.append({"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields})
+        row = {"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields}
+        self.emitted.append(scrub_all(row))
 
 
 class Store:
