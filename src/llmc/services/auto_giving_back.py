@@ -39,7 +39,9 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
             **task.task.fields(),
             "cause": why.cause,
         }
-        if why.hold:
+        if why.hold == "quarantined":
+            tx.emit("task_quarantined", attempt=attempt, ref=ref, **about)
+        elif why.hold:
             tx.emit("task_parked", ref=ref, **about)
         elif not why.counts:
             tx.emit("task_released", ref=ref, **about)
