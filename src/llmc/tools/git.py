@@ -34,6 +34,10 @@ class TreeState:
         return not self.tracked and not self.untracked
 
 
+#: settings that may say that a repository has its checkout elsewhere, or none
+_NOT_PLAIN = re.compile(
+    r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE
+)
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: settings for one call that do not show in its command line
@@ -84,7 +88,7 @@ def _read(repo: Path, name: str) -> str | None:
             name = at.removeprefix("ref: ")
             if name == at:
                 return at if _COMMIT_ID.fullmatch(at) else None
-        if not name.startswith(("refs/heads/", "refs/remotes/")) or ".." in name:
+        if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
             return None
         found = (common / name).read_text().strip()
     except (OSError, UnicodeDecodeError):  # packed, odd, or none at all
@@ -278,6 +282,8 @@ def conflicted_files(worktree: Path) -> tuple[str, ...]:
 
 def checked_out_at(repo: Path, branch: str) -> Path | None:
     """The worktree of the repository in which a branch is checked out, or being rebased."""
+    if _has_checked_out(repo, branch):
+        return Path(os.path.realpath(repo))
     path: str | None = None
     for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
         if line.startswith("worktree "):
@@ -290,6 +296,17 @@ def checked_out_at(repo: Path, branch: str) -> Path | None:
         ):
             return Path(path)
     return None
+
+
+def _has_checked_out(repo: Path, branch: str) -> bool:
+    """Whether the repository's own checkout has the branch, from git's files; False: git has to be asked."""
+    try:
+        at = (repo / ".git/HEAD").read_text()
+        return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
+            (repo / ".git/config").read_text()
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _rebased_branch(worktree: Path) -> str | None:
