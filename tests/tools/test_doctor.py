@@ -14,7 +14,6 @@ import pytest
 from llmc.config.edit import set_value
 from llmc.doctor.diagnose import diagnose
 from llmc.doctor.findings import Kind
-from llmc.names import TaskId
 from llmc.services import claims, examine, repair
 from llmc.services.project import Project, open_project
 from llmc.services.prompts import task_of, task_prompt
@@ -263,7 +262,7 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
         files.directory / "1.json",
         '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
     )
-    claims.take(files, claims.open_ledger(project), "auto-1", TaskId("1"))
+    claims.take(files, claims.open_ledger(project), "auto-1", files.key("1"))
     assert kinds(project) == [Kind.CLAIM]
     mend(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)

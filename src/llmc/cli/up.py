@@ -6,7 +6,7 @@ import click
 import psutil
 
 from llmc.cli.goal_views import note_undriven
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.config import trust
@@ -119,14 +119,14 @@ def command(
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
         print_json({"pid": record["pid"], "instance_id": record["instance_id"], "workers": rows})
         return 0
-    click.echo(f"daemon {record['pid']} runs")
+    say(f"daemon {record['pid']} runs")
     for worker in workers:
         if worker.status is Status.OFFLINE:
-            click.echo(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
+            say(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
         else:
-            click.echo(f"  {worker.name}: {worker.status}")
+            say(f"  {worker.name}: {worker.status}")
     if not workers:
-        click.echo("no workers yet; next: llmc add adam")
+        say("no workers yet; next: llmc add adam")
     return 0
 
 
@@ -169,10 +169,10 @@ def _start_the_missing(project: Project, as_json: bool) -> int:
         rows = [{"name": name, "error_reason": problem or ""} for name, problem in problems.items()]
         print_json({"already_running": True, "workers": rows})
         return 0
-    click.echo(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
+    say(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
     for name, problem in problems.items():
         state = project.store.worker(name).status
-        click.echo(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
+        say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
     return 0
 
 

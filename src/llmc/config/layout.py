@@ -22,9 +22,11 @@ HEARTBEAT = ".llmc/auto.heartbeat"
 CANARY = ".llmc/canary.json"
 CANARIES = ".llmc/canary"
 INCIDENTS = ".llmc/incidents.json"
+LOOKED = ".llmc/looked.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
+SLOTS = ".llmc/slots"
 #: the name by which a root is registered (config/trust.py)
 ROOT_ID = ".llmc/root-id"
 

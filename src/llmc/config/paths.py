@@ -81,6 +81,11 @@ class Root:
         return self.path / layout.INCIDENTS
 
     @property
+    def looked(self) -> Path:
+        """When a person last read the digest."""
+        return self.path / layout.LOOKED
+
+    @property
     def heartbeat(self) -> Path:
         return self.path / layout.HEARTBEAT
 
@@ -106,6 +111,11 @@ class Root:
     @property
     def bin(self) -> Path:
         return self.path / layout.BIN
+
+    @property
+    def slots(self) -> Path:
+        """Checkouts in which what lands is validated (services/slots.py)."""
+        return self.path / layout.SLOTS
 
     @property
     def tmux_server(self) -> str:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from llmc.fit import visible
 from llmc.tools.files import append_line
 from llmc.urls import scrub, scrub_all
 
@@ -58,9 +59,11 @@ def open_log(path: Path) -> logging.Logger:
     return logger
 
 
-def say(line: str) -> None:
-    """A line for the person who watches `llmc up`; nobody may be there."""
+def say(text: str, *, bell: bool = False) -> None:
+    """For the person who watches `llmc up`; nobody may be there. Reasons and subjects in it are the words of others."""
     try:
-        print(line, flush=True)
+        encoding = sys.stdout.encoding or "utf-8"
+        shown = visible(text).encode(encoding, "replace").decode(encoding)
+        print(shown + ("\a" if bell else ""), flush=True)
     except OSError:
         sys.stdout = open("/dev/null", "w")

@@ -139,9 +139,10 @@ def _sessions(facts: Facts) -> list[Finding]:
     if facts.state.kind is not StateFile.VALID:
         return []  # nobody knows which workers there are
     known = {worker.record.session_id for worker in facts.workers}
+    agents = {worker.record.instance for worker in facts.workers}  # a person may have moved one's pane
     found = []
     for session in facts.sessions:
-        if session.name in known:
+        if session.name in known or session.instance in agents:
             continue
         text = f"the tmux session {session.name} belongs to no worker"
         if session.attached:
@@ -158,6 +159,12 @@ def _worktrees(facts: Facts) -> list[Finding]:
     if facts.state.kind is not StateFile.VALID:
         return []
     found = [_stray(stray) for stray in facts.strays]
+    for path in facts.left_slots:
+        text = f"no check uses the slot {path} any more"
+        found.append(Finding(Kind.SLOT, text, f"{REPAIR}: removed", "", path, True))
+    if facts.stopped_undo and not facts.daemon.runs:
+        text = f"an undo of {facts.stopped_undo[:12]} stopped"
+        found.append(Finding(Kind.UNDO_STOPPED, text, "`llmc undo` goes on with it"))
     return found + [
         Finding(
             Kind.WORKTREE_PRUNED, f"git remembers a worktree that is gone: {path}", REPAIR, "", path, True

@@ -62,6 +62,8 @@ class Kind(StrEnum):
     WORKER_ERROR = "worker_error"
     #: an accept stopped, and nobody goes on with it
     ACCEPT_STOPPED = "accept_stopped"
+    #: an undo stopped, and nobody goes on with it
+    UNDO_STOPPED = "undo_stopped"
     #: a prompt is on its way, and nobody brings it
     DELIVERY_STOPPED = "delivery_stopped"
     #: a worker of config.toml was never added
@@ -78,6 +80,8 @@ class Kind(StrEnum):
     WORKTREE_STRAY = "worktree_stray"
     #: git remembers a worktree that is gone
     WORKTREE_PRUNED = "worktree_pruned"
+    #: a slot that no check uses any more
+    SLOT = "slot"
     #: a git command that is gone left its lock
     INDEX_LOCK = "index_lock"
     #: a rebase is in progress, and nobody is at it
@@ -127,7 +131,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.SESSION_UNKNOWN,
         Kind.HOOKS,
     ),
-    "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.DELIVERY_STOPPED),
+    "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.UNDO_STOPPED, Kind.DELIVERY_STOPPED),
     "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
@@ -136,6 +140,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.WORKTREE_DIRTY,
         Kind.WORKTREE_STRAY,
         Kind.WORKTREE_PRUNED,
+        Kind.SLOT,
         Kind.INDEX_LOCK,
         Kind.REBASE,
     ),

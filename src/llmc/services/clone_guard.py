@@ -8,7 +8,6 @@ doctor/clone_config.py. What an agent writes while git already runs is out of re
 
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -84,8 +83,10 @@ class CloneGuard:
             top = self._top(repo)
             if top != self._root:
                 self._repository(top)
-            while self._unsaid and locks.may_take(locks.Rank.STATE):
-                self._report(self._unsaid.pop(0))
+            if locks.may_take(locks.Rank.STATE):
+                unsaid, self._unsaid = self._unsaid, []
+                for undone in unsaid:
+                    self._report(undone)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -332,8 +333,10 @@ class CloneGuard:
                     text=f"undone in {text}{by}",
                     next="llmc doctor --repair",
                 )
-        except LlmcError as error:  # a state that cannot be written keeps nobody from being safe
-            print(f"llmc: undone in {text} (not recorded: {error.message})", file=sys.stderr)
+        except (
+            LlmcError
+        ):  # a state that cannot be written keeps nobody from being safe; the next look says it
+            self._unsaid.append(undone)
 
 
 def _in_words(wrong: list[Change]) -> str:

@@ -74,5 +74,5 @@ def is_used(repo: Path, where: str) -> bool:
 
 def _pointers(worktree: Path) -> list[str]:
     """The files of which only the pointer is here, as `git lfs ls-files` marks them."""
-    rows = git.git(worktree, "lfs", "ls-files").stdout.splitlines()
+    rows = git.git(worktree, "lfs", "ls-files").stdout.split("\n")  # it has no -z
     return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

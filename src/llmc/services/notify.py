@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from llmc.auto.notices import KINDS, Notice, Over, payload
+from llmc.auto.notices import KINDS, Notice, Over, fit_to_tell, payload
 from llmc.config.model import Notify
 from llmc.errors import LlmcError
 from llmc.services.project import Project
@@ -41,7 +41,7 @@ def notify(project: Project, kind: str, title: str, body: str, *, key: str, **fa
 
 def post(project: Project, notice: Notice) -> None:
     """The same without waiting: a thread tells it, `flush` waits for that. Never raises."""
-    settings = settings_of(project)
+    settings, notice = settings_of(project), fit_to_tell(notice)
     notice = with_(
         notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
     )

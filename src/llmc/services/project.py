@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, Scripted
@@ -14,11 +15,28 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.errors import NotFound, UsageError
 from llmc.names import OVERSEER, SessionName
+from llmc.panes import Pane
 from llmc.services import clone_guard
 from llmc.state.store import Store
 from llmc.tools import git, locks
-from llmc.tools.tmux import Tmux
+from llmc.tools.tmux import Tmux, Unknown
 from llmc.tools.wake import wake
+from llmc.workers.model import WorkerRecord
+
+
+class Place(Protocol):
+    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worktree_path(self) -> str: ...
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether work is done there. Where none is, nothing has to be kept."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,10 @@ class Project:
         safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
         return SessionName(f"llmc-{safe}-{worker}")
 
+    def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
+        """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
+        return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
+
     def is_overseer(self, session: SessionName) -> bool:
         """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""
         return session == self.session(OVERSEER)
@@ -67,6 +89,33 @@ class Project:
             # Events that came meanwhile could not be applied by the daemon: it looks again now.
             if not self.in_daemon:
                 self.wake(worker)
+
+    @contextmanager
+    def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        """Taken before the worker's own lock, by whoever is ready to wait for an accept that runs."""
+        with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
+            yield
+
+    def try_accept_lock(self, worker: str) -> AbstractContextManager[bool]:
+        return locks.attempt(self._accept_lock(worker), locks.Rank.ACCEPT)
+
+    def others_accept(self, worker: str) -> bool:
+        """Whether another process, or another thread, is accepting the worker's work at this moment."""
+        return locks.is_locked_by_others(self._accept_lock(worker))
+
+    def _accept_lock(self, worker: str) -> Path:
+        return self.root.lock(f"accept-{worker}")
+
+    @contextmanager
+    def worker_unlocked(self, worker: str) -> Iterator[None]:
+        """While the caller, who has the worker's lock and its accept lock, does not need the first one.
+
+        Taken back under a ticket it cannot block: only an accept of this worker would wait for the ticket with it.
+        """
+        with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
+            if not self.in_daemon:
+                self.wake(worker)
+            yield
 
     @contextmanager
     def repo_lock(self) -> Iterator[None]:

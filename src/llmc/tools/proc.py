@@ -275,6 +275,19 @@ def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | N
         )
 
 
+def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
+    """Append what a command printed to a log, with one path in place of another; however much that is."""
+    with source.open("rb") as file, open_log(log) as sink:
+        kept = b""
+        while piece := file.read(1 << 20):
+            text = (kept + piece).replace(old, new)
+            kept = (
+                text[len(text) - len(old) + 1 :] if len(old) > 1 else b""
+            )  # it may hold the path's beginning
+            sink.write(text[: len(text) - len(kept)])
+        sink.write(kept)
+
+
 def tail(path: Path, start: int, limit: int = 8000) -> str:
     """What was written to a log since `start`, at most its last `limit` bytes."""
     with path.open("rb") as file:
