@@ -27,6 +27,8 @@ OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
+#: git settings that could not be used, as they were found
+SET_ASIDE = ".llmc/set-aside"
 #: the name by which a root is registered (config/trust.py)
 ROOT_ID = ".llmc/root-id"
 

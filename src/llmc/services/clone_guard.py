@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc import urls
+from llmc.config import layout
 from llmc.config.paths import Root
 from llmc.doctor.clone_config import (
     CLONE_SETTINGS,
@@ -299,7 +300,7 @@ class CloneGuard:
         return Expected(urls.split(self.source).address, self.source, newer, tree)
 
     def _aside(self, path: str) -> str:
-        return str(git_config.move_aside(Path(path), Path(self._root, ".llmc/trash/git-settings")))
+        return str(git_config.move_aside(Path(path), Path(self._root, layout.SET_ASIDE)))
 
     def _is_fine(self, path: str) -> bool:
         return path in self._fine and self._fine[path] == stamp(path)

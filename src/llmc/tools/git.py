@@ -41,6 +41,9 @@ _COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 #: only looked into, for a file with the name of a hook: nothing can be put there
 NO_HOOKS = ("core.hooksPath", "/dev/null")
 
+#: agents share the clone's refs and files: neither a replaced object nor a grafted parent may pass for the real one
+_AS_IT_IS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
+
 #: gives a user and a password to git, which asks for them by the address: neither is in a command line or a file
 _ASK_US = (
     '!f() { test "$1" = get && '
@@ -79,7 +82,13 @@ def git(
         check=check,
         input=input,
         timeout_s=timeout_s,
-        env=proc.clean_env({**access(guarded.source if guarded else "", settings), **(env or {})}),
+        env=proc.clean_env(
+            {
+                **access(guarded.source if guarded else "", settings),
+                **(_AS_IT_IS if guarded else {}),
+                **(env or {}),
+            }
+        ),
     )
 
 
