@@ -24,6 +24,7 @@ CANARIES = ".llmc/canary"
 INCIDENTS = ".llmc/incidents.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
+TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
 
 #: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory

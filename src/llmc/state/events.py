@@ -52,7 +52,7 @@ ACTIONS: dict[str, str] = {
     "undone": "an accept was taken back by a revert commit (`commit`, `revert`)",
     "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
-    "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
+    "trash_pruned": "old trash was deleted for good (`names`; `refs`: those of them that were refs)",
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
