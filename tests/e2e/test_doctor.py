@@ -170,7 +170,8 @@ def break_the_root(fleet: Fleet) -> dict[str, str]:
     (fleet.root / "logs").chmod(0o755)
     (fleet.root / ".llmc/bin/llmc").write_text('#!/bin/sh\nexec /gone/python -P -m llmc "$@"\n')
     (fleet.root / ".llmc/agents/empty.settings.json").unlink()
-    fleet.tmux("new-session", "-d", "-s", f"llmc-{fleet.root.name}-ghost", "sleep", "1000")
+    agent = ["env", "LLMC_WORKER=ghost", "LLMC_INSTANCE=60057", "sleep", "1000"]
+    fleet.tmux("new-session", "-d", "-s", f"llmc-{fleet.root.name}-ghost", *agent)
     return made
 
 

@@ -159,26 +159,28 @@ def test_the_branch_is_kept_when_head_is_elsewhere(project: Project, worktree: W
 
 @pytest.mark.parametrize("problem", ["ref", "object"])
 def test_a_pin_that_fails_stops_and_removes_nothing(
-    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, problem: str
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: str
 ) -> None:
     """Breaks when files are moved before the pin is sure, or a failing git is not noticed."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     make_mess(worktree)
     worktree.write("huge.bin", "x" * 1001)
+    if problem == "object":
+        worktree.write(".gitattributes", "changed.txt filter=broken\n")
     before = (snapshot(worktree.path), status(worktree))
     if problem == "ref":
         blocked = project.root.path / ".git/refs/llmc/trash"
         blocked.parent.mkdir(parents=True)
         blocked.write_text("in the way")
     else:
-        worktree.git("config", "filter.broken.clean", "false")
-        worktree.git("config", "filter.broken.required", "true")
-        (project.root.path / ".git/info").mkdir(exist_ok=True)
-        (project.root.path / ".git/info/attributes").write_text("changed.txt filter=broken\n")
+        # A person's own settings: the clone's would be undone.
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home/.gitconfig").write_text('[filter "broken"]\nclean = false\nrequired = true\n')
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises((LlmcError, ToolFailed)):
         pin(project, worktree)
     if problem == "object":
-        (project.root.path / ".git/info/attributes").unlink()
+        (tmp_path / "home/.gitconfig").unlink()
     assert (snapshot(worktree.path), status(worktree)) == before
     assert not project.root.trash.exists() or not os.listdir(project.root.trash)
 

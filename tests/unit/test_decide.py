@@ -333,7 +333,7 @@ def test_only_shells_in_the_background_start_the_grace(
 @pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
     """Breaks when somebody gives `judge` something to guess from."""
-    assert {f.name for f in fields(Facts)} == {"git", "exit_code"}
+    assert {f.name for f in fields(Facts)} == {"git", "exit_code", "agent_lives"}
     assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing", "on_base", "marked"}
 
 
@@ -476,3 +476,15 @@ def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
     assert judge(worker(S.REBASING, **OURS_OPEN), limit, Facts(git=REBASING)).fields == {}
     crash = event(failure("unknown", "odd"), at=2000)
     assert judge(worker(S.REBASING, assignment=task, **OURS_OPEN), crash, Facts(git=REBASING)).fields == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "lives", "ignored"),
+    [("%5", False, False), ("%5", True, False), ("%6", False, True), ("", False, False), ("", True, True)],
+)
+def test_the_end_of_another_pane_is_nothing_to_an_agent(told: str, lives: bool, ignored: bool) -> None:
+    """Break: leave `_is_of_another_pane` out of `_exited`; an old session's hook then speaks for a person's shell, too."""
+    record = worker(S.WORKING, pane_id="%5")
+    verdict = judge(record, event(hook("PaneDied", pane=told)), Facts(exit_code=1, agent_lives=lives))
+    assert (verdict.action == "hook_ignored") is ignored
+    assert (verdict.change is None) is ignored

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.errors import UsageError
@@ -39,9 +39,9 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
         return
     now = time.time()
     for entry in found:
-        click.echo(_line(entry, now))
+        say(_line(entry, now))
     if not found:
-        click.echo("the trash is empty")
+        say("the trash is empty")
 
 
 @command.command("show")
@@ -53,7 +53,7 @@ def show(ctx: click.Context, ref: str, as_json: bool) -> None:
     project = project_of(ctx)
     entry = service.find(project.root, ref)
     text = service.describe(project, entry)
-    print_json({**_view(entry), "text": text}) if as_json else click.echo(text)
+    print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
 @command.command("restore")
@@ -75,9 +75,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
     entry = service.find(project.root, ref)
     if to:
         place = service.restore_directory(entry, to)
-        print_json({"name": entry.name, "directory": str(place)}) if as_json else click.echo(
-            f"copied to {place}"
-        )
+        print_json({"name": entry.name, "directory": str(place)}) if as_json else say(f"copied to {place}")
         return
     done = service.restore_branch(project, entry, branch)
     if as_json:
@@ -85,10 +83,10 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
         print_json({"name": entry.name, **body})
         return
     where = done.repositories[-1]
-    click.echo(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
-    click.echo(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
+    say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
+    say(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
     if entry.directory:
-        click.echo(f"  more files: llmc trash restore {entry.name} --to PATH")
+        say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
 
 @command.command("prune")
@@ -114,7 +112,7 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
     now = time.time()
     if not as_json:
         for entry in plan.old:
-            click.echo(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
+            say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
     if plan.doubts:
         note("clocks disagree: an entry marked with ! may be younger than its name says")
     if wanted:
@@ -126,11 +124,11 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
         print_json({"removed": gone, "kept": left, "older_than_days": days})
         return
     for name in gone:
-        click.echo(f"removed {name}")
+        say(f"removed {name}")
     for entry in kept:
-        click.echo(f"kept {entry.name}: {plan.doubts[entry.name]}; without --yes you are asked")
+        say(f"kept {entry.name}: {plan.doubts[entry.name]}; without --yes you are asked")
     if not plan.old:
-        click.echo(f"nothing in the trash is older than {days} days")
+        say(f"nothing in the trash is older than {days} days")
 
 
 def _doubt(text: str) -> str:

@@ -26,14 +26,14 @@ from llmc.daemon.registration import write_registration
 from llmc.daemon.rounds import Rounds
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
+from llmc.panes import Pane
 from llmc.services import notify, sessions
-from llmc.services.fleet import bring_up, close_server, end_every_session, take_down
+from llmc.services.fleet import bring_up, close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, agent_for, open_project
 from llmc.state.model import State
 from llmc.tools import locks, progress
 from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.files import DiskFull, private_dir
-from llmc.tools.tmux import Pane
 from llmc.tools.wake import listen, receive
 from llmc.workers.causes import Cause
 from llmc.workers.model import Status
@@ -184,6 +184,7 @@ class Daemon:
     async def _serve(self, stopping: asyncio.Event) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
+        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         self.watch.begin(now_unix(), patrolled)
         while not stopping.is_set():
             try:
@@ -222,6 +223,7 @@ class Daemon:
         """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
         self._find_new_workers()
         self._look_at_trash(monotonic())
+        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:
@@ -277,7 +279,7 @@ class Daemon:
         self.born[name] = record.created_at_unix
         self.lanes[name] = Lane(name, self.rounds.look, self.pool, self.log)
         self.lanes[name].poke()
-        pane = await loop.run_in_executor(self.pool, self.project.tmux.pane, self.project.session(name))
+        pane = await loop.run_in_executor(self.pool, self.project.pane, record)
         if isinstance(pane, Pane) and not pane.dead:
             self.agents.watch(name, pane.pid)
 
@@ -363,7 +365,8 @@ class Daemon:
                 say(line)
             with self.project.store.transaction() as tx:
                 tx.emit("daemon_stopped")
-            close_server(self.project)
+            if left := close_server(self.project):
+                say(told_of(self.project, left))
         except LlmcError as error:
             say(f"{error.message}; ending every session")
             end_every_session(self.project)

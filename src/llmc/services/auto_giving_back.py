@@ -29,14 +29,14 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
         counts=why.counts,
         hold=why.hold,
     )
-    attempt = books.attempts(task.task_id)
+    attempt = books.attempts(task.task)
     failed, done = _reset(project, record.name)
     ref = done.pinned if done else None
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,
             "reason": why.reason[:500],
-            "task_id": task.task_id,
+            **task.task.fields(),
             "cause": why.cause,
         }
         if why.hold:
@@ -46,12 +46,12 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
         else:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("task_failed", attempt=attempt, ref=ref, **about)
-        if why.counts and books.is_quarantined(task.task_id):
+        if why.counts and books.is_quarantined(task.task):
             tx.emit("task_quarantined", attempt=attempt, **about)
     run.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
-        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
+        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)
     if why.cause is Cause.TMUX:
         run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
     run.on_change()
@@ -103,12 +103,13 @@ def release(run: Run, project: Project, name: str) -> None:
             "task_released",
             worker=name,
             reason="the daemon was stopped",
-            task_id=task.task_id,
+            **task.task.fields(),
             cause="",
             ref=ref,
         )
 
 
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:
-    ahead = accept.STEPS.index(journal.step) - accept.STEPS.index("land")
-    return ahead > 0 or (ahead == 0 and landing.is_landed(project, journal.squash))
+    if accept.is_past_landing(journal):
+        return True
+    return accept.may_have_landed(journal) and landing.is_landed(project, journal.squash)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
+from llmc.panes import Pane
 from llmc.services.project import Project
 from llmc.services.sessions import status_of
 from llmc.tools import git, locks
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
 
 
@@ -26,12 +27,11 @@ class Glance:
 def look(project: Project) -> dict[str, Glance]:
     """Every worker; nothing is changed, and no lock is waited for."""
     workers = project.store.read().workers
-    panes = project.tmux.panes() if workers else {}
     subjects = _subjects(project, [record.commit_sha for record in workers.values() if record.commit_sha])
     return {
         name: Glance(
             subject=subjects.get(record.commit_sha or "", ""),
-            dialog=_has_dialog(record, None if isinstance(panes, Unknown) else panes.get(record.session_id)),
+            dialog=_has_dialog(record, project.pane(record)),
             acting=locks.is_locked(project.root.lock(f"worker-{name}")),
         )
         for name, record in workers.items()
@@ -50,9 +50,9 @@ def _subjects(project: Project, commits: list[str]) -> dict[str, str]:
     return {sha: subject for sha, _, subject in (row.partition(" ") for row in git.rows(shown.stdout))}
 
 
-def _has_dialog(record: WorkerRecord, pane: Pane | None) -> bool:
+def _has_dialog(record: WorkerRecord, pane: Pane | Unknown | None) -> bool:
     """The client's own word; where it gives none, what its hooks said last."""
-    if pane is None or pane.dead:
+    if not isinstance(pane, Pane) or pane.dead:
         return False
     said = status_of(record, pane)
     asked = record.status is Status.NEEDS_INPUT and record.reason in ("question", "permission")

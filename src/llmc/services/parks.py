@@ -118,5 +118,5 @@ def _waits_for_the_api(record: WorkerRecord) -> bool:
 
 def has_a_person(project: Project, record: WorkerRecord) -> bool:
     """Whether a person holds it or is attached, or nobody knows."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     return isinstance(pane, Unknown) or is_taken(record, pane) is not None

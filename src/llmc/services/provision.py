@@ -1,15 +1,16 @@
 """Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmc.errors import LlmcError
 from llmc.services import commands, copied_files, lfs, serena, submodules, trash, worktrees
-from llmc.services.project import Project
+from llmc.services.project import Place, Project
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import append_line
+from llmc.tools.files import append_line, write_atomic
+from llmc.tools.proc import Done
 from llmc.workers.model import WorkerRecord
 
 SETUP_TIMEOUT_S = 1800
@@ -19,16 +20,33 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
     """The worktree is there, on its branch, with the files it needs and its setup done; what is missing all the same."""
     worktree = Path(record.worktree_path)
     link(project, record)
-    # Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again.
-    done = git.git_paths(worktree, "llmc-provisioned")[0]
     missing = furnish(project, record, thorough=True)
-    if not done.exists():
-        setup = project.config.repo.setup
-        ran = commands.run_command(project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S)
-        if not ran.ok:
-            raise commands.failure(project, record.name, ran, what="[repo].setup")
-        done.touch()
+    ran = set_up(
+        record,
+        lambda: commands.run_command(
+            project, record.name, project.config.repo.setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S
+        ),
+    )
+    if ran is not None and not ran.ok:
+        raise commands.failure(project, record.name, ran, what="[repo].setup")
     return missing
+
+
+def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done | None:
+    """Run [repo].setup, unless it succeeded here with the same inputs; None: it did, nothing ran."""
+    done = set_up_mark(place)
+    if done.exists() and done.read_text() == inputs:
+        return None
+    done.unlink(missing_ok=True)
+    ran = run()
+    if ran.ok:
+        write_atomic(done, inputs.encode())
+    return ran
+
+
+def set_up_mark(place: Place) -> Path:
+    """Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again."""
+    return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
 
 
 def link(project: Project, record: WorkerRecord) -> None:
@@ -37,17 +55,17 @@ def link(project: Project, record: WorkerRecord) -> None:
         worktrees.ensure(project, record, refresh_base(project))
 
 
-def furnish(project: Project, record: WorkerRecord, *, thorough: bool = False) -> list[str]:
-    """What a worktree needs besides its commit, after each change of that; what cannot be had is said once."""
-    worktree = Path(record.worktree_path)
+def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
+    """What a checkout needs besides its commit, after each change of that; what cannot be had is said once."""
+    worktree = Path(place.worktree_path)
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
-    missing += copied_files.copy_files(project, record, worktree)
-    serena.settle(project, record, worktree)
-    return _say_once(project, record, worktree, missing)
+    missing += copied_files.copy_files(project, place, worktree)
+    serena.settle(project, place, worktree)
+    return _say_once(project, place, worktree, missing)
 
 
-def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: list[str]) -> list[str]:
+def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]) -> list[str]:
     """A worktree is provisioned again and again; a problem is news only when it begins."""
     if not missing:
         return []
@@ -57,7 +75,7 @@ def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: l
     if news:
         with project.store.transaction() as tx:
             for text in news:
-                tx.emit("provision_incomplete", worker=record.name, reason=text)
+                tx.emit("provision_incomplete", worker=place.name if place.has_branch else None, reason=text)
         for text in news:
             append_line(said, text.replace("\n", " ").encode())
     return news
@@ -70,7 +88,7 @@ def refresh_base(project: Project) -> str:
     if commit is not None and commit == source_tip(project):
         return commit  # to ask is much cheaper than to fetch nothing
     with project.repo_lock():
-        git.fetch(project.root.path, branch)
+        git.fetch(project.root.path, project.source, branch)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(

@@ -22,10 +22,12 @@ from llmc.services import (
     examine,
     examine_unattended,
     fleet,
+    own_objects,
     provision,
     rebase,
     reset,
     sessions,
+    slots,
     trash,
     worktrees,
 )
@@ -242,10 +244,10 @@ def _drop_git_lock(project: Project, path: str) -> str:
     return "removed"
 
 
-def _free_task(project: Project, task: str) -> str:
+def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
     ledger = claims.open_ledger(project)
-    claim = next((claim for claim in ledger.books().claims.values() if claim.task == task), None)
+    claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))
@@ -261,6 +263,16 @@ def _configure(project: Project, _: str) -> str:
     return "set"
 
 
+def _own_objects(project: Project, _: str) -> str:
+    return own_objects.make_own(project)
+
+
+def _seen_setting(project: Project, key: str) -> str:
+    with project.store.transaction() as tx:
+        tx.clear_item(key)
+    return "off the list"
+
+
 def _end_session(project: Project, name: str) -> str:
     if any(record.session_id == name for record in project.store.read().workers.values()):
         return "no longer so"
@@ -272,6 +284,14 @@ def _forget_worktree(project: Project, _: str) -> str:
     with project.repo_lock():
         worktrees.prune(project)
     return "forgotten"
+
+
+def _discard_slot(project: Project, path: str) -> str:
+    one = next((one for one in slots.left_over(project) if str(one.path) == path), None)
+    if one is None:
+        return "no longer so"
+    slots.discard(project, one)
+    return "removed"
 
 
 def _remove_branch(project: Project, branch: str) -> str:
@@ -309,8 +329,11 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.LAUNCHER: _write_launcher,
     Kind.PERMISSIONS: _close_directory,
     Kind.SETTING: _configure,
+    Kind.SHARED_OBJECTS: _own_objects,
+    Kind.GIT_CONFIG: _seen_setting,
     Kind.SESSION_WITHOUT_WORKER: _end_session,
     Kind.WORKTREE_PRUNED: _forget_worktree,
+    Kind.SLOT: _discard_slot,
     Kind.BRANCH: _remove_branch,
     Kind.CANARY_LEFT: _end_canary,
     Kind.OVERSEER_CRASHED: _forget_overseer,
@@ -328,10 +351,13 @@ _ORDER = (
     Kind.PERMISSIONS,
     Kind.GIT_LOCK,
     Kind.SETTING,
+    Kind.SHARED_OBJECTS,
+    Kind.GIT_CONFIG,
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
     Kind.WORKTREE_BROKEN,  # before git forgets worktrees
     Kind.WORKTREE_PRUNED,
+    Kind.SLOT,
     Kind.WORKTREE_MISSING,
     Kind.INDEX_LOCK,
     Kind.REBASE,

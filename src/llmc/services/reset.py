@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
+from llmc.panes import Pane
 from llmc.services import accept, claims, intake, provision, sessions, typist
 from llmc.services.project import Project
 from llmc.tools import processes
 from llmc.tools.faults import step as fault_step
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -55,13 +56,18 @@ def reset_worker(project: Project, name: str) -> Reset:
 
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     """The worker's pane; raises while a person has the worker, or its work is landing."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept
-    if journal is not None and accept.STEPS.index(journal.step) >= accept.STEPS.index("land"):
+    if journal is not None and project.others_accept(record.name):
+        raise Refused(
+            f"{record.name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+        )
+    if journal is not None and accept.may_have_landed(journal):
         raise Refused(
             f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
@@ -96,7 +102,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some of its keys may have been typed, and may still be read
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
-        project.tmux.send_keys(record.session_id, "Escape")
+        project.tmux.send_keys(pane, "Escape")
 
     def is_idle() -> bool:
         return sessions.status_of(record, pane) in (ClientStatus.IDLE, ClientStatus.SHELL)

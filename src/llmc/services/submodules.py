@@ -7,17 +7,16 @@ source itself has for its submodules.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from llmc.config.paths import Root
+from llmc.doctor.clone_config import NO_PUSH
 from llmc.errors import Refused
 from llmc.services import trash
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.proc import Done
 from llmc.workers.model import WorkerRecord
-
-#: nobody pushes from a submodule of a worktree by accident either
-NO_PUSH = "llmc-workers-do-not-push"
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,17 @@ def clean(
     for path, kept in before.items():
         git.git(worktree / path, "reset", "--quiet", "--hard", timeout_s=300)
         trash.remove_untracked(project.root, worktree / path, record.name, why, kept)
+
+
+def scrub(worktree: Path, *, ignored: bool) -> None:
+    """Nothing but their commits is left in the submodules of a checkout where nobody works."""
+    if (worktree / ".gitmodules").exists():
+        # A new index has none of the bits that would hide a change (`skip-worktree`, `assume-unchanged`).
+        again = (
+            "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
+        )
+        each = again + ("x" if ignored else "")
+        git.git(worktree, "submodule", "foreach", "--quiet", "--recursive", each, timeout_s=600)
 
 
 def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
@@ -135,7 +145,13 @@ def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
     command = ["submodule", "update", "--init", "--quiet", "--", module.path]
     own = store / module.name if store else None
     if own is not None and own.is_dir():
-        allowed = ["-c", "protocol.file.allow=always", "-c", f"submodule.{module.name}.url={own}"]
+        # As a URL git copies the objects; by the bare path it would make hard links to a person's own.
+        allowed = [
+            "-c",
+            "protocol.file.allow=always",
+            "-c",
+            f"submodule.{module.name}.url=file://{quote(str(own))}",
+        ]
         done = git.git(superproject, *allowed, *command, check=False, timeout_s=1800)
         if done.ok:
             return done

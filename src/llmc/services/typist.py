@@ -16,6 +16,7 @@ from llmc.agents.composer import Box, Composer, composer, holds
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
 from llmc.names import PromptId, header_id, header_line
+from llmc.panes import Pane
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
 from llmc.state import inbox
@@ -24,7 +25,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import FaultInjected
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import wait_until
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Delivery, Outcome, WorkerRecord
 
@@ -63,8 +64,11 @@ class Refusal(Exception):
 def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     """Whether a resting agent's input box can be seen and holds nothing, once the screen has settled."""
 
+    pane = project.pane(record)
+
     def is_empty() -> bool:
-        return composer(project.tmux.capture(record.session_id, styled=True)).box is Box.EMPTY
+        shown = project.tmux.capture(pane, styled=True) if isinstance(pane, Pane) else ""
+        return composer(shown).box is Box.EMPTY
 
     return wait_until(is_empty, REDRAW_S, interval_s=0.02)
 
@@ -81,8 +85,9 @@ def begin_anew(project: Project, record: WorkerRecord) -> None:
 
 def leave(project: Project, record: WorkerRecord) -> None:
     """`/exit`: the agent ends by itself, where nothing but that is in its box."""
-    if has_empty_box(project, record):
-        project.tmux.send_keys(record.session_id, "/exit", "Enter")
+    pane = project.pane(record)
+    if isinstance(pane, Pane) and has_empty_box(project, record):
+        project.tmux.send_keys(pane, "/exit", "Enter")
 
 
 class Typist:
@@ -146,7 +151,7 @@ class Typist:
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
-        pane = self.project.tmux.pane(self.record.session_id)
+        pane = self.project.pane(self.record)
         if isinstance(pane, Unknown):
             raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
@@ -210,7 +215,7 @@ class Typist:
         self._remember(replace(self.delivery, outcome=Outcome.TYPED))
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
-            if not self.project.tmux.paste(self.record.session_id, buffer, self.delivery.text):
+            if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
                 raise Refusal(f"the agent of {self.name} has just ended; `llmc up` starts it again")
         wait_until(self._box_is_ours, SETTLE_S, interval_s=POLL_S)
 
@@ -300,10 +305,10 @@ class Typist:
         return status_of(self.record, self.pane)
 
     def _box(self) -> Composer:
-        return composer(self.project.tmux.capture(self.record.session_id, styled=True))
+        return composer(self.project.tmux.capture(self.pane, styled=True))
 
     def _box_is_ours(self) -> bool:
         return holds(self._box(), self.header, self.delivery.text)
 
     def _keys(self, *keys: str) -> None:
-        self.project.tmux.send_keys(self.record.session_id, *keys)
+        self.project.tmux.send_keys(self.pane, *keys)

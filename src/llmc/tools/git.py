@@ -2,11 +2,14 @@
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from llmc.errors import ToolFailed
 from llmc.tools import proc
+from llmc.urls import split
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,27 @@ class TreeState:
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: settings for one call that do not show in its command line
-_NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+#: only looked into, for a file with the name of a hook: nothing can be put there
+NO_HOOKS = ("core.hooksPath", "/dev/null")
+
+#: gives a user and a password to git, which asks for them by the address: neither is in a command line or a file
+_ASK_US = (
+    '!f() { test "$1" = get && '
+    'printf \'username=%s\\npassword=%s\\n\' "$LLMC_GIT_USER" "$LLMC_GIT_PASSWORD"; }; f'
+)
+
+
+class Guard(Protocol):
+    """Looks at a root's clone before git reads its settings (services/clone_guard.py)."""
+
+    #: where accepted work lands, as config.toml has it
+    source: str
+
+    def look(self, repo: str) -> None: ...
+
+
+#: by the path of the root: whoever opens a root puts its guard here
+guards: dict[str, Guard] = {}
 
 
 def git(
@@ -49,13 +71,44 @@ def git(
     hooks: bool = False,
 ) -> proc.Done:
     """Run git; `hooks` lets the repository's own hooks run: a person's, never those that agents can write."""
+    guarded = look_first(repo, *args)
+    settings = [] if hooks else [NO_HOOKS]
+    settings += [("core.fsmonitor", "false")] if guarded else []
     return proc.run(
         ["git", "-C", str(repo), *args],
         check=check,
         input=input,
         timeout_s=timeout_s,
-        env=proc.clean_env({**({} if hooks else _NO_HOOKS), **(env or {})}),
+        env=proc.clean_env({**access(guarded.source if guarded else "", settings), **(env or {})}),
     )
+
+
+def look_first(repo: Path, *args: str) -> Guard | None:
+    """Let the guard of a root look before git runs in it, or reads from it; the guard, if git runs in it."""
+    place = str(repo)
+    inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
+    if inside:
+        guard = guards[max(inside, key=len)]
+        guard.look(place)
+        return guard
+    for root in [root for root in list(guards) if root in args]:
+        guards[root].look(root)
+    return None
+
+
+def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """Settings for one call that do not show in its command line, with what opens a source that has a password."""
+    found, asks = list(settings), split(source)
+    given: dict[str, str] = {}
+    host = "/".join(asks.address.split("/")[:3])
+    if asks.password:
+        found += [(f"credential.{host}.helper", ""), (f"credential.{host}.helper", _ASK_US)]
+        given = {"LLMC_GIT_USER": asks.user, "LLMC_GIT_PASSWORD": asks.password}
+    elif asks.user:
+        found.append((f"credential.{host}.username", asks.user))
+    for place, (key, value) in enumerate(found):
+        given |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    return {**given, "GIT_CONFIG_COUNT": str(len(found))}
 
 
 def out(repo: Path, *args: str) -> str:
@@ -113,6 +166,10 @@ def _git_directories(repo: Path) -> tuple[Path, Path]:
     place = place if place.is_dir() else repo
     os.stat(place / "HEAD")
     return place, place
+
+
+def is_object_id(text: str) -> bool:
+    return _COMMIT_ID.fullmatch(text) is not None
 
 
 def head(repo: Path) -> str:
@@ -370,15 +427,17 @@ _FETCHES = 3
 _MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
-def fetch(repo: Path, branch: str) -> None:
+def fetch(repo: Path, source: str, branch: str) -> None:
     """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
+
+    From the source itself: what the clone calls `origin` is a setting that an agent can change.
 
     The git of a process that was killed may still be at it, and move the branch under ours: then it is asked again.
     """
     for _ in range(_FETCHES):
         done = git(
             repo,
-            *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "origin"],
+            *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", source],
             f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
             check=False,
             timeout_s=300,

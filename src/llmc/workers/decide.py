@@ -73,6 +73,8 @@ class Facts:
 
     git: GitFacts | None = None
     exit_code: int | None = None
+    #: of an end that was told: the agent runs in its pane, or nobody can say, so it may be the end of another pane
+    agent_lives: bool = False
 
 
 @dataclass(frozen=True)
@@ -376,7 +378,23 @@ def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
     return Verdict(change, action="agent_asked", details={"tool": tool})
 
 
+def tells_an_end(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
+    """Whether an event means that the worker's agent has ended."""
+    is_live = bool(record.instance) and event.instance == record.instance
+    return is_live and event.name == "PaneDied" and not _is_of_another_pane(record, event, facts)
+
+
+def _is_of_another_pane(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
+    """Sessions of an older llmc tell the end of each of their panes, and do not say of which."""
+    told = event.text("pane")
+    if told and record.pane_id:
+        return told != record.pane_id
+    return facts.agent_lives
+
+
 def _exited(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+    if _is_of_another_pane(record, event, facts):
+        return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of another pane"})
     code = facts.exit_code
     details = {"exit_code": code}
     if record.status is Status.OFFLINE:
