@@ -135,7 +135,9 @@ def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> Non
     assert next_step(at_work(S.IDLE, delivery=last), NOW) == expected
 
 
-@pytest.mark.parametrize("reason", ["stopped_clean", "stopped_dirty", "interrupted", "restarted"])
+@pytest.mark.parametrize(
+    "reason", ["stopped_clean", "stopped_dirty", "stopped_rebasing", "interrupted", "restarted"]
+)
 def test_it_is_asked_for_a_commit_once(reason: str) -> None:
     """Break: leave `asked_to_commit` out; it is asked for ever."""
     assert next_step(at_work(S.NEEDS_INPUT, reason=reason), NOW) == AskToCommit()

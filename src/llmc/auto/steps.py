@@ -11,7 +11,7 @@ BLOCKED = "blocked"
 #: reasons of a worker that rests without having asked anything
 #: a task is being worked on, and costs
 _UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
-_JUST_STOPPED = ("stopped_clean", "stopped_dirty", decide.INTERRUPTED, "restarted")
+_JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
 
 @dataclass(frozen=True)

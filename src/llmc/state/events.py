@@ -54,7 +54,7 @@ ACTIONS: dict[str, str] = {
     "undo_failed": "an undo ended, and nothing was taken back (`step`, `commit`)",
     "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
-    "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
+    "trash_pruned": "old trash was deleted for good (`names`; `refs`: those of them that were refs)",
     "validation_left": "files that a check left in a worktree were moved into the trash (`files`, `ref`)",
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",

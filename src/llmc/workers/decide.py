@@ -320,14 +320,20 @@ def unresolved(git: GitFacts) -> list[str]:
     return found
 
 
+#: reasons of a worker whose turn ended without a commit that could be reviewed
+STOPPED = ("stopped_clean", "stopped_dirty", "stopped_rebasing")
+
+
 def _stopped(git: GitFacts) -> str:
+    if git.rebasing:
+        return "stopped_rebasing"
     return "stopped_dirty" if git.dirty else "stopped_clean"
 
 
 def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     """Where a worker belongs whose agent has ended its turn; None when it stays where it is."""
-    if git.rebasing:
-        return None
+    if git.rebasing:  # its own; one of ours has a status, and rounds
+        return step(Status.NEEDS_INPUT, _stopped(git)) if record.status in BUSY else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
         reason = self_review.DONE if reviewed else "stopped with commits"
