@@ -10,7 +10,7 @@ from pathlib import Path
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.panes import Pane
-from llmc.services import intake, provision, review, submit, trash, validation
+from llmc.services import intake, provision, quiet, review, submit, trash, validation
 from llmc.services.authorship import committer
 from llmc.services.project import Project
 from llmc.services.prompts import conflict_prompt, validation_prompt
@@ -344,9 +344,16 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then."""
-    wait_until(lambda: status_of(record, pane) is not ClientStatus.BUSY, AFTER_STOP_S, interval_s=0.02)
-    return status_of(record, pane) not in (ClientStatus.BUSY, ClientStatus.WAITING)
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+
+    And it calls itself idle for a moment before it goes on with a message that was queued.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
