@@ -221,3 +221,63 @@ def test_a_hold_and_an_attached_person_are_listed(scripted: Fleet) -> None:
     assert not listed(fleet)
     uncharged(fleet)
     assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
+    """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
+    set_up(fleet, **{"auto.task_timeout_secs": "5"})
+    add(fleet, 1, f"@say begun\n@sh touch {fleet.dir}/begun; python3 -c 'import time; time.sleep(90)'")
+    daemon = Daemon(fleet, "--concurrency", "1", "--no-canary")
+    auto.wait_for(fleet, lambda: (fleet.dir / "begun").exists())
+    before = pids(fleet)
+    fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen("auto-1"))
+    failed = auto.wait_for(fleet, lambda: fleet.wake("auto-1") or fleet.events("task_failed"))
+    assert [row["reason"] for row in failed] == ["it took longer than 5 s"], (
+        "a failure of its own still counts"
+    )
+    wait_until(lambda: fleet.client_status("auto-1") == "idle")
+    assert (DRAFT in fleet.screen("auto-1"), pids(fleet)) == (True, before)
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1"})
+    assert daemon.stop() == 0
+
+
+def test_a_self_review_behind_a_draft(scripted: Fleet) -> None:
+    """Somebody else does the task, with its self-review. Break: let it land without one because a draft was there."""
+    fleet = set_up(scripted, **{"defaults.self_review.enabled": "true"})
+    go, once = fleet.dir / "go", fleet.dir / "once"
+    script = f"if ! test -e {once}; then touch {once}; {until(go)}; fi"
+    add(fleet, 1, commit(1, script), f"@on-review echo $PWD >> {fleet.dir}/reviewed")
+    daemon = Daemon(fleet, "--concurrency", "2")
+    worker = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen(worker))
+    go.touch()
+    auto.wait_completed(fleet, 1)
+    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
+    assert len((fleet.dir / "reviewed").read_text().splitlines()) == 1
+    assert (DRAFT in fleet.screen(worker), set(listed(fleet))) == (True, {worker})
+    assert not fleet.events("self_review_failed")
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_a_worker_that_is_removed_or_reset_is_off_the_list(scripted: Fleet) -> None:
+    """Break: leave the item behind when its worker, or the daemon, goes."""
+    fleet = set_up(scripted)
+    fleet.up("--auto", "--concurrency", "2")
+    for worker in ("auto-1", "auto-2"):
+        type_in(fleet, worker)
+    add(fleet, 1)
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1", "auto-2"})
+    fleet.llmc("nuke", "auto-1", "--yes")
+    assert set(listed(fleet)) == {"auto-2"}
+    fleet.llmc("reset", "auto-2", "--yes")
+    auto.wait_completed(fleet, 1)
+    assert not listed(fleet)
+    type_in(fleet, "auto-2")
+    fleet.wake("auto-2")
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-2"})
+    fleet.llmc("down")
+    assert not listed(fleet)
