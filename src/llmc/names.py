@@ -1,7 +1,8 @@
-"""The six kinds of name that must never be mixed; the type checker keeps them apart."""
+"""The kinds of name that must never be mixed; the type checker keeps them apart."""
 
 import re
-from typing import NewType
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NewType
 
 #: a worker, as people call it
 WorkerName = NewType("WorkerName", str)
@@ -15,6 +16,37 @@ ClaudeSessionId = NewType("ClaudeSessionId", str)
 PromptId = NewType("PromptId", str)
 #: a task in the task list: the name of its file
 TaskId = NewType("TaskId", str)
+
+
+class TaskKey(NamedTuple):
+    """The whole name of a task: ids begin again at 1 in every list."""
+
+    #: the directory of its list; "" in records of an older llmc, which had ids alone (`Books.whole` says which it was)
+    list: str
+    id: TaskId
+
+    def __str__(self) -> str:
+        return self.id
+
+    def fields(self) -> dict[str, str]:
+        """As events and records name it."""
+        return {"task_id": self.id, "task_list": self.list}
+
+
+#: where nothing is about a task
+NO_TASK = TaskKey("", TaskId(""))
+
+
+def task_of(row: Mapping[str, Any]) -> TaskKey | None:
+    """The task that an event is about; None for one that names none."""
+    value = row.get("task_id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value:
+        return None
+    list_name = row.get("task_list")
+    return TaskKey(list_name if isinstance(list_name, str) else "", TaskId(value))
+
 
 #: the supervisor's own session; no worker may be called so
 OVERSEER = WorkerName("overseer")

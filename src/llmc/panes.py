@@ -51,23 +51,25 @@ def parse(lines: Iterable[str]) -> Panes:
     return found
 
 
-def find(panes: Panes, session: SessionName, pane_id: PaneId, instance: str) -> Pane | None:
-    """The pane of a launch; None when it is gone.
+def find(panes: Panes, worker: str, session: SessionName, pane_id: PaneId, instance: str) -> Pane | None:
+    """The pane of a worker's launch; without an `instance` none is known to run, and it is that of the latest one.
 
-    Without a `pane_id` the launch may be of an llmc that set no marks: then it is known by its environment, and
-    once that has ended as the first pane of its session.
+    None when it is gone. A launch without a `pane_id` may be of an llmc that set no marks: it is known by its
+    environment, and once it has ended as the first pane of its session.
     """
-    if not instance:
-        return None
-    marked = next((pane for pane in panes.values() if pane.instance == instance), None)
-    if marked is not None or pane_id:
-        return marked
+    marked = [p for p in panes.values() if (p.instance == instance if instance else p.worker == worker)]
+    if marked or (instance and pane_id):
+        return max(marked, key=_number, default=None)
     unmarked = [pane for pane in panes.values() if not pane.instance]
-    for pane in unmarked:
+    for pane in unmarked if instance else ():
         if not pane.dead and instance_of(pane.pid) == instance:
             return pane
-    own = min((p for p in unmarked if p.session == session), key=lambda p: int(p.id[1:]), default=None)
-    return own if own is not None and (own.dead or instance_of(own.pid) is None) else None
+    first = min((pane for pane in unmarked if pane.session == session), key=_number, default=None)
+    return first if first is not None and (first.dead or instance_of(first.pid) is None) else None
+
+
+def _number(pane: Pane) -> int:
+    return int(pane.id[1:])
 
 
 def instance_of(pid: int) -> str | None:

@@ -1,6 +1,8 @@
 """A reset with messages queued in the client: none of them runs in the fresh worktree."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -66,3 +68,24 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     assert (done["status"], done["restarted"]) == ("idle", False), fleet.story()
     rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
     assert rows, json.dumps(rows)
+
+
+def test_a_queue_that_went_with_its_process_stops_nothing(scripted: Fleet) -> None:
+    """Break: believe the transcript alone; what was queued in a process that is gone would keep work from landing."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    fleet.llmc(
+        "start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'; touch {fleet.dir}/there\n@sleep 60"
+    )
+    wait_until(lambda: (fleet.dir / "there").exists() and fleet.client_status("adam") == "busy")
+    assert fleet.llmc("message", "adam", "@say never", "--json").json["outcome"] == "queued"
+    os.kill(
+        int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}")), signal.SIGKILL
+    )
+    fleet.wait("adam", "offline")
+    fleet.llmc("up")
+    fleet.wait("adam", "needs_review")
+    rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
+    assert [row["operation"] for row in rows] == ["enqueue"]
+    fleet.llmc("accept", "adam")
+    assert fleet.log()[0] == "X"

@@ -48,7 +48,7 @@ def start(tmux: Tmux, session: SessionName, cwd: str, argv: list[str], died: lis
 
 
 def agent(tmux: Tmux, session: SessionName) -> Pane | Unknown | None:
-    return tmux.agent(session, PaneId("%x"), f"i-{session}")
+    return tmux.agent(session, session, PaneId("%x"), f"i-{session}")
 
 
 def pane_of(tmux: Tmux, session: SessionName) -> Pane:
@@ -337,15 +337,19 @@ def test_capture(tmux: Tmux) -> None:
 # Its size.
 
 
-def size(tmux: Tmux) -> str:
-    return tmux.run(
-        "display-message", "-p", "-t", exact(ONE), "#{window_width}x#{window_height}"
-    ).stdout.strip()
+def size(tmux: Tmux, target: str = "") -> str:
+    shown = "#{window_width}x#{window_height}"
+    return tmux.run("display-message", "-p", "-t", target or pane_of(tmux, ONE).id, shown).stdout.strip()
+
+
+def clients(tmux: Tmux) -> list[str]:
+    return tmux.run("list-clients", "-F", "#{client_name}").stdout.split()
 
 
 @contextmanager
 def attached(tmux: Tmux) -> Iterator[None]:
     """A person at a terminal of 80 by 24."""
+    before = len(clients(tmux))
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color"}
@@ -360,9 +364,9 @@ def attached(tmux: Tmux) -> Iterator[None]:
     )
     os.close(follower)
     try:
-        wait_until(lambda: pane_of(tmux, ONE).attached)
+        wait_until(lambda: len(clients(tmux)) == before + 1)
         yield
-        tmux.run("detach-client", "-s", exact(ONE))
+        os.write(leader, b"\x02d")
         os.set_blocking(leader, False)
         wait_until(lambda: _drained(leader) and client.poll() is not None)
     finally:
@@ -390,8 +394,72 @@ def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
     for _ in range(2):
         with attached(tmux):
             wait_until(lambda: size(tmux) == "80x24")
-        wait_until(lambda: not pane_of(tmux, ONE).attached)
         wait_until(lambda: size(tmux) == "500x100")
+
+
+def test_a_person_s_windows_keep_their_size(tmux: Tmux) -> None:
+    """Breaks when the hooks mean the current window: the person's own was made as wide as the agent's on each detach."""
+    start(tmux, ONE, "/", SLEEP)
+    tmux.run("new-session", "-d", "-s", "own", "-x", "70", "-y", "20", *SLEEP)
+    window = tmux.run("new-window", "-t", exact(ONE), "-P", "-F", "#{pane_id}", *SLEEP).stdout.strip()
+    with attached(tmux):
+        wait_until(lambda: size(tmux, window) == "80x24")
+    wait_until(lambda: size(tmux) == "500x100")
+    assert size(tmux, window) == "80x24"
+    assert size(tmux, "=own:") == "70x20"
+
+
+def test_the_last_of_two_people_leaves_it_wide(tmux: Tmux) -> None:
+    """Breaks when each detach makes it wide: under the hands of the person who is still there."""
+    start(tmux, ONE, "/", SLEEP)
+    with attached(tmux):
+        with attached(tmux):
+            wait_until(lambda: size(tmux) == "80x24")
+        tmux.run("run-shell", "true")  # what the detach has begun is over
+        assert size(tmux) == "80x24"
+    wait_until(lambda: size(tmux) == "500x100")
+
+
+def test_a_second_launch_is_a_window_beside_what_a_person_has(tmux: Tmux) -> None:
+    """Breaks when a launch wants the session for itself; what a person has in it would have to go."""
+    tmux.run("new-session", "-d", "-s", str(ONE), *SLEEP)
+    mine = start(tmux, ONE, "/", ["sh", "-c", "exit 7"])
+    wait_dead(tmux, ONE)
+    assert size(tmux) == "500x100"
+    assert pane_of(tmux, ONE) == tmux.panes()[mine]  # type: ignore[index]
+    wait_until(lambda: pane_of(tmux, ONE).exit_code == 7)
+    tmux.kill_pane(pane_of(tmux, ONE))
+    assert sessions(tmux) == {ONE}
+    assert agent(tmux, ONE) is None
+
+
+def test_another_program_in_the_pane_gets_nothing(tmux: Tmux) -> None:
+    """Breaks when the condition is not asked inside tmux: keys for the agent reached the shell that took its place."""
+    start(tmux, ONE, "/", SLEEP)
+    seen = pane_of(tmux, ONE)
+    tmux.run("respawn-pane", "-k", "-t", seen.id, "cat")
+    assert agent(tmux, ONE) is None
+    assert tmux.send_keys(seen, "x", "Enter") is False
+    assert tmux.paste(seen, "b1", "text") is False
+    tmux.kill_pane(seen)
+    assert seen.id in tmux.panes()  # type: ignore[operator]
+    assert tmux.run("capture-pane", "-p", "-t", seen.id).stdout.strip() == ""
+    assert tmux.run("list-buffers").stdout == ""
+    missing = seen._replace(id=PaneId("%99"))
+    assert tmux.send_keys(missing, "x") is False
+    assert tmux.paste(missing, "b2", "text") is False
+
+
+def test_a_window_that_two_sessions_show(tmux: Tmux) -> None:
+    """Breaks when the last row of `list-panes` counts: a person attached to the other session would not be seen."""
+    start(tmux, ONE, "/", SLEEP)
+    tmux.run("new-session", "-d", "-s", "a|b", *SLEEP)
+    tmux.run("new-session", "-d", "-s", "zz", *SLEEP)
+    for other in ("=a|b:9", "=zz:9"):
+        tmux.run("link-window", "-s", pane_of(tmux, ONE).id, "-t", other)
+    assert not pane_of(tmux, ONE).attached
+    with attached(tmux):
+        assert pane_of(tmux, ONE).attached
 
 
 def test_a_person_s_configuration_is_not_read(

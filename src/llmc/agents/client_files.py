@@ -1,6 +1,5 @@
 """The files a client keeps about itself: its status file and its transcript. Both agents write the same ones."""
 
-import json
 import os
 from glob import escape as glob_escape
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.scripted.session import project_slug
 from llmc.names import ClaudeSessionId
-from llmc.tools.files import json_row
+from llmc.tools.files import json_row, read_json
+from llmc.tools.processes import start_of
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:
@@ -19,7 +19,7 @@ def client_status(config_dir: Path, pid: int) -> ClientStatus:
 def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
     """`sessions/<pid>.json`, believed only if it is of this very process: the status, and since when."""
     record = _status_record(config_dir / "sessions" / f"{pid}.json")
-    if record is None or str(record.get("procStart")) != process_start(pid):
+    if record is None or str(record.get("procStart")) != start_of(pid):
         return ClientStatus.UNKNOWN, 0.0
     try:
         return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
@@ -36,7 +36,7 @@ def asks_by_itself(config_dir: Path, pid: int) -> bool:
 def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:
     """The conversation the process is in, by its own status file."""
     record = _status_record(config_dir / "sessions" / f"{pid}.json")
-    if record is None or str(record.get("procStart")) != process_start(pid) or not record.get("sessionId"):
+    if record is None or str(record.get("procStart")) != start_of(pid) or not record.get("sessionId"):
         return None
     return ClaudeSessionId(str(record["sessionId"]))
 
@@ -60,16 +60,6 @@ def prompts_in(path: Path) -> list[str]:
     """The prompts of a conversation that llmc sent, oldest first."""
     rows, _ = rows_since(path, b"[llmc ", 0)
     return [text for row in rows if (text := row_text(row))]
-
-
-def process_start(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks: with the pid it names a process for good."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == b"Z" else fields[19].decode()
 
 
 def rows_since(path: Path, needle: bytes, offset: int) -> tuple[list[dict[str, Any]], int]:
@@ -135,7 +125,7 @@ def size_of(path: Path) -> int:
 def _status_record(path: Path) -> dict[str, Any] | None:
     for _ in range(3):  # it is rewritten in place: a reader may meet half of it
         try:
-            record = json.loads(path.read_bytes())
+            record = read_json(path)
         except OSError:
             return None
         except ValueError:

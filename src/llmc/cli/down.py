@@ -2,10 +2,10 @@
 
 import click
 
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say
 from llmc.errors import Exit, NotFound, Refused, StateError
 from llmc.panes import Pane
-from llmc.services import supervisor_record
+from llmc.services import leftovers, supervisor_record
 from llmc.services.daemon_control import stop
 from llmc.services.fleet import close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, bare_project, locate_root
@@ -42,7 +42,7 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for text in [*problems, *([told_of(project, left)] if left else [])]:
             note(text)
-        click.echo("down" if not problems else "not everything could be stopped")
+        say("down" if not problems else "not everything could be stopped")
     return Exit.FAILED if problems else Exit.DONE
 
 
@@ -63,7 +63,8 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     problems = []
     for name, record in project.store.read().workers.items():
         pane = project.pane(record)
-        if pane is None and record.status in (Status.OFFLINE, Status.ERROR):
+        runs = pane is not None or record.status not in (Status.OFFLINE, Status.ERROR)
+        if not runs and not leftovers.of(record.instance):
             continue
         problem = take_down(project, name)
         if problem:

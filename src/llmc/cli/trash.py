@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.errors import UsageError
@@ -40,9 +40,9 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     for entry in found:
         age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
         size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
-        click.echo(f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip())
+        say(f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip())
     if not found:
-        click.echo("the trash is empty")
+        say("the trash is empty")
 
 
 @command.command("show")
@@ -54,7 +54,7 @@ def show(ctx: click.Context, ref: str, as_json: bool) -> None:
     project = project_of(ctx)
     entry = service.find(project.root, ref)
     text = service.describe(project, entry)
-    print_json({**_view(entry), "text": text}) if as_json else click.echo(text)
+    print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 
 @command.command("restore")
@@ -76,9 +76,7 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
     entry = service.find(project.root, ref)
     if to:
         place = service.restore_directory(entry, to)
-        print_json({"name": entry.name, "directory": str(place)}) if as_json else click.echo(
-            f"copied to {place}"
-        )
+        print_json({"name": entry.name, "directory": str(place)}) if as_json else say(f"copied to {place}")
         return
     done = service.restore_branch(project, entry, branch)
     if as_json:
@@ -86,10 +84,10 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
         print_json({"name": entry.name, **body})
         return
     where = done.repositories[-1]
-    click.echo(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
-    click.echo(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
+    say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
+    say(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
     if entry.directory:
-        click.echo(f"  more files: llmc trash restore {entry.name} --to PATH")
+        say(f"  more files: llmc trash restore {entry.name} --to PATH")
 
 
 @command.command("prune")
@@ -115,9 +113,9 @@ def prune(ctx: click.Context, older_than: int | None, as_json: bool) -> None:
         print_json({"removed": gone, "older_than_days": days})
         return
     for name in gone:
-        click.echo(f"removed {name}")
+        say(f"removed {name}")
     if not gone:
-        click.echo(f"nothing in the trash is older than {days} days")
+        say(f"nothing in the trash is older than {days} days")
 
 
 def _view(entry: Entry) -> dict[str, Any]:

@@ -22,9 +22,13 @@ HEARTBEAT = ".llmc/auto.heartbeat"
 CANARY = ".llmc/canary.json"
 CANARIES = ".llmc/canary"
 INCIDENTS = ".llmc/incidents.json"
+LOOKED = ".llmc/looked.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
 BIN = ".llmc/bin"
+SLOTS = ".llmc/slots"
+#: the name by which a root is registered (config/trust.py)
+ROOT_ID = ".llmc/root-id"
 
 #: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
 MAX_SOCKET_PATH = 100

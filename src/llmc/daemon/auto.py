@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from llmc.agents import task_files
 from llmc.auto import notices, waiting
 from llmc.config.load import load_config
 from llmc.config.model import Config
@@ -194,11 +195,12 @@ class AutoMode:
         if self._failed is not None:
             return
         self._failed = failure
-        about = {"worker": failure.worker, "task_id": failure.task_id, "cause": failure.cause}
+        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause}
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
-        file = self._run.queue.files.directory / f"{failure.task_id}.json" if failure.task_id else ""
+        files = self._run.queue.files.of(failure.task.list)
+        file = files.directory / task_files.file_name(failure.task.id) if failure.task.id else ""
         extra = {
             "action": "auto_failed",
             **about,
@@ -332,7 +334,7 @@ class AutoMode:
     def tell_failure(self) -> None:
         """Once more what the event log should have said: the disk may be full, or the state broken. Known, it is not told."""
         if (failure := self._failed) is not None:
-            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task_id)
+            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:

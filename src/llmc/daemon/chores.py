@@ -3,11 +3,13 @@
 import logging
 
 from llmc.errors import LlmcError
+from llmc.services import rebase, undo
 from llmc.services.log_rotation import follow_own_output, rotate_logs
 from llmc.services.project import Project
 from llmc.services.provision import refresh_base
 from llmc.services.trash import prune
 from llmc.tools.clock import now_unix
+from llmc.tools.proc import ShuttingDown
 from llmc.workers.model import Status
 
 
@@ -34,6 +36,20 @@ def prune_trash(project: Project, log: logging.Logger) -> None:
                 tx.emit("trash_pruned", refs=gone)
     except (LlmcError, OSError) as error:
         log.info(str(error), extra={"action": "prune_failed"})
+
+
+def finish_undo(project: Project, log: logging.Logger) -> None:
+    """An undo whose process was killed goes on."""
+    try:
+        done = undo.resume(project)
+        if done is not None:
+            said = f"an interrupted undo of {done.commit[:12]} was finished; {done.returned}"
+            log.info(said, extra={"action": "undo_finished"})
+            rebase.wake_queued(project)
+    except ShuttingDown:
+        pass  # the next daemon, or command, goes on with it
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": "undo_failed"})
 
 
 def rotate(project: Project, log: logging.Logger) -> None:

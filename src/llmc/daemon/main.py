@@ -183,6 +183,7 @@ class Daemon:
     async def _serve(self, stopping: asyncio.Event) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
+        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         self.watch.begin(now_unix(), patrolled)
         while not stopping.is_set():
             try:
@@ -223,6 +224,7 @@ class Daemon:
         if now_unix() - self.pruned_unix > DAY_S:
             self.pruned_unix = now_unix()
             self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log)
+        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
         if jump:

@@ -10,7 +10,7 @@ from llmc.services import post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import complete_unchanged, is_landing, land
 from llmc.services.auto_persons import is_hindered, tell_again
-from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_id_of
+from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_of
 from llmc.services.commands import CommandFailed
 from llmc.services.hard_failure import HardFailure
 from llmc.services.post_accept import PostAcceptFailed
@@ -52,7 +52,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
-        raise HardFailure(Cause.COMMAND, error.message, task_id=error.task_id, output=error.output) from error
+        raise HardFailure(Cause.COMMAND, error.message, task=error.task, output=error.output) from error
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
@@ -79,7 +79,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         landing=now >= state.source_repo_dirty_retry_after_unix,
         resuming=waiting.may_resume(state, record.since_unix, now),
         claimed=task is not None and run.queue.holds(task.claim),
-        completed=task is not None and task.task_id in run.queue.ledger.books().completed,
+        completed=task is not None and run.queue.ledger.books().is_completed(task.task),
         busy_s=clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
         near_budget=spent.words if spent.level is Level.SOFT else "",
@@ -133,7 +133,7 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
             run.parks.resume(project, record)
             return False
         case steps.Stop(cause, reason):
-            raise HardFailure(cause, reason, worker=record.name, task_id=task_id_of(record))
+            raise HardFailure(cause, reason, worker=record.name, task=task_of(record))
         case steps.Clean() | steps.Restart():
             return start_over(run, project, record)
         case steps.Wait():
@@ -163,6 +163,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         task, claim = found
         assignment = Assignment(
             task_id=task.id,
+            task_list=claim.task.list,
             claim=claim.id,
             since_unix=now_unix(),
             subject=task.subject,
@@ -177,7 +178,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             tx.emit(
                 "task_assigned",
                 worker=record.name,
-                task_id=task.id,
+                **claim.task.fields(),
                 subject=task.subject,
                 label=task.label,
                 claim=claim.id,
@@ -189,11 +190,11 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
 def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
     try:
-        text = task_queue.text_of(project, run.queue.files.get(task.task_id))
+        text = task_queue.text_of(project, run.queue.files.of(task.task_list).get(task.task_id))
     except NotFound:
         return give_up(run, project, record, GiveUp(Cause.TASK, "its file is gone", counts=False))
     except LlmcError as error:
-        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task_id=task.task_id) from error
+        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
     try:
         receipt = start_task(project, record.name, text)
     except CommandFailed as error:

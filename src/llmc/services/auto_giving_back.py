@@ -54,12 +54,12 @@ def _tell(
 ) -> None:
     """What became of the task; a hard failure where going on makes no sense."""
     task = assignment_of(record)
-    attempt = books.attempts(task.task_id)
+    attempt = books.attempts(task.task)
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,
             "reason": why.reason[:500],
-            "task_id": task.task_id,
+            **task.task.fields(),
             "cause": why.cause,
         }
         if why.hold:
@@ -69,12 +69,12 @@ def _tell(
         else:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("task_failed", attempt=attempt, ref=ref, **about)
-        if why.counts and books.is_quarantined(task.task_id):
+        if why.counts and books.is_quarantined(task.task):
             tx.emit("task_quarantined", attempt=attempt, **about)
     run.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
-        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task_id=task.task_id)
+        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)
 
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
@@ -125,12 +125,13 @@ def release(run: Run, project: Project, name: str) -> None:
             "task_released",
             worker=name,
             reason="the daemon was stopped",
-            task_id=task.task_id,
+            **task.task.fields(),
             cause="",
             ref=ref,
         )
 
 
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:
-    ahead = accept.STEPS.index(journal.step) - accept.STEPS.index("land")
-    return ahead > 0 or (ahead == 0 and landing.is_landed(project, journal.squash))
+    if accept.is_past_landing(journal):
+        return True
+    return accept.may_have_landed(journal) and landing.is_landed(project, journal.squash)

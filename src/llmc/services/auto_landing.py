@@ -33,6 +33,11 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
         return False  # it is told, and resolves them
+    except accept.Cancelled:
+        return False  # a person talks with it
+    except accept.WorkChanged:
+        run.look_again(record.name, BUSY_S)  # it starts over with what is there then
+        return False
     except landing.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
@@ -113,7 +118,7 @@ def _return_to_worker(
             "task_sent_back",
             worker=record.name,
             reason=why[:300],
-            task_id=task.task_id,
+            **task.task.fields(),
             round=after.sent_back,
             code=code,
         )
@@ -135,9 +140,4 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
 
 def is_landing(record: WorkerRecord) -> bool:
     """Its work is on the branch or about to be, and its post-accept command is not due yet."""
-    journal = record.accept
-    return (
-        journal is not None
-        and record.assignment is not None
-        and accept.STEPS.index(journal.step) > accept.STEPS.index("land")
-    )
+    return record.assignment is not None and accept.is_past_landing(record.accept)

@@ -42,8 +42,7 @@ def end_every_session(project: Project) -> list[Pane]:
     if isinstance(panes, Unknown):
         raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
     for pane in _agents(project, panes):
-        if not pane.dead:
-            processes.terminate(pane.pid, grace_s=5)
+        sessions.end_program(pane)
     return close_server(project)
 
 

@@ -13,12 +13,16 @@ from llmc.names import carries, header_line
 from llmc.panes import Pane
 from llmc.workers.model import Delivery, Outcome, WorkerRecord
 
-#: a client that is idle for so long does not begin a turn by itself
+#: a client that is idle for so long has not just ended a turn, and does not begin one by itself
 IDLE_S = 0.3
+#: and one that is idle for so long has no queue, whatever its transcript says: a process that was killed took it along
+NO_QUEUE_S = 1.0
 
 
-def has_queue(record: WorkerRecord) -> bool:
+def has_queue(record: WorkerRecord, pane: Pane) -> bool:
     """Whether messages wait in the client; in doubt they do."""
+    if is_idle(record, pane, NO_QUEUE_S):
+        return False
     transcript = Path(record.transcript_path)
     return queued_in(transcript) != [] or _is_on_its_way(record.delivery, transcript)
 
@@ -31,7 +35,7 @@ def _is_on_its_way(last: Delivery | None, transcript: Path) -> bool:
     return not any(carries(row_text(row), last.prompt_id) for row in rows)
 
 
-def is_idle(record: WorkerRecord, pane: Pane) -> bool:
+def is_idle(record: WorkerRecord, pane: Pane, for_s: float = IDLE_S) -> bool:
     """Whether no turn runs, and none has just ended."""
     status, since_unix = client_state(Path(record.config_dir), pane.pid)
-    return status in (ClientStatus.IDLE, ClientStatus.SHELL) and time.time() - since_unix >= IDLE_S
+    return status in (ClientStatus.IDLE, ClientStatus.SHELL) and time.time() - since_unix >= for_s

@@ -1,15 +1,13 @@
 """Reset: from any status to a clean idle worker on the newest base, in the same directory. Nothing is lost."""
 
-import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
 from llmc.panes import Pane
 from llmc.services import accept, claims, intake, persons, provision, quiet, sessions, typist
 from llmc.services.project import Project
-from llmc.tools import git, processes
+from llmc.tools import processes
 from llmc.tools.faults import step as fault_step
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
@@ -19,8 +17,6 @@ from llmc.workers.transitions import step
 INTERRUPT_S = 5.0
 #: how long the children of an interrupted tool have to end by themselves
 CHILDREN_S = 1.0
-#: how long a git command of somebody else may hold a worktree's index
-INDEX_LOCK_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,12 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept
-    if journal is not None and accept.STEPS.index(journal.step) >= accept.STEPS.index("land"):
+    if journal is not None and project.others_accept(record.name):
+        raise Refused(
+            f"{record.name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+        )
+    if journal is not None and accept.may_have_landed(journal):
         raise Refused(
             f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
@@ -112,7 +113,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some of its keys may have been typed, and may still be read
-    if quiet.has_queue(record):
+    if quiet.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
         project.tmux.send_keys(pane, "Escape")
@@ -128,24 +129,12 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
 
 
 def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:
-    worktree = Path(record.worktree_path)
-    if not (worktree / ".git").exists():
-        provision.provision(project, record)
-    drop_stale_index_lock(worktree)
     pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=record.name, reason="reset", ref=pinned)
     provision.provision(project, record)  # a setup that failed gets another chance, on a clean tree
     return pinned
-
-
-def drop_stale_index_lock(worktree: Path) -> None:
-    """A git command that was killed leaves its lock, and every later one would fail; nobody works here now."""
-    lock = git.git_paths(worktree, "index.lock")[0]
-    if not processes.wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
-        with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
 
 
 def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: str | None) -> bool:

@@ -56,11 +56,10 @@ class Restored:
 
 def entries(root: Root) -> list[Entry]:
     """Everything in the trash, newest first."""
-    shape = "%(refname)%00%(objectname)%00%(contents:subject)"
-    lines = git.git(root.path, "for-each-ref", f"--format={shape}", PREFIX.rstrip("/")).stdout.splitlines()
     found = {}
-    for line in lines:
-        ref, commit, subject = line.split("\0")
+    for ref, commit, subject in git.refs(
+        root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
+    ):
         worker, stamp, why = parse_ref(ref)
         found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, subject)
     for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:

@@ -11,7 +11,7 @@ from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.errors import LlmcError, Refused
 from llmc.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.panes import Pane
-from llmc.services import intake
+from llmc.services import intake, leftovers
 from llmc.services.project import Project, agent_for
 from llmc.state import inbox
 from llmc.tools import processes
@@ -40,7 +40,7 @@ def start(project: Project, name: str) -> None:
     pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up` again.")
-    if isinstance(pane, Pane) and not pane.dead:
+    if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return
     _launch(project, record, index=sorted(project.store.read().workers).index(record.name))
@@ -65,6 +65,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     if problem:
         _record_failure(project, record, problem)
         raise LlmcError(f"{record.name}: {problem}")
+    leftovers.end(project, record.name, leftovers.of(record.instance))
     private_dir(project.root.inbox / record.name)
     argv = agent.argv(_launch_request(project, record, agent))
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
@@ -105,14 +106,22 @@ def _close_panes(project: Project, record: WorkerRecord) -> None:
     pane = project.pane(record)
     panes = project.tmux.panes()
     for found in panes.values() if isinstance(panes, dict) else ():
-        if found.worker == record.name or found == pane:
+        if launched(found)[0] == record.name or found == pane:
             _end_pane(project, found)
 
 
 def _end_pane(project: Project, pane: Pane) -> None:
-    if not pane.dead:
-        processes.terminate(pane.pid, grace_s=5)
+    """The pane goes last: its mark says what else is of the launch, to whoever goes on after a crash."""
+    worker, instance = launched(pane)
+    end_program(pane)
+    leftovers.end(project, worker, leftovers.of(instance))
     project.tmux.kill_pane(pane)
+
+
+def end_program(pane: Pane) -> None:
+    """End what a pane runs: a child of the tmux server, whatever else has its pid by now."""
+    if not pane.dead:
+        processes.terminate(processes.identify(pane.pid, parent=pane.server_pid), grace_s=5)
 
 
 def _to_trust(project: Project, record: WorkerRecord) -> Path:
@@ -160,7 +169,7 @@ def end(project: Project, name: str, reason: str) -> None:
     if isinstance(pane, Pane) and not pane.dead:
         if status_of(record, pane) is ClientStatus.BUSY:
             project.tmux.send_keys(pane, "Escape")
-        processes.terminate(pane.pid, grace_s=5)
+        end_program(pane)
     processes.kill(processes.leftovers(record.instance))
     _close_panes(project, record)
     intake.apply_pending(project, name)
@@ -188,7 +197,6 @@ def end_stray(project: Project, session: SessionName) -> None:
         if pane.attached:
             raise Refused(f"somebody is attached to {session}", hint="Detach first (C-b d).")
         _end_pane(project, pane)
-        processes.kill(processes.leftovers(instance))
 
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
@@ -203,6 +211,7 @@ def reconcile(project: Project, name: str) -> None:
     if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
         return
     if pane is None:
+        leftovers.end_with_its_agent(project, record)
         mark_offline(project, record, "session gone", error_reason="its tmux pane is gone", cause=Cause.TMUX)
         return
     if pane.dead:

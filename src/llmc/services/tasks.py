@@ -6,7 +6,7 @@ from time import sleep
 
 from llmc.errors import LockTimeout, NotFound, Refused
 from llmc.names import PromptId, WorkerName
-from llmc.services import intake, provision, review, submit
+from llmc.services import accept, intake, provision, review, submit
 from llmc.services.project import Project
 from llmc.services.prompts import reject_prompt, task_prompt
 from llmc.services.recover import finish_interrupted
@@ -14,7 +14,7 @@ from llmc.services.typist import Refusal, what_is_in_way
 from llmc.state.model import State
 from llmc.tools.clock import monotonic
 from llmc.tools.faults import step as fault_step
-from llmc.workers.model import SelfReview, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, SelfReview, Status, WorkerRecord
 
 #: how long a `start` waits for an idle worker whose lock somebody has for a moment
 IDLE_WAIT_S = 60.0
@@ -84,14 +84,32 @@ def refuse_auto(record: WorkerRecord) -> None:
         )
 
 
-def refuse_while_accepting(project: Project, name: str) -> None:
-    """Asked before the lock is waited for: after the accept the worker is a fresh one, and would misread it."""
-    journal = project.store.worker(name).accept
-    if journal is not None:
-        raise Refused(
-            f"{name} is being accepted (step {journal.step})",
-            hint=f"Wait for it, or run `llmc accept {name}` to finish one that was interrupted.",
-        )
+def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, bool]:
+    """A person's word to a worker, and whether it cancelled an accept; takes the worker's lock.
+
+    After an accept the worker is a fresh one, and would misread it: so one that may have landed is not waited for.
+    """
+    before = project.store.worker(name).accept
+    if before is not None and (accept.may_have_landed(before) or _has_the_lock(project, name, before)):
+        raise _being_accepted(name, before.step)
+    with project.worker_lock(name):
+        now = intake.apply_pending(project, name).accept
+        if accept.may_have_landed(now) or (before is not None and now is None):
+            raise _being_accepted(name, now.step if now else "finish")
+        cancelled = accept.cancel(project, name, "a message to the worker")
+        return send_message(project, name, text), cancelled
+
+
+def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
+    """A validation in the worktree keeps the worker's lock for as long as it takes."""
+    return journal.step == "validate" and not journal.apart and project.others_accept(name)
+
+
+def _being_accepted(name: str, step: str) -> Refused:
+    return Refused(
+        f"{name} is being accepted (step {step})",
+        hint=f"Wait for it, or run `llmc accept {name}` to finish one that was interrupted.",
+    )
 
 
 def send_message(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> submit.Receipt:

@@ -83,11 +83,13 @@ class Tmux:
             return {}
         return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
 
-    def agent(self, session: SessionName, pane_id: PaneId, instance: str) -> Pane | Unknown | None:
-        """The pane of a launch, wherever a person has moved it to; None when it is gone."""
+    def agent(
+        self, worker: str, session: SessionName, pane_id: PaneId, instance: str
+    ) -> Pane | Unknown | None:
+        """The pane of a worker's launch, wherever a person has moved it to; None when it is gone."""
 
         def look(found: Panes) -> Pane | None:
-            return find(found, session, pane_id, instance)
+            return find(found, worker, session, pane_id, instance)
 
         known = look(self._panes.get("", (0.0, {}))[1])
         if known is not None and not known.dead and not processes.is_alive(known.pid):

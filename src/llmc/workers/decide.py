@@ -373,6 +373,12 @@ def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
     return Verdict(change, action="agent_asked", details={"tool": tool})
 
 
+def tells_an_end(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
+    """Whether an event means that the worker's agent has ended."""
+    is_live = bool(record.instance) and event.instance == record.instance
+    return is_live and event.name == "PaneDied" and not _is_of_another_pane(record, event, facts)
+
+
 def _is_of_another_pane(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
     """Sessions of an older llmc tell the end of each of their panes, and do not say of which."""
     told = event.text("pane")

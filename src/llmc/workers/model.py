@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, WorkerName
+from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -148,14 +148,19 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClassVar[str] = "started_unix"
     step: str
     started_unix: float
-    #: what the worker had before anything was done
+    #: the worker's commit that was taken; what it has when it lands must be this
     tip: str
-    #: origin/<default branch> that was rebased onto and validated
+    #: origin/<default branch> that it was merged with
     base: str = ""
-    #: the worker's commits on top of `base`
+    #: of an older llmc: the worker's commits on top of `base`
     rebased: str = ""
-    #: the one commit that lands; stored before it lands
+    #: the one commit that lands, and its tree; stored, and under a ref, before anything is done with it
     squash: str = ""
+    tree: str = ""
+    #: the tree that passed all checks
+    validated: str = ""
+    #: it is validated where the worker does not work, which can be spoken to meanwhile
+    apart: bool = False
     attempt: int = 1
     #: how `squash` compares with what was reviewed
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
@@ -166,6 +171,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: ClassVar[str] = "claim"
     task_id: TaskId
+    #: the list that it is from; "" when an older llmc gave it out
+    task_list: str = ""
     claim: str
     since_unix: float
     subject: str = ""
@@ -184,6 +191,10 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
 
+    @property
+    def task(self) -> TaskKey:
+        return TaskKey(self.task_list, self.task_id)
+
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
     """How many tokens of a worker's conversation are in the event log already (workers/metering.py)."""
@@ -195,7 +206,12 @@ class Metered(msgspec.Struct, frozen=True, kw_only=True):
     #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
     claim: str = ""
     task_id: TaskId | None = None
+    task_list: str = ""
     spent: dict[str, Usage] = {}
+
+    @property
+    def task(self) -> TaskKey | None:
+        return TaskKey(self.task_list, self.task_id) if self.task_id is not None else None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +253,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     pre_rebase_sha: str = ""
     #: the commit of the default branch it goes onto
     rebase_base: str = ""
+    #: commits that were taken back on the branch while it was behind, and that it may still carry
+    taken_back: tuple[str, ...] = ()
     conflicted_files: tuple[str, ...] = ()
     #: turns of the agent that ended with the conflicts unresolved
     resolution_attempts: int = 0
