@@ -253,8 +253,8 @@ def test_the_lock_of_a_killed_git_stops_no_reset(
     assert reset(project, record)
     assert not locks(project)[which].exists()
     assert worktree.head() == worktree.head(project.base)
-    said = [str(row["reason"]) for row in EventLog(str(project.root.events)).all()]
-    assert any(str(locks(project)[which]) in text for text in said)
+    removed = [row["paths"] for row in EventLog(str(project.root.events)).newest(b'"lock_removed"')]
+    assert removed == [[str(locks(project)[which])]]
 
 
 @contextlib.contextmanager
