@@ -186,3 +186,23 @@ def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     assert lines(scripted, "ran") == ["begun", "begun", "ended"]
     assert not scripted.events("validation_failed")
+
+
+def test_a_commit_made_while_it_is_validated_is_validated_too(scripted: Fleet) -> None:
+    """Breaks when settle does not look at HEAD afterwards: what waits for review would not be what passed."""
+    fleet = scripted
+    set_up(
+        fleet, f"echo >> {fleet.dir}/runs; while ! test -e {fleet.dir}/go; do sleep 0.02; done", "--no-patrol"
+    )
+    fleet.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
+    fleet.wait("adam", "needs_review")
+    fleet.commit("b.txt", "main\n", "Theirs")
+    process = fleet.spawn("rebase", "adam")
+    wait_until(lambda: lines(fleet, "runs"), story=fleet.story)
+    place = fleet.worktree("adam")
+    fleet.git("commit", "-q", "--allow-empty", "-m", "One more", cwd=place)
+    (fleet.dir / "go").touch()
+    assert process.wait(60) == 1
+    fleet.wait("adam", "needs_review")
+    assert record(fleet)["commit_sha"] == fleet.git("rev-parse", "HEAD", cwd=place)
+    assert len(lines(fleet, "runs")) == 2

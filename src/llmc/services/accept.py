@@ -16,9 +16,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.auto.model import NOT_DIRTY
+from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
-from llmc.names import TaskId
+from llmc.names import TaskKey
 from llmc.services import (
     checking,
     intake,
@@ -29,7 +29,6 @@ from llmc.services import (
     rebase,
     review,
     submodules,
-    validation,
 )
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -317,7 +316,7 @@ class _Pipeline:
             # The same change is on the branch already: nothing lands, and the worker is free again.
             ahead = self._after_landing()
             return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
-        git.git(self.project.root.path, "update-ref", f"refs/llmc/land/{self.name}", made.commit)
+        landing.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
         reviewed = review.compare(self.record, made.work.base, made.commit)
@@ -371,11 +370,13 @@ class _Pipeline:
 
     def _validate_apart(self) -> AcceptJournal:
         """In a slot, while others may have the worker's lock."""
+        from llmc.services.slots import NoSlot  # where nothing is validated, nobody has to wait for it
+
         journal, task = self.journal, self.record.assignment
         try:
             with self.project.worker_unlocked(self.name):
                 checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
-        except validation.NoSlot:
+        except NoSlot:
             self._look_at_worker()
             self.without_slot = True
             return replace(journal, step="merge", squash="", apart=False)
@@ -419,7 +420,10 @@ class _Pipeline:
         self._refuse_if_committed()
         if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
             return
-        rebase.refuse_if_disturbed(self.project, self.record)
+        try:
+            rebase.refuse_if_disturbed(self.project, self.record)
+        except Refused as taken:
+            raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
         found = git.tree_state(self.worktree)
         if not found.clean:
             names = ", ".join([*found.tracked, *found.untracked][:5])
@@ -524,18 +528,18 @@ def completed(tx: Transaction, name: str, commit: str | None) -> None:
     """The worker's task, if it had one, counts as completed."""
     task = tx.worker(name).assignment
     if task is not None:
-        count_completed(tx, name, task.task_id, commit, task.subject)
+        count_completed(tx, name, task.task, commit, task.subject)
 
 
-def count_completed(tx: Transaction, name: str, task_id: TaskId, commit: str | None, subject: str) -> None:
+def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | None, subject: str) -> None:
     auto = tx.state.auto
     tx.update_auto(
         tasks_completed=auto.tasks_completed + 1,
         last_task_completion_unix=tx.now,
-        post_accept_due=(*auto.post_accept_due, task_id) if commit else auto.post_accept_due,
+        **due_fields((*auto.due, task) if commit else auto.due),
         **NOT_DIRTY,
     )
-    tx.emit("task_completed", worker=name, task_id=task_id, commit=commit, subject=subject)
+    tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

@@ -133,12 +133,13 @@ def end_what_runs(one: Slot) -> None:
     """Commands are processes of their own, and live on when their llmc is killed: two must not share a slot."""
     found = processes.marked(MARK, str(one.path))
     if one.in_use.exists():  # git was not necessarily started by us here, but by what furnishes the slot
-        found += [
-            pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")
-        ]
+        here = [pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")]
+        found += [process for process in map(processes.identify, here) if process is not None]
     left = processes.end_all(found, grace_s=0) if found else []
     if left:
-        raise NoSlot(f"{one.path} is in use by processes that do not end: {', '.join(map(str, left))}")
+        raise NoSlot(
+            f"{one.path} is in use by processes that do not end: {', '.join(str(process.pid) for process in left)}"
+        )
 
 
 def check_out(project: Project, one: Slot, commit: str, *, anew: bool = False) -> bool:
