@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from llmc.services.project import Project
 from llmc.services.repair import repair_all
 from llmc.services.slots import Slot
 from llmc.tools import locks
+from llmc.tools.proc import ShuttingDown
 from llmc.tools.processes import is_alive
 from llmc.workers.model import Assignment, WorkerRecord
 from tests.support.repos import (
@@ -104,17 +106,16 @@ def test_the_check_sees_the_commit_and_nothing_of_the_worktree(project: Project)
 
 
 @pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
-def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, bit: str) -> None:
-    """Both survive checkout, reset and clean. Break: leave out `_clear_bits`."""
-    spoil = f"echo good > a.txt; touch b.txt; git update-index {bit} a.txt b.txt; exit 0"
-    project = configured(project, validate=spoil)
+def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source: Repo, bit: str) -> None:
+    """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_clear_bits`."""
+    source.commit("check.sh", "! grep -q bad a.txt\n")
+    project = configured(project, validate=f"echo 'exit 0' > check.sh; git update-index {bit} check.sh")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     check(project, record, commit, base)
-    project = configured(project, validate="! grep -q bad a.txt")
-    bad = worktree.commit("a.txt", "bad\n")
+    project = configured(project, validate="sh check.sh")
     with pytest.raises(CommandFailed):
-        check(project, record, bad, base)
+        check(project, record, worktree.commit("a.txt", "bad\n"), base)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +145,15 @@ def test_whatever_a_check_leaves_is_gone_for_the_next(
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     other = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", base, "-m", "other")
-    before = worktree.git("status", "--porcelain"), worktree.head()
+    before = snapshot(worktree.path), worktree.git("status", "--porcelain", "--branch"), worktree.head()
     with contextlib.suppress(validation.NoSlot):  # it moved HEAD, so it has passed nothing
         check(project, record, commit, base)
     exactly = "test \"$(ls -A | tr '\\n' ' ')\" = '.git .gitignore a.txt b.txt ' && " + GOOD
     project = configured(project, validate=exactly)
     check(project, record, other, base)
     check(project, record, commit, base)
-    assert (worktree.git("status", "--porcelain"), worktree.head()) == before
+    after = snapshot(worktree.path), worktree.git("status", "--porcelain", "--branch"), worktree.head()
+    assert after == before
 
 
 def test_a_check_that_moves_head_has_not_checked_the_commit(project: Project) -> None:
@@ -178,6 +180,24 @@ def test_ignored_files_stay_unless_they_are_unwanted(project: Project) -> None:
     check(configured(project, validate=f"{runs} 2"), record, commit, base)
     set_value(project.root.config, "repo.validate_clean", True)
     check(configured(project, validate=f"{runs} 1"), record, commit, base)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        'touch "$(git rev-parse --git-path index.lock)"',
+        "mkdir -p own; git -C own init -q; touch own/x",
+        "git config --worktree core.worktree /nowhere",
+        SPARSE,
+    ],
+)
+def test_what_can_be_cleared_does_not_cost_the_caches(project: Project, left: str) -> None:
+    """A slot is made again only where nothing else helps. Break: `clean -fd`; or leave a name out of `_LEFT_IN_GIT`."""
+    project = configured(project, validate=f"touch warm.cache; {left}")
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    check(configured(project, validate="test -e warm.cache && test -e b.txt"), record, commit, base)
 
 
 def test_without_a_command_nothing_is_checked_out(project: Project) -> None:
@@ -307,6 +327,20 @@ def test_what_git_ignores_is_copied_and_comes_back_when_a_check_spoils_it(
     assert run_git(project.root.path, "for-each-ref", "refs/llmc/trash") == ""
 
 
+def test_a_set_up_whose_results_git_does_not_ignore_runs_each_time(project: Project, tmp_path: Path) -> None:
+    """They go with the next checkout. Break: remember the set-up all the same; the check fails first, and is repeated."""
+    line = f"echo ran >> '{tmp_path}/setups'; touch installed"
+    project = configured(project, setup=line, validate=f"echo run >> '{tmp_path}/runs'; test -e installed")
+    record, worktree = add_worker(project)
+    base = worktree.head()
+    (worktree.path / "installed").unlink()
+    before = setups(tmp_path)
+    check(project, record, worktree.commit("b.txt"), base)
+    check(project, record, worktree.commit("c.txt"), base)
+    assert setups(tmp_path) == before + 2
+    assert (tmp_path / "runs").read_text().split() == ["run", "run"]
+
+
 # The base.
 
 
@@ -412,8 +446,23 @@ def test_checks_run_at_the_same_time_in_slots_of_their_own(project: Project) -> 
         assert slots.every(project)[1].path.exists()
 
 
+def test_who_waits_for_a_slot_ends_when_told_to(project: Project) -> None:
+    """A daemon that stops, or a message that cancels the accept. Break: wait for the lock in one piece."""
+    set_value(project.root.config, "repo.validate_slots", 1)
+    project = configured(project, validate="true")
+    _, worktree = add_worker(project)
+    commit, base = work(worktree)
+    held = locks.hold_forever(slots.lock_of(project.root, first(project)))
+    assert held is not None
+    told = replace(project, stopping=lambda: True)
+    with pytest.raises(ShuttingDown):
+        validation.check_commit(told, "w1", commit, base, worktree=worktree.path)
+    os.close(held)
+
+
 _CHECK = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from llmc.services import setup, validation
 from llmc.config.paths import Root

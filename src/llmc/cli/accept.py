@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Refused, UsageError
 from llmc.services.accept import accept
@@ -77,9 +77,9 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
         return
     branch = project.config.repo.default_branch
     if not done.commit:
-        click.echo(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
+        say(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
         return
-    click.echo(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
+    say(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
 
 
 def _candidate(project: Project) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say_lines
 from llmc.cli.workers import pane_of, project_of, worker_argument
 
 
@@ -20,9 +20,9 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     """
     project = project_of(ctx)
     pane = pane_of(project, worker)
-    screen = project.tmux.capture(pane.session, history=lines).rstrip().split("\n")
+    screen = project.tmux.capture(pane, history=lines).rstrip().split("\n")
     shown = [line.rstrip() for line in screen][-lines:]
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})
         return
-    click.echo("\n".join(shown))
+    say_lines("\n".join(shown))

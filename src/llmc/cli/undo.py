@@ -3,7 +3,7 @@
 import click
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.services.rebase import wake_queued
 from llmc.services.undo import Undone, target, undo
@@ -35,9 +35,10 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
         print_json(_as_json(done))
         return
     said = f"undone: {done.commit[:12]} ({done.subject}) is reverted by {done.revert[:12]}"
-    click.echo(paint("; ".join(filter(None, (said, done.returned))), "green"))
+    say(paint("; ".join(filter(None, (said, done.returned))), "green"))
     if done.prompt and not done.returned:
-        note("its task, to start it again:\n" + done.prompt)
+        note("its task, to start it again:")
+        say_lines(done.prompt, err=True)
 
 
 def _as_json(done: Undone) -> dict[str, str]:

@@ -90,6 +90,10 @@ class Kind(StrEnum):
     CLONE = "clone"
     #: a git setting that `init` made is another one
     SETTING = "setting"
+    #: files of the root's clone are the source's own files too
+    SHARED_OBJECTS = "shared_objects"
+    #: settings in the root's clone ran or redirected a program, and were undone
+    GIT_CONFIG = "git_config"
     #: a git command that is gone left a lock in the root's clone or in the source
     GIT_LOCK = "git_lock"
     #: a branch `llmc/...` belongs to no worker
@@ -98,7 +102,7 @@ class Kind(StrEnum):
     SOURCE = "source"
     #: a person may not hear of what happens
     NOTIFY = "notify"
-    #: other people may look into a private directory, or llmc cannot use one
+    #: other people may look into a private directory or write to the root, or llmc cannot use a directory
     PERMISSIONS = "permissions"
     #: the disk is nearly full
     DISK = "disk"
@@ -140,7 +144,14 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.INDEX_LOCK,
         Kind.REBASE,
     ),
-    "git": (Kind.CLONE, Kind.SETTING, Kind.GIT_LOCK, Kind.BRANCH),
+    "git": (
+        Kind.CLONE,
+        Kind.SETTING,
+        Kind.SHARED_OBJECTS,
+        Kind.GIT_CONFIG,
+        Kind.GIT_LOCK,
+        Kind.BRANCH,
+    ),
     "source": (Kind.SOURCE,),
     "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
 }

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.auto.model import NOT_DIRTY
+from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
-from llmc.names import TaskId
+from llmc.names import TaskKey
 from llmc.services import (
     checking,
     intake,
@@ -528,18 +528,18 @@ def completed(tx: Transaction, name: str, commit: str | None) -> None:
     """The worker's task, if it had one, counts as completed."""
     task = tx.worker(name).assignment
     if task is not None:
-        count_completed(tx, name, task.task_id, commit, task.subject)
+        count_completed(tx, name, task.task, commit, task.subject)
 
 
-def count_completed(tx: Transaction, name: str, task_id: TaskId, commit: str | None, subject: str) -> None:
+def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | None, subject: str) -> None:
     auto = tx.state.auto
     tx.update_auto(
         tasks_completed=auto.tasks_completed + 1,
         last_task_completion_unix=tx.now,
-        post_accept_due=(*auto.post_accept_due, task_id) if commit else auto.post_accept_due,
+        **due_fields((*auto.due, task) if commit else auto.due),
         **NOT_DIRTY,
     )
-    tx.emit("task_completed", worker=name, task_id=task_id, commit=commit, subject=subject)
+    tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

@@ -13,7 +13,7 @@ from llmc.services import trash
 from llmc.services.excludes import exclude
 from llmc.services.project import Place, Project
 from llmc.tools import git
-from llmc.tools.files import explain, write_atomic
+from llmc.tools.files import explain, json_record, write_atomic
 
 INCLUDE_FILE = ".worktreeinclude"
 
@@ -29,7 +29,7 @@ def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
         return []
     manifest = git.git_paths(worktree, "llmc-copied")[0]
     before = _read(manifest)
-    tracked = set(git.git(worktree, "ls-files", "-z").stdout.split("\0"))
+    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
     problems, stale = [], []
     for name in names:
         here = worktree / name
@@ -125,7 +125,4 @@ def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: li
 
 
 def _read(manifest: Path) -> Copied:
-    try:
-        return dict(json.loads(manifest.read_bytes()))
-    except (FileNotFoundError, ValueError):
-        return {}
+    return json_record(manifest)

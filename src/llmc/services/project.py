@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
 from llmc.config.load import load_config
@@ -14,10 +15,13 @@ from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.errors import NotFound, UsageError
 from llmc.names import OVERSEER, SessionName
+from llmc.panes import Pane
+from llmc.services import clone_guard
 from llmc.state.store import Store
 from llmc.tools import git, locks
-from llmc.tools.tmux import Tmux
+from llmc.tools.tmux import Tmux, Unknown
 from llmc.tools.wake import wake
+from llmc.workers.model import WorkerRecord
 
 
 class Place(Protocol):
@@ -48,6 +52,10 @@ class Project:
     #: the directory that the client has to trust, where it is not the root (services/canary.py)
     trusted_as: Path | None = None
 
+    def __post_init__(self) -> None:
+        # From here on git runs in this root behind its guard, whatever calls it.
+        clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source))
+
     @property
     def base(self) -> str:
         """The branch of the root clone that mirrors where work lands."""
@@ -55,14 +63,18 @@ class Project:
 
     @property
     def source(self) -> str:
-        """Where accepted work lands: a path, or a URL."""
-        return os.path.expanduser(self.config.repo.source)
+        """Where accepted work lands: a path, or a URL, without the password that config.toml may have in it."""
+        return urls.split(os.path.expanduser(self.config.repo.source)).address
 
     def session(self, worker: str) -> SessionName:
         if self.root.is_default:
             return SessionName(f"llmc-{worker}")
         safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
         return SessionName(f"llmc-{safe}-{worker}")
+
+    def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
+        """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
+        return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
 
     def is_overseer(self, session: SessionName) -> bool:
         """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""

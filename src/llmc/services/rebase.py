@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
-from llmc.services import checking, intake, merging, provision, review, submit, trash
+from llmc.panes import Pane
+from llmc.services import checking, intake, merging, provision, quiet, review, submit, trash, worktrees
 from llmc.services.authorship import committer
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -23,7 +24,7 @@ from llmc.tools import git, proc
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers import decide
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
@@ -195,8 +196,9 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
+    worktrees.drop_dead_locks(project, record)
     base = base or provision.refresh_base(project)
-    before = _without_open_rebase(record, worktree)
+    before = _without_open_rebase(project, record, worktree)
     work = merging.work_of(project, name, base, before)
     if work.on_base:
         if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
@@ -218,7 +220,7 @@ def onto_base(project: Project, name: str, *, then_validate: bool = False, base:
     raise _gave_trouble(project, record, worktree, before, done)
 
 
-def _without_open_rebase(record: WorkerRecord, worktree: Path) -> str:
+def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
     """HEAD, once a rebase that a crash of ours left is undone."""
     rebasing, before = git.rebase_and_head(worktree)
     if not rebasing:
@@ -228,6 +230,8 @@ def _without_open_rebase(record: WorkerRecord, worktree: Path) -> str:
             f"a rebase that llmc did not begin is in progress in the worktree of {record.name}",
             hint=f"Finish or abort it: llmc attach {record.name}",
         )
+    provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
+    provision.pin_unfinished(project, record, "rebase-abort")
     git.git(worktree, "rebase", "--abort", timeout_s=300)
     return git.head(worktree)
 
@@ -312,6 +316,7 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
 def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
     with fault_step("rebase.persist"):
         ref = _pinned(project, record, worktree, before)
+        provision.pin_in_the_way(project, record, work.base, "rebase")
         # On top of the base, nothing would tell any more that the worker has them from before.
         taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:
@@ -441,14 +446,21 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then."""
-    wait_until(lambda: status_of(record, pane) is not ClientStatus.BUSY, AFTER_STOP_S, interval_s=0.02)
-    return status_of(record, pane) not in (ClientStatus.BUSY, ClientStatus.WAITING)
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+
+    And it calls itself idle for a moment before it goes on with a message that was queued.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record, pane)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Git work in a worktree starts only while nobody else is at work in it."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
     taken = is_taken(record, pane)
@@ -458,7 +470,7 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
     # Hooks are children of the agent too, but only for a moment.
     if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
-        pids = ", ".join(map(str, leftovers(record.instance)))
+        pids = ", ".join(str(process.pid) for process in leftovers(record.instance))
         raise Refused(
             f"something {record.name} started is still running (pid {pids}) and could change its files",
             hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",

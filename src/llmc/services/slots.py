@@ -8,20 +8,23 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.config.paths import Root
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, LockTimeout
 from llmc.services import lfs, provision, submodules
 from llmc.services.project import Project
 from llmc.tools import git, locks, processes
+from llmc.tools.clock import monotonic
 from llmc.tools.files import private_dir
-from llmc.tools.proc import Done
+from llmc.tools.proc import Done, ShuttingDown
 
 #: how long a check waits for others to be over; each of them may take up to `repo.validate_timeout_s`
 WAIT_S = 7200.0
+#: how often it looks meanwhile whether it is to end
+LOOK_S = 0.5
 #: in the environment of everything that is started in a slot: by this it is found when it outlives its llmc
 MARK = "LLMC_SLOT"
 #: git looks at the files themselves, all of them, whatever the clone's settings say (agents can write those)
@@ -98,14 +101,28 @@ def every(project: Project) -> list[Slot]:
 def taken(project: Project) -> Iterator[Slot]:
     """The first slot that is free. What an earlier user left running there has ended."""
     ours = {lock_of(project.root, one): one for one in every(project)}
-    with locks.any_lock(list(ours), locks.Rank.SLOT, timeout_s=WAIT_S) as path:
+    with ExitStack() as held:
+        one = ours[_any_of(project, list(ours), held)]
         private_dir(project.root.slots)
-        end_what_runs(ours[path])
-        ours[path].in_use.touch(mode=0o600)
+        end_what_runs(one)
+        one.in_use.touch(mode=0o600)
         try:
-            yield ours[path]
+            yield one
         finally:
-            ours[path].in_use.unlink(missing_ok=True)
+            one.in_use.unlink(missing_ok=True)
+
+
+def _any_of(project: Project, paths: list[Path], held: ExitStack) -> Path:
+    """Wait for a slot; not longer than this process, or what it does, is wanted."""
+    deadline = monotonic() + WAIT_S
+    while True:
+        try:
+            return held.enter_context(locks.any_lock(paths, locks.Rank.SLOT, timeout_s=LOOK_S))
+        except LockTimeout:
+            if project.stopping is not None and project.stopping():
+                raise ShuttingDown from None
+            if monotonic() > deadline:
+                raise
 
 
 def lock_of(root: Root, one: Slot) -> Path:
@@ -116,12 +133,13 @@ def end_what_runs(one: Slot) -> None:
     """Commands are processes of their own, and live on when their llmc is killed: two must not share a slot."""
     found = processes.marked(MARK, str(one.path))
     if one.in_use.exists():  # git was not necessarily started by us here, but by what furnishes the slot
-        found += [
-            pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")
-        ]
+        here = [pid for pid in processes.works_in(str(one.path)) if processes.name_of(pid).startswith("git")]
+        found += [process for process in map(processes.identify, here) if process is not None]
     left = processes.end_all(found, grace_s=0) if found else []
     if left:
-        raise NoSlot(f"{one.path} is in use by processes that do not end: {', '.join(map(str, left))}")
+        raise NoSlot(
+            f"{one.path} is in use by processes that do not end: {', '.join(str(process.pid) for process in left)}"
+        )
 
 
 def check_out(project: Project, one: Slot, commit: str, *, anew: bool = False) -> bool:
@@ -153,9 +171,14 @@ def _exactly(project: Project, one: Slot, commit: str, *, ignored: bool) -> None
     submodules.scrub(one.path, ignored=ignored)
     _git(one, "clean", "-ffdqx" if ignored else "-ffdq")
     provision.furnish(project, one)
-    left = _git(one, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none").stdout
+    left = changes(one)
     if left or not is_at(project, one, commit):
         raise NoSlot(f"{one.path} did not become {commit[:12]}: {left[:200]}")
+
+
+def changes(one: Slot) -> str:
+    """What differs from the commit, and what git neither tracks nor ignores; as git prints it."""
+    return _git(one, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none").stdout
 
 
 def _own_git(project: Project, one: Slot) -> Path:

@@ -189,9 +189,12 @@ class _Check:
         if not self.repo.setup:
             return None
         inputs = slots.setup_inputs(self.project, self.slot)
-        return provision.set_up(
+        ran = provision.set_up(
             self.slot, lambda: self._command(self.repo.setup, provision.SETUP_TIMEOUT_S), inputs=inputs
         )
+        if ran is not None and slots.changes(self.slot):
+            self._forget_set_up()  # what it made is not ignored, so it goes with the next checkout
+        return ran
 
     def _forget_set_up(self) -> None:
         provision.set_up_mark(self.slot).unlink(missing_ok=True)

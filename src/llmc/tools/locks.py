@@ -14,6 +14,7 @@ from llmc.errors import LockTimeout
 from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
 from llmc.tools.processes import is_alive, wait_until
+from llmc.urls import scrub
 
 
 class Rank(IntEnum):
@@ -120,6 +121,12 @@ def _ours() -> dict[Path, tuple[int, Rank]]:
     return locks
 
 
+def may_take(rank: Rank) -> bool:
+    """Whether the order of locks lets this thread take one of this rank now."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    return not ranks or ranks[-1] < rank
+
+
 def is_locked_by_others(path: Path) -> bool:
     return path not in _ours() and is_held(path)
 
@@ -150,8 +157,8 @@ def is_held(path: Path) -> bool:
 
 
 def _signer_lives(path: Path) -> bool:
-    words = holder(path).split()
-    return len(words) > 1 and words[1].isdecimal() and is_alive(int(words[1]))
+    pid = signer(path)
+    return pid is not None and is_alive(pid)
 
 
 def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
@@ -174,6 +181,32 @@ def holder(path: Path) -> str:
     except OSError:
         text = ""
     return text or "an unknown process"
+
+
+def signer(path: Path) -> int | None:
+    """The pid that signed the lock file last."""
+    words = holder(path).split()
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+
+
+def holds(pid: int, path: Path) -> bool:
+    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder."""
+    try:
+        wanted = os.stat(path)
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_holds(pid, fd, wanted) for fd in fds)
+
+
+def _holds(pid: int, fd: str, wanted: os.stat_result) -> bool:
+    try:
+        if not os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
+            return False
+        with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as file:
+            return any("FLOCK" in line and "WRITE" in line for line in file if line.startswith("lock:"))
+    except OSError:
+        return False
 
 
 def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
@@ -230,7 +263,7 @@ def _try(fd: int) -> bool:
 
 def _sign(fd: int) -> None:
     program = os.path.basename(sys.argv[0]).replace("__main__.py", "llmc")
-    words = " ".join([program, *sys.argv[1:4]])[:120]
+    words = scrub(" ".join([program, *sys.argv[1:4]]))[:120]
     command = " ".join("".join(c if c.isprintable() else " " for c in words).split())
     try:
         os.ftruncate(fd, 0)
