@@ -24,6 +24,7 @@ compiled-tests:
 
 soak:            ## the long halves of the crash matrices
 	@scripts/setup --client
+	@$(BIN)/python -m tests.support.npm_client
 	@$(BIN)/pytest -n 4 --dist worksteal -m soak
 	@$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile=many tests/unit
 

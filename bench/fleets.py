@@ -13,10 +13,10 @@ from tests.support.loopback_api import LoopbackApi
 
 from bench.measure import program_ms
 from llmc.agents.protocol import ClientStatus
+from llmc.panes import Pane
 from llmc.services.project import Project, open_project
 from llmc.services.sessions import status_of
 from llmc.tools.processes import wait_until
-from llmc.tools.tmux import Pane
 from llmc.workers.model import Status
 
 AGENTS = ("scripted", "claude")
@@ -44,7 +44,7 @@ def wait_for_rest(project: Project, name: str, status: Status) -> None:
 
     def at_rest() -> bool:
         record = project.store.worker(name)
-        pane = project.tmux.pane(record.session_id) if record.status is status else None
+        pane = project.pane(record) if record.status is status else None
         return isinstance(pane, Pane) and status_of(record, pane) is ClientStatus.IDLE
 
     if not wait_until(at_rest, TURN_LIMIT_S, interval_s=0.02):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
+from tests.support.npm_client import Unavailable
 
 pytest_plugins = ["tests.support.requirements"]
 
@@ -36,7 +37,11 @@ def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, trap: Path) -> None:
     monkeypatch.setenv("HOME", str(trap))
     monkeypatch.setenv("TMUX_TMPDIR", str(trap))
     for name in list(os.environ):
-        if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in ("TMUX", "TMUX_PANE"):
+        if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in (
+            "TMUX",
+            "TMUX_PANE",
+            "XDG_STATE_HOME",
+        ):
             monkeypatch.delenv(name)
 
 
@@ -48,9 +53,12 @@ def api() -> Iterator[LoopbackApi]:
 
 @pytest.fixture(params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
 def fleet(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """A fleet on each of the two agents: a scenario is written once and runs on both."""
-    server = request.getfixturevalue("api") if request.param == "claude" else None
-    made = Fleet(request.param, server)
+    """A fleet on each of the agents: a scenario is written once and runs on all of them."""
+    server = None if request.param == "scripted" else request.getfixturevalue("api")
+    try:
+        made = Fleet(request.param, server)
+    except Unavailable as error:
+        pytest.skip(str(error))
     yield made
     made.close()
 

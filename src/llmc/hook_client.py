@@ -1,6 +1,6 @@
 """The hook sender: what the agent runs on a hook. Silent, always exit 0, bounded, and as light as Python gets.
 
-    python -I -S hook_client.py <inbox directory of the worker> <wake-up socket> [<event name>]
+    python -I -S hook_client.py <inbox directory of the worker> <wake-up socket> [<event name> [<pane>]]
 
 Whose event it is follows from the process it comes from: the outermost one with the mark of a launch is the agent. A
 variable that a program below it has set counts for nothing.
@@ -127,7 +127,10 @@ def main() -> None:
     name = f"{time.time_ns()}-{posix.getpid()}.json"
     inbox, socket_path = sys.argv[1], sys.argv[2]
     if len(sys.argv) > 3:
-        payload = b'{"hook_event_name":"' + sys.argv[3].encode() + b'"}'
+        payload = b'{"hook_event_name":"' + sys.argv[3].encode() + b'"'
+        if len(sys.argv) > 4:  # of which pane
+            payload += b',"pane":"%' + plain(sys.argv[4].encode()) + b'"'
+        payload += b"}"
     else:
         payload = read_all(0) or b"null"
     own_name = inbox.rpartition("/")[2].encode("utf-8", "replace")

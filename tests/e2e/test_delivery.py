@@ -7,9 +7,9 @@ import pytest
 from llmc.agents.client_files import client_status
 from llmc.agents.protocol import ClientStatus
 from llmc.names import header_id
+from llmc.panes import Pane
 from llmc.services.project import Project, open_project
 from llmc.services.submit import Receipt, submit
-from llmc.tools.tmux import Pane
 from llmc.workers.model import Outcome
 from llmc.workers.prompt_text import normalise, typed
 from tests.support.fleet import Fleet
@@ -25,7 +25,7 @@ def in_process(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def process_of(project: Project, worker: str) -> int:
     """The agent's process: one for the whole test, since another one's status file would not be found."""
-    pane = project.tmux.pane(project.store.worker(worker).session_id)
+    pane = project.pane(project.store.worker(worker))
     assert isinstance(pane, Pane)
     return pane.pid
 

@@ -304,7 +304,7 @@ def test_every_worker_was_left_idle(running: Fleet) -> None:
 
 @pytest.mark.req("1-018", "1-080", "1-082", "1-093", "1-141", "2-033")
 def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
-    """A renamed session is gone, though its process lives: nothing but patrol can notice.
+    """A pane without its mark is nobody's agent, though its process lives: nothing but patrol can notice.
 
     Break: no _patrol in Daemon._serve, patrol with --no-patrol, or a launch in sessions.reconcile.
     """
@@ -314,15 +314,16 @@ def test_patrol_finds_a_session_that_is_gone(scripted: Fleet) -> None:
     scripted.llmc("start", "--worker", "baker", "--prompt", "@say hello")
     scripted.wait("baker", "needs_input")
     scripted.llmc("reset", "baker", "--yes")
-    name = scripted.session("adam").strip("=:")
-    scripted.tmux("rename-session", "-t", f"={name}", "away")
+    mark = ("set-option", "-p", "-t", scripted.session("adam"), "@llmc")
+    before = scripted.tmux("show-options", "-pv", "-t", scripted.session("adam"), "@llmc").strip()
+    scripted.tmux(*mark, "another")
     scripted.llmc("wait", "adam", "--status", "offline", "--timeout", "1.5", code=1)
-    scripted.tmux("rename-session", "-t", "=away", name)
+    scripted.tmux(*mark, before)
     scripted.llmc("down")
     scripted.up()
     scripted.llmc("start", "--worker", "baker", "--prompt", "@say once\n@crash 3")
     scripted.wait("baker", "offline")
-    scripted.tmux("rename-session", "-t", f"={name}", "away")
+    scripted.tmux(*mark, "another")
     gone = scripted.wait("adam", "offline", timeout=10)
     assert gone["reason"] == "session gone"
     scripted.llmc("wait", "adam", "--status", "idle,working", "--timeout", "1.5", code=1)

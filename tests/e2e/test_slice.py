@@ -1,13 +1,14 @@
-"""The main job, on both agents: a task in, one clean commit out."""
+"""The main job, on every agent: a task in, one clean commit out."""
 
 import pytest
 
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.fleet import OLD_CLIENT_TOO, REAL_IN_SOAK, Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
 @pytest.mark.req("1-007", "1-013")
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
 def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
     fleet.set_up("adam", config={"repo.validate": "test -f new.txt"})
     fleet.up(cold=True)

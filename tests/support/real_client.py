@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.npm_client import find_npm_client
+
 DUMMY_KEY = "sk-ant-dummy-" + "0" * 34
 
 
-def find_client() -> Path:
-    """The native client inside the wheel `claude-agent-sdk`."""
+def find_client(agent: str = "claude") -> Path:
+    """The native client inside the wheel `claude-agent-sdk`; `claude-2.1.197` is that version, from npm."""
+    if agent != "claude":
+        return find_npm_client(agent.removeprefix("claude-"))
     spec = importlib.util.find_spec("claude_agent_sdk")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("claude-agent-sdk is not installed: run `scripts/setup --client`")

@@ -181,16 +181,59 @@ def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
     started = [subprocess.Popen(["sleep", "300"], env={**os.environ, **mark}) for mark in marks]
     try:
         wait_until(lambda: processes.leftovers("i1"))
-        assert processes.leftovers("i1") == [started[0].pid]
+        assert [process.pid for process in processes.leftovers("i1")] == [started[0].pid]
         assert processes.leftovers("") == []
         reaper = threading.Thread(target=started[0].wait)
         reaper.start()
-        processes.terminate(started[0].pid, grace_s=5)
+        processes.terminate(processes.identify(started[0].pid), grace_s=5)
         reaper.join()
         assert not processes.is_alive(started[0].pid)
-        processes.kill([started[1].pid])
+        found = processes.identify(started[1].pid)
+        assert found is not None
+        processes.kill([found])
         assert started[1].wait(5) == -9
     finally:
         for process in started:
             process.kill()
             process.wait()
+
+
+def test_a_pid_that_is_anothers_by_now_is_not_signalled() -> None:
+    """Break: os.kill by the pid alone; or no look at the parent."""
+    innocent = subprocess.Popen(["sleep", "300"])
+    try:
+        mine = processes.identify(innocent.pid, parent=os.getpid())
+        assert mine is not None
+        earlier = processes.Process(innocent.pid, str(int(mine.ticks) - 1))
+        assert not earlier.is_alive
+        assert processes.send(earlier, 9) is False
+        processes.kill([earlier])
+        assert processes.end_all([earlier], grace_s=1) == []
+        assert processes.identify(innocent.pid, parent=1) is None
+        processes.terminate(None, grace_s=1)
+        assert innocent.poll() is None
+        assert processes.send(mine, 9) is True
+        assert innocent.wait(5) == -9
+        assert processes.send(mine, 9) is False
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_without_pidfds_the_start_is_still_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: fall back to os.kill without the look."""
+
+    def missing(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    innocent = subprocess.Popen(["sleep", "300"])
+    try:
+        mine = processes.identify(innocent.pid)
+        assert mine is not None
+        assert processes.send(mine._replace(ticks="1"), 9) is False
+        assert processes.send(mine, 9) is True
+        assert innocent.wait(5) == -9
+    finally:
+        innocent.kill()
+        innocent.wait()

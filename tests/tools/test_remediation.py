@@ -16,8 +16,7 @@ from llmc.services.project import Project, for_overseer
 from llmc.services.sessions import end_stray
 from llmc.state.store import Store
 from llmc.tools import git
-from llmc.tools.tmux import Pane, Tmux
-from tests.support.waiting import wait_until
+from llmc.tools.tmux import Tmux
 
 
 @pytest.fixture
@@ -77,21 +76,31 @@ def test_a_record_that_cannot_be_read_is_kept_aside_and_made_again(project: Proj
     assert (record.has_branch, record.worktree_path) == (False, project.source)
 
 
+def launch(project: Project, name: str) -> None:
+    marks = {"instance": f"i-{name}", "worker": name}
+    project.tmux.launch(project.session(name), "/", ["sleep", "600"], ["true"], **marks)
+
+
+def sessions_of(project: Project) -> dict[str, bool]:
+    """Each session, and whether its pane is dead."""
+    panes = project.tmux.panes()
+    assert isinstance(panes, dict)
+    return {pane.session: pane.dead for pane in panes.values()}
+
+
 def test_nobody_else_ends_its_session(project: Project) -> None:
     """Break that fails it: kill_server in close_server, or no is_overseer in end_stray and end_every_session."""
     for name in (OVERSEER, "adam"):
-        project.tmux.new_session(project.session(name), "/", ["sleep", "600"], ["true"])
+        launch(project, name)
     mine = project.session(OVERSEER)
     with pytest.raises(Refused, match="the supervisor's own session"):
         end_stray(project, mine)
     close_server(project)
-    wait_until(lambda: list(project.tmux.panes()) == [mine])  # type: ignore[arg-type]
+    assert sessions_of(project) == {mine: False}
     end_every_session(project)
-    pane = project.tmux.pane(mine)
-    assert isinstance(pane, Pane)
-    assert not pane.dead
+    assert sessions_of(project) == {mine: False}
     project.tmux.kill_session(mine)
-    project.tmux.new_session(project.session("adam"), "/", ["sleep", "600"], ["true"])
+    launch(project, "adam")
     close_server(project)
     assert project.tmux.panes() == {}
     assert not os.path.exists(f"/tmp/tmux-{os.getuid()}/{project.tmux.server}")

@@ -29,7 +29,7 @@ from llmc.services.project import open_project
 from llmc.services.supervised_daemon import Running
 from llmc.services.supervisor_watch import LogTail, Progress, Since, Watch
 from llmc.state.model import State
-from llmc.tools.processes import is_alive
+from llmc.tools.processes import Process, identify, is_alive
 from llmc.tools.rotation import Limit, rotate
 from llmc.workers.model import Assignment, WorkerRecord
 from tests.support.auto import add, set_up, task_dir
@@ -159,8 +159,9 @@ def test_every_failure_in_the_log_says_its_cause(tmp_path: Path, log: logging.Lo
 
 def running(process: "subprocess.Popen[bytes]") -> Running:
     identity = Identity(process.pid, 1.0, "i-1")
-    ticks = supervised_daemon.process_start(process.pid)
-    return Running(identity, ticks, process, time.monotonic())
+    found = identify(process.pid)
+    assert found is not None
+    return Running(identity, found, process, time.monotonic())
 
 
 @pytest.mark.req("0-121", "0-122")
@@ -175,7 +176,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
     wait_until(lambda: Path(f"/proc/{dead.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     os.kill(dead.pid, 0)  # the kernel still knows it
     assert not is_alive(dead.pid)
-    adopted = Running(zombie.identity, zombie.ticks, None, 0.0)
+    adopted = Running(zombie.identity, zombie.process, None, 0.0)
     assert not adopted.is_alive()
     assert not zombie.is_alive()
     assert zombie.exit_code() == 0, "and it is reaped"
@@ -197,7 +198,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
     stubborn.stdout.close()
     # The same pid with another start is another process: it is left alone.
     other = subprocess.Popen(["sleep", "99"])
-    reused = Running(Identity(other.pid, 1.0, "i-1"), "12345", None, 0.0)
+    reused = Running(Identity(other.pid, 1.0, "i-1"), Process(other.pid, "12345"), None, 0.0)
     assert not reused.is_alive()
     supervised_daemon.end_all(project, reused, 0.2)
     assert is_alive(other.pid)
@@ -246,7 +247,7 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     project = open_project(str(fleet.root))
     fleet.llmc("up", "--auto", "--detach")
     fleet.llmc("down")
-    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), None, None, time.monotonic())
+    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, time.monotonic())
     limits = health.Limits(heartbeat_s=1e9, stall_s=-1.0)
     tail = LogTail(fleet.root / "logs/daemon.jsonl")
 
@@ -274,7 +275,7 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
     clocks = {"monotonic": 1000.0, "now_unix": 5000.0}
     for name in clocks:
         monkeypatch.setattr(supervisor_watch, name, lambda name=name: clocks[name])
-    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), None, None, 0.0)
+    daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, 0.0)
     limits = health.Limits(heartbeat_s=30.0, stall_s=1e9)
     tail = LogTail(scripted.root / "logs/daemon.jsonl")
     watch = Watch(project, daemon, tail, 2.0)

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from llmc.errors import ToolFailed
-from llmc.names import SessionName
+from llmc.names import PaneId, SessionName
+from llmc.panes import Pane
 from llmc.tools import proc
-from llmc.tools.tmux import Pane, Tmux, Unknown, exact
+from llmc.tools.tmux import Tmux, Unknown, exact
 from tests.support.waiting import wait_until
 
 ONE, TEN = SessionName("llmc-auto-1"), SessionName("llmc-auto-10")
@@ -41,10 +42,24 @@ def tmux(short_dir: Path) -> Iterator[Tmux]:
     made.kill_server()
 
 
+def start(tmux: Tmux, session: SessionName, cwd: str, argv: list[str], died: list[str] = NOTHING) -> PaneId:
+    """A program in a pane of its own, marked with its session's name as its instance."""
+    return tmux.launch(session, cwd, argv, died, instance=f"i-{session}", worker=str(session))
+
+
+def agent(tmux: Tmux, session: SessionName) -> Pane | Unknown | None:
+    return tmux.agent(session, session, PaneId("%x"), f"i-{session}")
+
+
 def pane_of(tmux: Tmux, session: SessionName) -> Pane:
-    pane = tmux.pane(session)
+    pane = agent(tmux, session)
     assert isinstance(pane, Pane), pane
     return pane
+
+
+def gone(session: SessionName) -> Pane:
+    """A pane that is not there any more."""
+    return Pane(PaneId("%99"), session, attached=False, dead=False, exit_code=None, pid=1, server_pid=1)
 
 
 def wait_dead(tmux: Tmux, session: SessionName) -> None:
@@ -71,9 +86,9 @@ def fake(tmux: Tmux, short_dir: Path) -> Iterator[Callable[[str], None]]:
 
 def test_no_server_is_empty(tmux: Tmux) -> None:
     assert tmux.panes() == {}
-    assert tmux.pane(ONE) is None
-    assert tmux.exit_code(ONE) is None
+    assert agent(tmux, ONE) is None
     tmux.kill_session(ONE)
+    tmux.kill_pane(gone(ONE))
     tmux.kill_server()
 
 
@@ -81,19 +96,19 @@ def test_what_is_remembered_does_not_outlive_the_program(tmux: Tmux) -> None:
     """Break: leave the look at the process out of `pane`; a daemon then misses the end of an agent until patrol."""
     daemons = Tmux(tmux.server, remembers_s=60.0)
     for session in (ONE, TEN):
-        daemons.new_session(session, "/", SLEEP, NOTHING)
+        start(daemons, session, "/", SLEEP)
     assert not pane_of(daemons, ONE).dead
     remembered = daemons.panes()
     tmux.kill_session(TEN)
     assert daemons.panes() == remembered
-    wait_until(lambda: daemons.pane(TEN) is None)
+    wait_until(lambda: agent(daemons, TEN) is None)
     os.kill(pane_of(daemons, ONE).pid, signal.SIGKILL)
     wait_dead(daemons, ONE)
 
 
 def test_a_server_that_was_killed_is_empty(tmux: Tmux) -> None:
     """Its socket file is still there: "no server running on", not "No such file"."""
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     pid = int(tmux.run("display-message", "-p", "#{pid}").stdout)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: tmux.panes() == {})
@@ -115,8 +130,7 @@ def test_a_tmux_that_fails_is_unknown(tmux: Tmux, fake: Callable[[str], None], s
     """Breaks when any "error connecting" counts as no server: every worker would be taken for dead."""
     fake(script)
     assert isinstance(tmux.panes(), Unknown)
-    assert isinstance(tmux.pane(ONE), Unknown)
-    assert tmux.exit_code(ONE) is None
+    assert isinstance(agent(tmux, ONE), Unknown)
 
 
 @pytest.mark.req("1-070")
@@ -145,30 +159,20 @@ def test_a_kill_that_fails_is_said(tmux: Tmux, fake: Callable[[str], None]) -> N
 
 
 def test_targets_are_exact(tmux: Tmux, tmp_path: Path) -> None:
-    """Breaks when the target has no `=`: with auto-1 gone, auto-10 would get its keys and be killed for it."""
-    tmux.new_session(TEN, "/", ["cat"], NOTHING)
-    for act in (
-        lambda: tmux.send_keys(ONE, "x"),
-        lambda: tmux.paste(ONE, "b1", "for auto-1"),
-        lambda: tmux.capture(ONE),
-    ):
-        with pytest.raises(ToolFailed, match="can't find"):
-            act()
+    """Breaks when the target has no `=`: with auto-1 gone, auto-10 would be killed for it."""
+    start(tmux, TEN, "/", ["cat"])
     tmux.kill_session(ONE)
     assert not pane_of(tmux, TEN).dead
-    assert tmux.capture(TEN).strip() == ""
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
-    assert set(tmux.panes()) == {ONE, TEN}  # type: ignore[arg-type]
+    start(tmux, ONE, "/", SLEEP)
+    assert sessions(tmux) == {ONE, TEN}
     tmux.kill_session(ONE)
-    assert set(tmux.panes()) == {TEN}  # type: ignore[arg-type]
+    assert sessions(tmux) == {TEN}
 
 
-def test_a_session_is_not_started_twice(tmux: Tmux) -> None:
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
-    pid = pane_of(tmux, ONE).pid
-    with pytest.raises(ToolFailed, match="duplicate session"):
-        tmux.new_session(ONE, "/", SLEEP, NOTHING)
-    assert pane_of(tmux, ONE).pid == pid
+def sessions(tmux: Tmux) -> set[SessionName]:
+    panes = tmux.panes()
+    assert isinstance(panes, dict)
+    return {pane.session for pane in panes.values()}
 
 
 # The pane is the program.
@@ -180,26 +184,26 @@ def test_a_session_is_not_started_twice(tmux: Tmux) -> None:
 )
 def test_exit_codes(tmux: Tmux, script: str, code: int) -> None:
     """Breaks when pane_dead_signal is not read: a killed agent would have no exit code."""
-    tmux.new_session(ONE, "/", ["sh", "-c", script], NOTHING)
+    start(tmux, ONE, "/", ["sh", "-c", script])
     wait_dead(tmux, ONE)
-    wait_until(lambda: tmux.exit_code(ONE) is not None)
-    assert tmux.exit_code(ONE) == code
+    wait_until(lambda: pane_of(tmux, ONE).exit_code is not None)
+    assert pane_of(tmux, ONE).exit_code == code
 
 
 @pytest.mark.req("1-070")
 def test_a_living_pane_has_no_exit_code(tmux: Tmux) -> None:
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
-    assert pane_of(tmux, ONE) == Pane(
-        ONE, attached=False, dead=False, exit_code=None, pid=pane_of(tmux, ONE).pid
-    )
-    assert tmux.exit_code(ONE) is None
+    start(tmux, ONE, "/", SLEEP)
+    found = pane_of(tmux, ONE)
+    server = int(tmux.run("display-message", "-p", "#{pid}").stdout)
+    known = {"attached": False, "dead": False, "exit_code": None, "pid": found.pid, "server_pid": server}
+    assert found == Pane(PaneId("%0"), ONE, instance=f"i-{ONE}", worker=ONE, **known)  # type: ignore[arg-type]
 
 
 @pytest.mark.req("1-059", "2-027")
 def test_the_pane_s_process_is_the_program(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the command goes through a shell: the client's status file is found by the pane's pid."""
     monkeypatch.setenv("SHELL", "/bin/false")
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     command = Path(f"/proc/{pane_of(tmux, ONE).pid}/cmdline")
     wait_until(lambda: command.read_bytes() == b"sleep\x00300\x00")
 
@@ -227,7 +231,7 @@ def test_odd_directories_and_arguments(tmux: Tmux, short_dir: Path, name: str) -
     out, died = cwd / "out", cwd / "died"
     program = ["sh", "-c", 'pwd -P > "$1"; printf "%s" "$2" >> "$1"', "sh", str(out), name]
     hook = ["sh", "-c", 'printf "%s" "$2" > "$1.new"; mv "$1.new" "$1"', "sh", str(died), name]
-    tmux.new_session(ONE, str(cwd), program, hook)
+    start(tmux, ONE, str(cwd), program, hook)
     wait_until(lambda: tmux.panes() and died.exists())
     assert died.read_text() == name
     assert out.read_text() == f"{os.path.realpath(cwd)}\n{name}"
@@ -238,9 +242,9 @@ def test_a_program_without_arguments_may_have_an_odd_path(tmux: Tmux, short_dir:
     program = short_dir / "my prog;"
     program.write_text("#!/bin/sh\nexit 9\n")
     program.chmod(0o755)
-    tmux.new_session(ONE, "/", [str(program)], NOTHING)
+    start(tmux, ONE, "/", [str(program)])
     wait_dead(tmux, ONE)
-    assert tmux.exit_code(ONE) == 9
+    assert pane_of(tmux, ONE).exit_code == 9
 
 
 @pytest.mark.parametrize("shell", ["/bin/false", "/bin/sh"])
@@ -250,20 +254,20 @@ def test_the_hook_runs_when_the_program_ends(
     """Breaks when the hook is not set in the call that starts the program, or runs in the person's own shell."""
     monkeypatch.setenv("SHELL", shell)
     died = short_dir / "died"
-    tmux.new_session(ONE, "/", ["true", "now"], ["touch", str(died)])
+    start(tmux, ONE, "/", ["true", "now"], ["touch", str(died)])
     wait_until(lambda: tmux.panes() and died.exists())
 
 
 def test_a_missed_end_is_noticed_when_somebody_looks(tmux: Tmux, short_dir: Path) -> None:
     """Breaks without the nudge in `panes`: tmux 3.3a misses one end in ten, and then runs no hook and has no code."""
-    tmux.new_session(TEN, "/", SLEEP, NOTHING)
+    start(tmux, TEN, "/", SLEEP)
     for round in range(12):
         died = short_dir / f"died-{round}"
-        tmux.new_session(ONE, "/", ["cat", "-"], ["touch", str(died)])
-        tmux.send_keys(ONE, "C-d")
+        start(tmux, ONE, "/", ["cat", "-"], ["touch", str(died)])
+        tmux.send_keys(pane_of(tmux, ONE), "C-d")
         wait_dead(tmux, ONE)
         wait_until(lambda died=died: tmux.panes() and died.exists())  # type: ignore[misc]
-        assert tmux.exit_code(ONE) in (0, 129)  # 129 where tmux closed the terminal first
+        assert pane_of(tmux, ONE).exit_code in (0, 129)  # 129 where tmux closed the terminal first
         tmux.kill_session(ONE)
 
 
@@ -273,15 +277,15 @@ def test_a_server_that_is_just_ending_is_waited_for(
     """Breaks without the retry: a server ends with its last session, and may do so under the next command."""
     real, seen = shutil.which("tmux"), short_dir / "seen"
     fake(f"[ -e {seen} ] && exec {real} \"$@\"; touch {seen}; echo 'server exited unexpectedly' >&2; exit 1")
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     seen.unlink()
     assert not pane_of(tmux, ONE).dead
 
 
 def test_the_hook_belongs_to_its_session(tmux: Tmux, short_dir: Path) -> None:
-    tmux.new_session(ONE, "/", ["cat", "-"], ["touch", str(short_dir / "one")])
-    tmux.new_session(TEN, "/", ["cat", "-"], ["touch", str(short_dir / "ten")])
-    tmux.send_keys(TEN, "C-d")
+    start(tmux, ONE, "/", ["cat", "-"], ["touch", str(short_dir / "one")])
+    start(tmux, TEN, "/", ["cat", "-"], ["touch", str(short_dir / "ten")])
+    tmux.send_keys(pane_of(tmux, TEN), "C-d")
     wait_until(lambda: tmux.panes() and (short_dir / "ten").exists())
     assert not (short_dir / "one").exists()
     assert not pane_of(tmux, ONE).dead
@@ -295,10 +299,10 @@ def test_paste_is_bracketed_and_exact(tmux: Tmux, short_dir: Path) -> None:
     """Breaks without -p: a program could not tell our text from keys."""
     got = short_dir / "got"
     reader = "stty raw -echo; printf '\\033[?2004h'; echo ready; exec cat > \"$1\""
-    tmux.new_session(ONE, "/", ["sh", "-c", reader, "sh", str(got)], NOTHING)
-    wait_until(lambda: "ready" in tmux.capture(ONE))
+    start(tmux, ONE, "/", ["sh", "-c", reader, "sh", str(got)])
+    wait_until(lambda: "ready" in tmux.capture(pane_of(tmux, ONE)))
     text = "[llmc task-1]\ncaf\u00e9 \U0001f600 #{pid} $(id) 'q' \"d\" ;\\\n"
-    assert tmux.paste(ONE, "b1", text)
+    assert tmux.paste(pane_of(tmux, ONE), "b1", text)
     wait_until(lambda: got.read_bytes().endswith(b"\x1b[201~"))
     assert got.read_bytes() == b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~"
     assert tmux.run("list-buffers").stdout == "", "a prompt stayed in a buffer"
@@ -306,42 +310,46 @@ def test_paste_is_bracketed_and_exact(tmux: Tmux, short_dir: Path) -> None:
 
 def test_paste_into_a_dead_pane(tmux: Tmux) -> None:
     """Breaks when the pane is not tested inside the server: tmux 3.3a crashes, and every agent with it."""
-    tmux.new_session(TEN, "/", SLEEP, NOTHING)
-    tmux.new_session(ONE, "/", ["sh", "-c", "exit 1"], NOTHING)
+    start(tmux, TEN, "/", SLEEP)
+    start(tmux, ONE, "/", ["sh", "-c", "exit 1"])
     wait_dead(tmux, ONE)
     pid = pane_of(tmux, TEN).pid
-    assert tmux.paste(ONE, "b1", "dead or alive") is False
+    assert tmux.paste(pane_of(tmux, ONE), "b1", "dead or alive") is False
     assert pane_of(tmux, TEN).pid == pid
     assert tmux.run("list-buffers").stdout == ""
 
 
 def test_a_living_pane_that_shows_dead_is_alive(tmux: Tmux) -> None:
-    tmux.new_session(SessionName("dead"), "/", ["cat", "-"], NOTHING)
-    assert tmux.paste(SessionName("dead"), "b1", "dead\n") is True
+    start(tmux, SessionName("dead"), "/", ["cat", "-"])
+    assert tmux.paste(pane_of(tmux, SessionName("dead")), "b1", "dead\n") is True
 
 
 def test_capture(tmux: Tmux) -> None:
     script = "seq 1 150; printf '\\033[2mdim\\033[0m caf\u00e9 \u276f'; exec cat"
-    tmux.new_session(ONE, "/", ["sh", "-c", script], NOTHING)
-    wait_until(lambda: "dim" in tmux.capture(ONE))
-    assert tmux.capture(ONE).rstrip().endswith("150\ndim caf\u00e9 \u276f")
-    assert "\n50\n" not in tmux.capture(ONE)
-    assert "\n50\n" in tmux.capture(ONE, history=120)
-    assert "\x1b[2mdim" in tmux.capture(ONE, styled=True)
+    start(tmux, ONE, "/", ["sh", "-c", script])
+    wait_until(lambda: "dim" in tmux.capture(pane_of(tmux, ONE)))
+    assert tmux.capture(pane_of(tmux, ONE)).rstrip().endswith("150\ndim caf\u00e9 \u276f")
+    assert "\n50\n" not in tmux.capture(pane_of(tmux, ONE))
+    assert "\n50\n" in tmux.capture(pane_of(tmux, ONE), history=120)
+    assert "\x1b[2mdim" in tmux.capture(pane_of(tmux, ONE), styled=True)
 
 
 # Its size.
 
 
-def size(tmux: Tmux) -> str:
-    return tmux.run(
-        "display-message", "-p", "-t", exact(ONE), "#{window_width}x#{window_height}"
-    ).stdout.strip()
+def size(tmux: Tmux, target: str = "") -> str:
+    shown = "#{window_width}x#{window_height}"
+    return tmux.run("display-message", "-p", "-t", target or pane_of(tmux, ONE).id, shown).stdout.strip()
+
+
+def clients(tmux: Tmux) -> list[str]:
+    return tmux.run("list-clients", "-F", "#{client_name}").stdout.split()
 
 
 @contextmanager
 def attached(tmux: Tmux) -> Iterator[None]:
     """A person at a terminal of 80 by 24."""
+    before = len(clients(tmux))
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
     env = {**os.environ, "TERM": "xterm-256color"}
@@ -356,9 +364,9 @@ def attached(tmux: Tmux) -> Iterator[None]:
     )
     os.close(follower)
     try:
-        wait_until(lambda: pane_of(tmux, ONE).attached)
+        wait_until(lambda: len(clients(tmux)) == before + 1)
         yield
-        tmux.run("detach-client", "-s", exact(ONE))
+        os.write(leader, b"\x02d")
         os.set_blocking(leader, False)
         wait_until(lambda: _drained(leader) and client.poll() is not None)
     finally:
@@ -381,13 +389,77 @@ def _drained(leader: int) -> bool:
 @pytest.mark.req("2-006")
 def test_a_pane_is_wide_and_wide_again_after_a_person(tmux: Tmux) -> None:
     """Breaks without the client-detached hook: the agent's screen would stay as narrow as the person's terminal."""
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     assert size(tmux) == "500x100"
     for _ in range(2):
         with attached(tmux):
             wait_until(lambda: size(tmux) == "80x24")
-        wait_until(lambda: not pane_of(tmux, ONE).attached)
         wait_until(lambda: size(tmux) == "500x100")
+
+
+def test_a_person_s_windows_keep_their_size(tmux: Tmux) -> None:
+    """Breaks when the hooks mean the current window: the person's own was made as wide as the agent's on each detach."""
+    start(tmux, ONE, "/", SLEEP)
+    tmux.run("new-session", "-d", "-s", "own", "-x", "70", "-y", "20", *SLEEP)
+    window = tmux.run("new-window", "-t", exact(ONE), "-P", "-F", "#{pane_id}", *SLEEP).stdout.strip()
+    with attached(tmux):
+        wait_until(lambda: size(tmux, window) == "80x24")
+    wait_until(lambda: size(tmux) == "500x100")
+    assert size(tmux, window) == "80x24"
+    assert size(tmux, "=own:") == "70x20"
+
+
+def test_the_last_of_two_people_leaves_it_wide(tmux: Tmux) -> None:
+    """Breaks when each detach makes it wide: under the hands of the person who is still there."""
+    start(tmux, ONE, "/", SLEEP)
+    with attached(tmux):
+        with attached(tmux):
+            wait_until(lambda: size(tmux) == "80x24")
+        tmux.run("run-shell", "true")  # what the detach has begun is over
+        assert size(tmux) == "80x24"
+    wait_until(lambda: size(tmux) == "500x100")
+
+
+def test_a_second_launch_is_a_window_beside_what_a_person_has(tmux: Tmux) -> None:
+    """Breaks when a launch wants the session for itself; what a person has in it would have to go."""
+    tmux.run("new-session", "-d", "-s", str(ONE), *SLEEP)
+    mine = start(tmux, ONE, "/", ["sh", "-c", "exit 7"])
+    wait_dead(tmux, ONE)
+    assert size(tmux) == "500x100"
+    assert pane_of(tmux, ONE) == tmux.panes()[mine]  # type: ignore[index]
+    wait_until(lambda: pane_of(tmux, ONE).exit_code == 7)
+    tmux.kill_pane(pane_of(tmux, ONE))
+    assert sessions(tmux) == {ONE}
+    assert agent(tmux, ONE) is None
+
+
+def test_another_program_in_the_pane_gets_nothing(tmux: Tmux) -> None:
+    """Breaks when the condition is not asked inside tmux: keys for the agent reached the shell that took its place."""
+    start(tmux, ONE, "/", SLEEP)
+    seen = pane_of(tmux, ONE)
+    tmux.run("respawn-pane", "-k", "-t", seen.id, "cat")
+    assert agent(tmux, ONE) is None
+    assert tmux.send_keys(seen, "x", "Enter") is False
+    assert tmux.paste(seen, "b1", "text") is False
+    tmux.kill_pane(seen)
+    assert seen.id in tmux.panes()  # type: ignore[operator]
+    assert tmux.run("capture-pane", "-p", "-t", seen.id).stdout.strip() == ""
+    assert tmux.run("list-buffers").stdout == ""
+    missing = seen._replace(id=PaneId("%99"))
+    assert tmux.send_keys(missing, "x") is False
+    assert tmux.paste(missing, "b2", "text") is False
+
+
+def test_a_window_that_two_sessions_show(tmux: Tmux) -> None:
+    """Breaks when the last row of `list-panes` counts: a person attached to the other session would not be seen."""
+    start(tmux, ONE, "/", SLEEP)
+    tmux.run("new-session", "-d", "-s", "a|b", *SLEEP)
+    tmux.run("new-session", "-d", "-s", "zz", *SLEEP)
+    for other in ("=a|b:9", "=zz:9"):
+        tmux.run("link-window", "-s", pane_of(tmux, ONE).id, "-t", other)
+    assert not pane_of(tmux, ONE).attached
+    with attached(tmux):
+        assert pane_of(tmux, ONE).attached
 
 
 def test_a_person_s_configuration_is_not_read(
@@ -398,14 +470,14 @@ def test_a_person_s_configuration_is_not_read(
         "set -g remain-on-exit off\nset -g prefix C-a\nset -g base-index 5\n"
     )
     monkeypatch.setenv("HOME", str(short_dir))
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     assert tmux.run("show-options", "-gv", "prefix").stdout.strip() == "C-b"
 
 
 def test_the_server_gets_a_minimal_environment(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the caller's environment is handed on: keys would be readable in every pane."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    tmux.new_session(ONE, "/", SLEEP, NOTHING)
+    start(tmux, ONE, "/", SLEEP)
     assert "secret" not in tmux.run("show-environment", "-g").stdout
     assert b"secret" not in Path(f"/proc/{pane_of(tmux, ONE).pid}/environ").read_bytes()
 

@@ -10,7 +10,7 @@ from llmc.workers import causes
 from llmc.workers.causes import Cause
 from llmc.workers.decide import Facts, GitFacts, after_validation, arrived_step, client_says, judge, wants_git
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Assignment, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import Assignment, Delivery, Outcome, Report, Status, WorkerRecord
 from tests.support.records import worker
 
 S = Status
@@ -18,6 +18,7 @@ CLEAN = GitFacts(head="c0ffee", ahead=0, dirty=False, rebasing=False)
 DIRTY = GitFacts(head="c0ffee", ahead=0, dirty=True, rebasing=False)
 AHEAD = GitFacts(head="c0ffee", ahead=2, dirty=False, rebasing=False)
 REBASING = GitFacts(head="c0ffee", ahead=1, dirty=True, rebasing=True)
+NOTHING = {"report": Report(kind="done", text="as it is", at_unix=1.0, no_changes=True)}
 
 RUNNING = [{"id": "b1", "type": "shell", "status": "running"}]
 DONE = [{"id": "b1", "type": "shell", "status": "completed"}]
@@ -85,7 +86,17 @@ ROWS = {
     "stops clean": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_clean"),
     "stops dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY),
     "stops, git unknown": Row(S.WORKING, STOP, None, git=None),
-    "stops in its own rebase": Row(S.WORKING, STOP, None, git=REBASING),
+    "stops in its own rebase": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING),
+    "rejected, stops in a rebase": Row(S.REJECTED, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING),
+    "stops again in its own rebase": Row(S.NEEDS_INPUT, STOP, None, git=REBASING),
+    "nothing to change": Row(S.WORKING, STOP, S.NO_CHANGES, "as it is", record=NOTHING),
+    "nothing to change, but dirty": Row(
+        S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY, record=NOTHING
+    ),
+    "nothing to change, but commits": Row(S.WORKING, STOP, S.NEEDS_REVIEW, git=AHEAD, record=NOTHING),
+    "nothing to change, in a rebase": Row(
+        S.WORKING, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING, record=NOTHING
+    ),
     "stops, background runs": Row(S.WORKING, hook("Stop", background_tasks=RUNNING), None, git=AHEAD),
     "stops, background over": Row(S.WORKING, hook("Stop", background_tasks=DONE), S.NEEDS_REVIEW, git=AHEAD),
     "a subagent stops": Row(S.WORKING, hook("Stop", agent_id="a1"), None, git=AHEAD),
@@ -322,7 +333,7 @@ def test_only_shells_in_the_background_start_the_grace(
 @pytest.mark.req("1-019", "2-033")
 def test_screen_text_is_no_input() -> None:
     """Breaks when somebody gives `judge` something to guess from."""
-    assert {f.name for f in fields(Facts)} == {"git", "exit_code"}
+    assert {f.name for f in fields(Facts)} == {"git", "exit_code", "agent_lives"}
     assert {f.name for f in fields(GitFacts)} == {"head", "ahead", "dirty", "rebasing", "on_base", "marked"}
 
 
@@ -465,3 +476,15 @@ def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
     assert judge(worker(S.REBASING, **OURS_OPEN), limit, Facts(git=REBASING)).fields == {}
     crash = event(failure("unknown", "odd"), at=2000)
     assert judge(worker(S.REBASING, assignment=task, **OURS_OPEN), crash, Facts(git=REBASING)).fields == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "lives", "ignored"),
+    [("%5", False, False), ("%5", True, False), ("%6", False, True), ("", False, False), ("", True, True)],
+)
+def test_the_end_of_another_pane_is_nothing_to_an_agent(told: str, lives: bool, ignored: bool) -> None:
+    """Break: leave `_is_of_another_pane` out of `_exited`; an old session's hook then speaks for a person's shell, too."""
+    record = worker(S.WORKING, pane_id="%5")
+    verdict = judge(record, event(hook("PaneDied", pane=told)), Facts(exit_code=1, agent_lives=lives))
+    assert (verdict.action == "hook_ignored") is ignored
+    assert (verdict.change is None) is ignored

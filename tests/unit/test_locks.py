@@ -1,5 +1,6 @@
 """Locks: one order, named holders, gone with their process."""
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -193,3 +194,23 @@ def test_a_lock_that_outlives_its_holder_for_a_moment_is_not_held(tmp_path: Path
     assert not locks.is_held(path)
     with held_elsewhere(path, ["llmc", "up"]):
         assert locks.is_held(path)
+
+
+def test_who_holds_a_lock_is_the_kernels_word(tmp_path: Path) -> None:
+    """Break: believe the signature in the file, or that it is open; or take a looker's shared lock for the holder's."""
+    path = tmp_path / "daemon.lock"
+    fd = locks.hold_forever(path)
+    assert fd is not None
+    assert locks.holds(os.getpid(), path)
+    with path.open("rb") as file, subprocess.Popen(["sleep", "60"], stdin=file) as looker:
+        assert not locks.holds(looker.pid, path)
+        path.write_text(f"pid {looker.pid} (llmc up)")
+        assert locks.signer(path) == looker.pid
+        assert not locks.holds(looker.pid, path)
+        looker.kill()
+    os.close(fd)
+    assert not locks.holds(os.getpid(), path)
+    shared = os.open(path, os.O_RDONLY)
+    fcntl.flock(shared, fcntl.LOCK_SH)
+    assert not locks.holds(os.getpid(), path)
+    os.close(shared)

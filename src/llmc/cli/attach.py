@@ -21,9 +21,15 @@ def command(ctx: click.Context, worker: str, read_only: bool) -> None:
       llmc attach adam        # leave it with C-b d; the agent goes on
     """
     project = project_of(ctx)
-    session = pane_of(project, worker).session
+    pane = pane_of(project, worker)
     note(f"attaching to {worker}; detach with C-b d")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TMUX")}
     flags = ["-r"] if read_only else []
-    argv = project.tmux.argv("attach-session", *flags, "-t", exact(session))
+    # The agent comes to the front, but not under the eyes of another person who looks at something else there.
+    front = (
+        []
+        if pane.attached
+        else ["select-window", "-t", pane.id, ";", "select-pane", "-Z", "-t", pane.id, ";"]
+    )
+    argv = project.tmux.argv(*front, "attach-session", *flags, "-t", exact(pane.session))
     os.execvpe(argv[0], argv, environment)

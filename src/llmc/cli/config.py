@@ -1,5 +1,6 @@
 """llmc config"""
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -10,12 +11,23 @@ from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
-from llmc.errors import Exit, UsageError
+from llmc.errors import Exit, LlmcError, UsageError
 from llmc.services.project import locate_root
 
 
 def _root(ctx: click.Context) -> Root:
     return locate_root(ctx.find_root().obj["root"])
+
+
+def _name_old_tasks(ctx: click.Context) -> None:
+    """Rows of an older llmc, which had no lists, are of the one that is configured until now."""
+    if not _root(ctx).tasks_ledger.exists():
+        return
+    from llmc.services.project import open_project
+    from llmc.services.task_list import open_ledger
+
+    with contextlib.suppress(LlmcError, OSError):
+        open_ledger(open_project(ctx.find_root().obj["root"])).books()
 
 
 @click.group("config")
@@ -62,6 +74,7 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml
 
+    _name_old_tasks(ctx)
     config = set_value(_root(ctx).config, key, value)
     say(f"{key} = {to_toml(get_value(config, key))}")
 
@@ -73,6 +86,7 @@ def unset(ctx: click.Context, key: str) -> None:
     """Remove one key, so that its default is in force."""
     from llmc.config.edit import unset_value
 
+    _name_old_tasks(ctx)
     unset_value(_root(ctx).config, key)
     say(f"{key} is unset")
 
@@ -81,6 +95,7 @@ def unset(ctx: click.Context, key: str) -> None:
 @click.pass_context
 def edit(ctx: click.Context) -> None:
     """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
+    _name_old_tasks(ctx)
     path = _root(ctx).config
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     draft = path.with_name("config.edit.toml")

@@ -15,7 +15,7 @@ from llmc.tools.clock import now_unix
 @click.option(
     "--since",
     metavar="T",
-    help="From this time on: unix seconds, ISO 8601, or 12h ago. Else since auto mode was started last, or 24h.",
+    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since you last ran this, at first 24h.",
 )
 @json_option
 @click.pass_context
@@ -29,7 +29,10 @@ def command(ctx: click.Context, since: str | None, as_json: bool) -> None:
       llmc digest --json | jq '.waiting[].command'
     What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
     """
-    found = service.report(project_of(ctx), None if since is None else parse_since(since, now_unix()))
+    project = project_of(ctx)
+    found = service.report(project, None if since is None else parse_since(since, now_unix()))
+    if since is None and not as_json:
+        service.remember_look(project, found)
     if as_json:
         print_json(plain(found))
         return

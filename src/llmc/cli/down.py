@@ -4,9 +4,10 @@ import click
 
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.errors import Exit, NotFound, Refused, StateError
-from llmc.services import supervisor_record
+from llmc.panes import Pane
+from llmc.services import leftovers, supervisor_record
 from llmc.services.daemon_control import stop
-from llmc.services.fleet import close_server, end_every_session, take_down
+from llmc.services.fleet import close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, bare_project, locate_root
 from llmc.workers.model import Status
 
@@ -20,7 +21,7 @@ from llmc.workers.model import Status
 @json_option
 @click.pass_context
 def command(ctx: click.Context, force: bool, as_json: bool) -> int:
-    """Stop the agents and the daemon. Work in the worktrees stays as it is. Needs no valid configuration or state.
+    """Stop the agents and the daemon. Work in the worktrees, and panes that you opened, stay as they are. Needs no valid configuration or state.
 
     \b
     Example:
@@ -31,16 +32,16 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
         _warn_of_supervisor(project, force)
     had_daemon = stop(project, force=force)
     try:
-        problems = _take_down(project)
+        problems, left = _take_down(project)
     except (StateError, NotFound) as error:
         note(f"{error.message}; ending every session of this root")
-        end_every_session(project)
-        problems = []
+        problems, left = [], end_every_session(project)
     if as_json:
-        print_json({"daemon_stopped": had_daemon, "problems": problems})
+        panes = [{"pane": pane.id, "session": pane.session, "pid": pane.pid} for pane in left]
+        print_json({"daemon_stopped": had_daemon, "problems": problems, "left": panes})
     else:
-        for problem in problems:
-            note(problem)
+        for text in [*problems, *([told_of(project, left)] if left else [])]:
+            note(text)
         say("down" if not problems else "not everything could be stopped")
     return Exit.FAILED if problems else Exit.DONE
 
@@ -57,15 +58,15 @@ def _warn_of_supervisor(project: Project, force: bool) -> None:
     note(f"{text}. {advice}")
 
 
-def _take_down(project: Project) -> list[str]:
+def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
+    """What could not be ended, and the panes of a person that were left alone."""
     problems = []
     for name, record in project.store.read().workers.items():
-        pane = project.tmux.pane(record.session_id)
-        if pane is None and record.status in (Status.OFFLINE, Status.ERROR):
+        pane = project.pane(record)
+        runs = pane is not None or record.status not in (Status.OFFLINE, Status.ERROR)
+        if not runs and not leftovers.of(record.instance):
             continue
         problem = take_down(project, name)
         if problem:
             problems.append(problem)
-    if not problems:
-        close_server(project)
-    return problems
+    return problems, [] if problems else close_server(project)

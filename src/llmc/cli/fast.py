@@ -5,17 +5,17 @@ They are dispatched before click is imported and read JSON with the standard lib
 """
 
 import fcntl
-import json
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc import callers
+from llmc import callers, given
 from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
-from llmc.config import layout
+from llmc.config import layout, trust
+from llmc.panes import FORMAT, Pane, Panes, find, parse
 
 POLL_S = 0.02
 #: so much of a text of an event is in its line
@@ -54,22 +54,14 @@ def _dispatch(argv: list[str]) -> int | None:
 
 
 def find_root(given: str | None) -> str:
-    """As config/paths.py, for the common cases; anything else is left to click."""
-    path = given or os.environ.get("LLMC_ROOT")
-    if not path:
-        path = _enclosing(os.path.realpath(".")) or _of_source() or "~/llmc"
-    path = os.path.realpath(os.path.expanduser(path))
+    """By the rule that every command has; what is refused, or is no root, is left to click."""
+    try:
+        path = trust.choose(given, os.environ, os.path.realpath("."), _of_source).path
+    except trust.Untrusted:
+        raise Give from None
     if not os.path.isfile(f"{path}/{layout.STATE}"):
         raise Give
     return path
-
-
-def _enclosing(here: str) -> str | None:
-    while here != "/":
-        if os.path.isdir(f"{here}/{layout.PRIVATE}") and os.path.isfile(f"{here}/{layout.CONFIG}"):
-            return here
-        here = os.path.dirname(here)
-    return None
 
 
 def _of_source() -> str | None:
@@ -93,13 +85,11 @@ def current(root: str) -> Raw:
     """The status view, after whatever the agents said meanwhile has been applied."""
     running = daemon_runs(root)
     state = read_state(root)
-    sessions = tmux_sessions(root) if state.get("workers") else {}
-    if not running and _is_stale(root, state, sessions):
+    panes = tmux_panes(root) if state.get("workers") else {}
+    if not running and _is_stale(root, state, panes):
         catch_up(root)
         state = read_state(root)
-    attached = (
-        None if sessions is None else {name for name, (is_attached, _) in sessions.items() if is_attached}
-    )
+    attached = None if panes is None else _attached(state, panes)
     daemon = daemon_view(_registration(root, layout.DAEMON), running)
     return status_view(root, state, daemon, attached, _overseer(root))
 
@@ -112,7 +102,8 @@ def _overseer(root: str) -> Raw | None:
 
 def read_state(root: str) -> Raw:
     state = _json(f"{root}/{layout.STATE}")
-    if state is None or state.get("version", 1) != 1:
+    version = None if state is None else state.get("version", 1)
+    if state is None or not isinstance(version, int) or version > 1:
         raise Give  # click's path says what is wrong with it
     return state
 
@@ -143,10 +134,10 @@ def is_held(path: str) -> bool:
     return False
 
 
-def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
-    """Session -> (attached, alive); None when tmux gave no answer. Same question as tools/tmux.py asks."""
+def tmux_panes(root: str) -> Panes | None:
+    """Every pane; None when tmux gave no answer. Same question as tools/tmux.py asks."""
     argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
-    argv.append("#{session_name}|#{session_attached}|#{pane_dead}")
+    argv.append(FORMAT)
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
     env.pop("TMUX_TMPDIR", None)  # see tools/tmux.py
     try:
@@ -157,8 +148,20 @@ def tmux_sessions(root: str) -> dict[str, tuple[bool, bool]] | None:
         missing = "error connecting to" in done.stderr and "(No such file or directory)" in done.stderr
         gone = missing or "no server running on" in done.stderr
         return {} if gone else None
-    rows = (line.rsplit("|", 2) for line in done.stdout.splitlines())
-    return {name: (is_attached != "0", dead == "0") for name, is_attached, dead in rows}
+    return parse(done.stdout.splitlines())
+
+
+def agent_pane(record: Raw, panes: Panes) -> Pane | None:
+    """The pane of a worker's agent."""
+    keys = ("name", "session_id", "pane_id", "instance")
+    worker, session, pane_id, instance = (record.get(key, "") for key in keys)
+    return find(panes, worker, session, pane_id, instance)
+
+
+def _attached(state: Raw, panes: Panes) -> set[str]:
+    """The workers whose agent a person looks at."""
+    found = {name: agent_pane(record, panes) for name, record in state.get("workers", {}).items()}
+    return {name for name, pane in found.items() if pane is not None and pane.attached}
 
 
 def pending(root: str, worker: str) -> bool:
@@ -209,8 +212,8 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
-        if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
+    for event in _event_rows(f"{root}/{layout.EVENTS}", since, follow):
+        if worker in (None, event.get("worker")):
             if as_json:
                 print_json(event, flush=follow)
             else:
@@ -218,13 +221,13 @@ def events(root: str, since: float, follow: bool, as_json: bool, worker: str | N
     return 0
 
 
-def _is_stale(root: str, state: Raw, sessions: dict[str, tuple[bool, bool]] | None) -> bool:
+def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
     for name, record in state.get("workers", {}).items():
         if pending(root, name):
             return True
-        known = {} if sessions is None else sessions
-        attached, alive = known.get(record.get("session_id"), (False, sessions is None))
-        if alive and not attached and self_review_waits(record):
+        pane = None if panes is None else agent_pane(record, panes)
+        alive = panes is None or (pane is not None and not pane.dead)
+        if alive and not (pane and pane.attached) and self_review_waits(record):
             return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True
@@ -243,25 +246,19 @@ def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
     return code
 
 
-def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
-    from llmc.log_reader import LogReader
+def _event_rows(path: str, since: float, follow: bool) -> Iterator[Raw]:
+    from llmc.event_log import EventLog, rows_of, ts_of
 
-    log = LogReader(path)
+    log = EventLog(path).reader(since)
     while True:
-        for line in log.lines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # torn by a full disk; it was written again after that
-            if isinstance(row, dict):
-                yield row
+        yield from (row for row in rows_of(log.lines()) if ts_of(row) >= since)
         if not follow:
             return
         time.sleep(0.1)
 
 
 def _event_line(event: Raw) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(event.get("ts", 0)))
+    when = time_of_day(event.get("ts"))
     skip = ("ts", "action", "worker", "seq", "event", "reason")
     rest = " ".join(
         f"{key}={_in_a_line(value)}"
@@ -269,7 +266,15 @@ def _event_line(event: Raw) -> str:
         if key not in skip and value not in (None, "")
     )
     reason = f" ({_in_a_line(event['reason'])})" if event.get("reason") else ""
-    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}".rstrip()
+    who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
+    return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()
+
+
+def time_of_day(ts: Any) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(given.number(ts) or 0.0))
+    except (OverflowError, ValueError, OSError):
+        return "--:--:--"
 
 
 def _in_a_line(value: Any) -> str:
@@ -336,10 +341,11 @@ def _take(argv: list[str], option: str) -> tuple[str, list[str]]:
 
 def _json(path: str) -> Raw | None:
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            value = given.parse(file.read())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         raise Give from None
     return value if isinstance(value, dict) else None

@@ -186,11 +186,13 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     store = service.open_store(project)
     with store.reading() as found:
         views = found.views()
+    if store.damage:  # "no goals" would be a lie
+        raise store.damaged()
     warn(store, found.unreadable)
     note_undriven(project, (view.goal for view in views))
     shown = [view for view in views if every or view.goal.status != "archived"]
     if as_json:
-        print_json({"goals": [summary(view) for view in shown]})
+        print_json({"goals": [summary(view) for view in shown], "unreadable": found.unreadable})
         return
     for view in shown:
         say(goal_line(view))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.cli.output import ask, is_terminal, json_option, note, print_json, say
 from llmc.errors import Refused
@@ -42,10 +43,10 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     project = new_project(root)
     trusted = _trust(project, trust)
     if as_json:
-        print_json({"root": str(root.path), "source": where.location, "trusted": trusted})
+        print_json({"root": str(root.path), "source": urls.split(where.location).address, "trusted": trusted})
         return
     say(f"root: {root.path}")
-    say(f"source: {where.location}, work lands on {project.config.repo.default_branch}")
+    say(f"source: {urls.split(where.location).address}, work lands on {project.config.repo.default_branch}")
     if trusted is False:
         note(
             "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `claude` in it once."

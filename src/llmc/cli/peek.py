@@ -20,7 +20,7 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     """
     project = project_of(ctx)
     pane = pane_of(project, worker)
-    screen = project.tmux.capture(pane.session, history=lines).rstrip().split("\n")
+    screen = project.tmux.capture(pane, history=lines).rstrip().split("\n")
     shown = [line.rstrip() for line in screen][-lines:]
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})

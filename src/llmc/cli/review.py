@@ -49,7 +49,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
 def command(
     ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
-    """Show what a worker's accept would land: its commits, and the diff from where they left the default branch.
+    """Show what a worker's accept would land: its commits, and the diff to the default branch.
 
     Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
 
@@ -90,6 +90,8 @@ def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
         "ahead": review.ahead,
         "behind": review.behind,
         "not_rebased": review.not_rebased,
+        "conflicts": [_text(name) for name in review.conflicts],
+        "warnings": [_text(text) for text in review.warnings],
         "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
         "files": [_file_view(file) for file in review.files],
         "dirty": [_text(name) for name in review.dirty],
@@ -113,9 +115,8 @@ def _head(review: Review, now: float, branch: str) -> str:
     if not review.diff:
         lines.append(paint("  the commits change nothing", "red"))
     if review.behind:
-        why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept rebases first"
-        moved = f"{branch} is {review.behind} ahead of it; {why}"
-        lines.append(paint(f"note: {moved}", "yellow"))
+        lines.append(paint(f"note: {branch} is {review.behind} ahead of it; {_why_behind(review)}", "yellow"))
+    lines += [paint(f"warning: {_name(text)}", "red") for text in review.warnings]
     if review.stale:
         lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
     if review.dirty:
@@ -124,6 +125,13 @@ def _head(review: Review, now: float, branch: str) -> str:
         )
         lines.append(paint(f"note: not committed, and not part of this: {names}", "red"))
     return "\n".join(lines)
+
+
+def _why_behind(review: Review) -> str:
+    why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept merges them"
+    if review.conflicts:
+        return f"{why}; this is without {len(review.conflicts)} conflict(s): {', '.join(map(_name, review.conflicts[:5]))}"
+    return f"{why}; this is the diff to it, as it would land"
 
 
 def _stat(file: FileChange) -> str:
@@ -135,8 +143,9 @@ def _stat(file: FileChange) -> str:
 def _show(review: Review, head: str, interface: str) -> None:
     if interface == "vscode":
         say_lines(head)
-        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.head]
+        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.result]
         argv = ["git", "-C", str(review.worktree), *args]
+        git.look_first(review.worktree)
         code = proc.run_attached(argv, env=proc.command_env())
         if code:
             raise ToolFailed(argv, code, "")
@@ -157,7 +166,7 @@ def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
 
 def _diff(review: Review, colour: str) -> str:
     """As the person's git shows it: their colours and settings, but no program of theirs in between."""
-    args = ["diff", "--no-ext-diff", f"--color={colour}", "--find-renames", review.base, review.head, "--"]
+    args = ["diff", "--no-ext-diff", f"--color={colour}", "--find-renames", review.base, review.result, "--"]
     return git.git(review.worktree, *args, timeout_s=300).stdout
 
 
@@ -168,7 +177,7 @@ def _difftastic(review: Review, colour: str) -> str:
         "DFT_WIDTH": str(shutil.get_terminal_size().columns),
         "LC_ALL": "C.UTF-8",
     }
-    args = ["diff", "--ext-diff", review.base, review.head, "--"]
+    args = ["diff", "--ext-diff", review.base, review.result, "--"]
     return git.git(review.worktree, *args, timeout_s=300, env=env).stdout
 
 

@@ -87,7 +87,7 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
         label = f" [{task.label}]" if task.label else ""
         owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
-        why = task_views.why(task, books)
+        why = task_views.why(task, found, books)
         say(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
             say(f"{'':>{width}}  {'':<11} {why}")
@@ -130,8 +130,8 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
         raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
     written = service.read_drafts([file])[0] if file else Draft(subject or "")
     project = project_of(ctx)
-    books = open_ledger(project).books()
-    task = service.add(service.open_list(project), service.with_options(written, given), books)
+    ledger = open_ledger(project)
+    task = service.add(service.open_list(project), service.with_options(written, given), ledger)
     print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
     )
@@ -148,7 +148,7 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
     """
     project = project_of(ctx)
     drafts = service.read_drafts(paths)
-    made = service.import_all(service.open_list(project), drafts, open_ledger(project).books())
+    made = service.import_all(service.open_list(project), drafts, open_ledger(project))
     if as_json:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
@@ -175,13 +175,13 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         "label": task.label,
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
-        "made by": task_views.made_by(task),
-        task_views.hold(task, books): task_views.why(task, books),
+        "made by": task_views.made_by(task, found, books),
+        task_views.hold(task, found, books) or found.states[task.id]: task_views.why(task, found, books),
     }
     for name, value in facts.items():
         if value:
             say(f"  {name}: {value}")
-    for number, failure in enumerate(books.failures.get(task.id, ()), 1):
+    for number, failure in enumerate(books.failures.get(found.key(task.id), ()), 1):
         say(f"  attempt {number}: {failure.cause}: {failure.reason}")
     if task.description:
         say("")
@@ -230,7 +230,7 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     metavar="ID...",
     nargs=-1,
     required=True,
-    shell_complete=_in_state("quarantined", "parked", "completed"),
+    shell_complete=_in_state("question", "quarantined", "parked", "completed"),
 )
 @json_option
 @click.pass_context
@@ -243,6 +243,20 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     Their failed attempts are forgotten.
     """
     return _each(ctx, task_ids, as_json, words.requeue, "requeued")
+
+
+@command.command("done")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_task)
+@json_option
+@click.pass_context
+def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+    """Mark tasks as completed without doing them. What waits for them can begin.
+
+    \b
+    Examples:
+      llmc tasks done 3
+    """
+    return _each(ctx, task_ids, as_json, words.done, "done")
 
 
 @command.command("approve")

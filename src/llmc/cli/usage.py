@@ -44,7 +44,7 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """
     since_unix = parse_since(since, time.time())
     project = project_of(ctx)
-    tallies = sums((KEYS[by](row), row) for row in rows(project) if row.ts >= since_unix)
+    tallies = sums((KEYS[by](row), row) for row in rows(project, since_unix))
     prices = project.config.prices
     spent = {key: tally.priced(prices) for key, tally in tallies.items()}
     total = _sum(list(tallies.values())).priced(prices)

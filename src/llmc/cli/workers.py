@@ -1,6 +1,5 @@
 """What the commands about a worker share: its argument, with completion, and the text to send."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -9,11 +8,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmc.cli.output import completion, note, paint, print_json, say
-from llmc.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.errors import LlmcError, NotFound, Refused, StateError, UsageError
 from llmc.names import OVERSEER
-from llmc.services.project import Project, locate_root, open_project
+from llmc.panes import Pane
+from llmc.services.project import Project, for_overseer, locate_root, open_project
 from llmc.services.submit import Receipt
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.files import read_json
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome
 
 
@@ -24,17 +25,23 @@ def project_of(ctx: click.Context) -> Project:
 def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         root = locate_root((ctx.find_root().params or {}).get("root"))
-        workers = json.loads(root.state.read_bytes())["workers"]
-    except (LlmcError, OSError, ValueError, KeyError):
+        workers = read_json(root.state)["workers"]
+        names = {str(name): str(record.get("status", "")) for name, record in workers.items()}
+    except (LlmcError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    return [completion(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)]
+    return [completion(name, help=status) for name, status in names.items() if name.startswith(incomplete)]
 
 
 def pane_of(project: Project, worker: str) -> Pane:
-    """The pane of a worker's session, or of the supervisor's; that there is none is an error with the fix."""
+    """The pane of a worker's agent, or of the supervisor's; that there is none is an error with the fix."""
     is_overseer = worker == OVERSEER
-    session = project.session(OVERSEER) if is_overseer else project.store.worker(worker).session_id
-    pane = project.tmux.pane(session)
+    of = for_overseer(project) if is_overseer else project
+    try:
+        pane = of.pane(of.store.worker(worker))
+    except (NotFound, StateError):
+        if not is_overseer:
+            raise
+        pane = None  # there never was one
     if isinstance(pane, Unknown):
         raise LlmcError(f"tmux gave no answer: {pane.reason}", hint="Try again.")
     if pane is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmc.fit import visible
 from llmc.tools.files import append_line
+from llmc.urls import scrub, scrub_all
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 
@@ -29,7 +30,7 @@ class JsonLines(logging.Formatter):
             body = {**body, "action": body.get("action", "failed"), "cause": body.get("cause") or "bug"}
         if record.exc_info:
             body["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(body, ensure_ascii=False, default=str)
+        return json.dumps(scrub_all(body), ensure_ascii=False, default=lambda value: scrub(str(value)))
 
 
 class Appender(logging.Handler):

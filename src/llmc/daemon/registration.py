@@ -6,11 +6,13 @@ from typing import Any
 
 from llmc.config.paths import Root
 from llmc.tools.files import write_atomic
+from llmc.tools.processes import start_of
 
 
 def write_registration(root: Root, instance_id: str, started_unix: float, **about: Any) -> None:
     body = {
         "pid": os.getpid(),
+        "start_ticks": start_of(os.getpid()),
         "start_time_unix": started_unix,
         "instance_id": instance_id,
         "log_file": str(root.logs / "daemon.jsonl"),

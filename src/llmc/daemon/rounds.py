@@ -10,13 +10,13 @@ from llmc.daemon.auto import AutoMode
 from llmc.daemon.log import say
 from llmc.daemon.patrol import Watch
 from llmc.errors import LlmcError, NotFound
+from llmc.panes import Pane
 from llmc.services import sessions
 from llmc.services.patrol import patrol, rebase_if_queued
 from llmc.services.project import Project
 from llmc.services.recover import finish_interrupted
 from llmc.services.usage import Meters, record_usage
 from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.tmux import Pane
 from llmc.workers.model import Status, WorkerRecord
 
 
@@ -57,7 +57,7 @@ class Rounds:
             if accepting and record.accept is None:
                 self._poke_queued()
             if name not in self._agents.pids and record.status is not Status.OFFLINE:
-                pane = project.tmux.pane(record.session_id)
+                pane = project.pane(record)
                 if isinstance(pane, Pane) and not pane.dead:
                     self._agents.found(name, pane.pid)
             self._announce(project, name)

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from llmc.config.layout import TASKS_LEDGER
 from llmc.drills.model import Chance, DrillFailed
 from llmc.errors import LlmcError
+from llmc.names import OVERSEER
 from llmc.services import sample
-from llmc.services.project import Project, open_project
+from llmc.services.project import Project, for_overseer, open_project
 from llmc.state.ledger import Ledger
 from llmc.tools import git, locks, proc, processes
 from llmc.tools.clock import monotonic, now_unix
@@ -210,7 +211,8 @@ class Scratch:
     def agent_pid(self, worker: str) -> int:
         """The process of an agent."""
         project = self.project()
-        pane = project.tmux.pane(project.session(worker))
+        of = for_overseer(project) if worker == OVERSEER else project
+        pane = of.pane(of.store.worker(worker))
         pid = getattr(pane, "pid", 0)
         if not pid:
             raise DrillFailed(f"{worker} has no session")
@@ -332,12 +334,13 @@ class Scratch:
 
     def completed(self) -> set[int]:
         """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
-        return {self._number(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
+        lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
+        return {self._number(task) for tasks in lists for task in tasks}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""
-        done = git.git(self.source, "log", "--format=%s", "main", "--", check=False)
-        return [int(s.removeprefix("Task ")) for s in done.stdout.splitlines() if s.startswith("Task ")]
+        done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
+        return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
 def overwrite(path: Path, text: str) -> None:

@@ -23,14 +23,15 @@ from llmc.config.paths import Root
 from llmc.doctor.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, result_of, why_probe
 from llmc.errors import LlmcError, Refused
 from llmc.names import SessionName, WorkerName, header_id
+from llmc.panes import Pane
 from llmc.services import intake, sessions, typist
 from llmc.services.project import Project, agent_for
 from llmc.services.submit import submit
 from llmc.state.store import Store
 from llmc.tools import locks, proc, processes
 from llmc.tools.clock import now_unix
-from llmc.tools.files import json_row, private_dir, write_atomic
-from llmc.tools.tmux import Pane, Tmux
+from llmc.tools.files import json_row, private_dir, read_given, write_atomic
+from llmc.tools.tmux import Tmux
 from llmc.workers.model import WorkerRecord
 
 NAME = WorkerName("canary")
@@ -53,8 +54,8 @@ Say = Callable[[str], None]
 def last_verdict(root: Root) -> Verdict | None:
     """What the last probe found; None when there was none that can be read."""
     try:
-        return msgspec.json.decode(root.canary.read_bytes(), type=Verdict)
-    except (OSError, ValueError):
+        return msgspec.json.decode(read_given(root.canary), type=Verdict)
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -117,8 +118,7 @@ def end_leftovers(root: Root) -> None:
         panes = tmux.panes()
         for pane in panes.values() if isinstance(panes, dict) else ():
             instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
-            if not pane.dead:
-                processes.terminate(pane.pid, grace_s=5)
+            sessions.end_program(pane)
             processes.kill(processes.leftovers(instance))
         tmux.kill_server()
         shutil.rmtree(path, ignore_errors=True)
@@ -322,7 +322,7 @@ class _Drive:
         self._look()
         typist.leave(self.project, self._record())
         gone = processes.wait_until(self._is_dead, EXIT_S, interval_s=0.05)
-        pane = self.project.tmux.pane(self._record().session_id)
+        pane = self.project.pane(self._record())
         self._note(exited=gone, exit_code=pane.exit_code if isinstance(pane, Pane) else None)
         self._record()
 
@@ -334,7 +334,7 @@ class _Drive:
         return any(hook.split()[0] == name for hook in hooks_in(_events(self.project)))
 
     def _pane(self) -> Pane | None:
-        pane = self.project.tmux.pane(self.project.store.worker(NAME).session_id)
+        pane = self.project.pane(self.project.store.worker(NAME))
         return pane if isinstance(pane, Pane) else None
 
     def _is_dead(self) -> bool:
@@ -348,7 +348,8 @@ class _Drive:
     def _look(self) -> None:
         """The end of the screen, as evidence for a person; nothing is decided by it."""
         with suppress(LlmcError):
-            shown = self.project.tmux.capture(self.project.store.worker(NAME).session_id, history=50)
+            pane = self._pane()
+            shown = self.project.tmux.capture(pane, history=50) if pane is not None else ""
             self.screen = [line.rstrip()[:SCREEN_WIDTH] for line in shown.splitlines() if line.strip()][
                 -SCREEN_LINES:
             ]

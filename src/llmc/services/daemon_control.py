@@ -1,7 +1,6 @@
 """Starting the daemon in the background, and stopping it, from another process."""
 
-import json
-import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -9,22 +8,20 @@ from typing import Any
 
 from llmc.errors import LlmcError, Refused
 from llmc.services.project import Project
-from llmc.tools import locks, proc
-from llmc.tools.files import private_dir
-from llmc.tools.processes import wait_until
+from llmc.tools import locks, proc, processes
+from llmc.tools.files import json_record, private_dir
+from llmc.tools.processes import Process, wait_until
 
 READY_LIMIT_S = 60.0
+#: how long a daemon that starts may have its lock before it can be known by it
+KNOWN_S = 3.0
 
 
 def registration(project: Project) -> dict[str, Any] | None:
     """daemon.json, while its daemon lives."""
     if not project.daemon_runs():
         return None
-    try:
-        record = json.loads(project.root.daemon.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
+    return json_record(project.root.daemon) or None
 
 
 def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
@@ -53,22 +50,61 @@ def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
     return record
 
 
+def find(project: Project) -> Process | None:
+    """The daemon's process: the one that holds its lock, and says that it is the daemon. Nothing else is ever signalled.
+
+    Not the pid that daemon.json names, or the lock file, alone: both outlive a daemon, and pids are used again.
+    """
+    lock = project.root.lock("daemon")
+    for process in (_registered(project), _signed(lock)):
+        if process is not None and locks.holds(process.pid, lock):
+            return process
+    return None
+
+
+def _registered(project: Project) -> Process | None:
+    """Whom daemon.json names."""
+    record = registration(project) or {}
+    pid = record.get("pid")
+    process = processes.identify(pid) if isinstance(pid, int) else None
+    same = process is not None and record.get("start_ticks", process.ticks) == process.ticks
+    return process if same else None
+
+
+def _signed(lock: Path) -> Process | None:
+    """Who has signed the lock as a daemon: it has not written its daemon.json yet, or lost it."""
+    pid = locks.signer(lock)
+    is_daemon = re.search(r"\bllmc\b.* up\b", locks.holder(lock)) is not None
+    return processes.identify(pid) if pid is not None and is_daemon else None
+
+
 def stop(project: Project, *, force: bool, timeout_s: float = 60.0) -> bool:
     """Stop the daemon, and with it the agents; whether there was one."""
-    record = registration(project)
-    if record is None:
+    # One that is just starting has the lock a moment before it can be known.
+    wait_until(lambda: find(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02)
+    daemon = find(project)
+    if not project.daemon_runs():
         return False
-    pid = int(record["pid"])
-    os.kill(pid, signal.SIGTERM)
-    if wait_until(lambda: not project.daemon_runs(), 5.0 if force else timeout_s, interval_s=0.02):
+    if daemon is None:
+        raise Refused(
+            f"{locks.holder(project.root.lock('daemon'))} holds this root, and is not its daemon",
+            hint="Wait until it has ended, then run this again.",
+        )
+    processes.send(daemon, signal.SIGTERM)
+    if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
         return True
     if not force:
         raise LlmcError(
-            f"the daemon ({pid}) did not stop in {timeout_s:g} s", hint="llmc down --force kills it."
+            f"the daemon ({daemon.pid}) did not stop in {timeout_s:g} s", hint="llmc down --force kills it."
         )
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not project.daemon_runs(), 5.0)
+    processes.send(daemon, signal.SIGKILL)
+    wait_until(lambda: not _is_at_it(project, daemon), 5.0)
     return True
+
+
+def _is_at_it(project: Project, daemon: Process) -> bool:
+    """Its lock may be free before it has ended, and another may have it then."""
+    return daemon.is_alive and project.daemon_runs()
 
 
 def _is_ready(project: Project, pid: int) -> bool:

@@ -10,21 +10,20 @@ from llmc.agents.client_files import prompts_in
 from llmc.doctor import facts as seen
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, ToolFailed
-from llmc.names import SessionName
+from llmc.panes import Pane, Panes
 from llmc.services import sessions
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
+from llmc.services.worktrees import lock_holders
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import read_json
 from llmc.tools.proc import ToolMissing
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
 
 #: how long a command or the daemon may be at a worker before it is looked at only in part
 PATIENCE_S = 2.0
-
-Panes = dict[SessionName, Pane] | Unknown
 
 
 def worker_facts(project: Project, name: str, *, ours: bool = False) -> seen.WorkerFacts | None:
@@ -49,9 +48,8 @@ def _record(project: Project, name: str) -> WorkerRecord | None:
 
 
 def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.WorkerFacts:
-    pane = panes_of(project)
-    mine = pane.get(record.session_id) if isinstance(pane, dict) else None
-    if isinstance(pane, Unknown):
+    mine = pane_of(project, record)
+    if isinstance(mine, Unknown):
         state = seen.PaneState.UNKNOWN
     else:
         state = seen.PaneState.NONE if mine is None else seen.PaneState.ALIVE
@@ -60,7 +58,7 @@ def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.Work
         record=record,
         place=str(project.root.worktree(record.name)),
         pane=state,
-        attached=mine is not None and mine.attached,
+        attached=isinstance(mine, Pane) and mine.attached,
         tree=tree_facts(project, record),
         busy_with=busy_with,
         settings_problem=_settings_problem(project, record) if state is seen.PaneState.ALIVE else "",
@@ -68,10 +66,17 @@ def _worker(project: Project, record: WorkerRecord, busy_with: str) -> seen.Work
     )
 
 
-def panes_of(project: Project) -> Panes:
+def panes_of(project: Project) -> Panes | Unknown:
     try:
         return project.tmux.panes()
     except LlmcError as error:  # tmux is not installed
+        return Unknown(error.message)
+
+
+def pane_of(project: Project, record: WorkerRecord) -> Pane | Unknown | None:
+    try:
+        return project.pane(record)
+    except LlmcError as error:
         return Unknown(error.message)
 
 
@@ -84,7 +89,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
             return seen.Tree(exists=False, tip=tip)
         if not (worktree / ".git").exists():
             return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
-        if not is_worktree(project, worktree):
+        if not git.is_worktree_of(worktree, project.root.path):
             return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
@@ -130,15 +135,14 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
         age = age_s(lock.stat().st_mtime, now_unix())
     except FileNotFoundError:
         return None, False
-    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
-    return age, bool(at_work or processes.works_in(os.path.realpath(lock)))
+    return age, bool(lock_holders(worktree, lock))
 
 
 def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
         wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         return f"its hooks are registered nowhere: {path} is gone"
     except (OSError, ValueError, LlmcError):

@@ -3,6 +3,8 @@
 import contextlib
 
 from llmc.errors import LlmcError, NotFound
+from llmc.names import OVERSEER
+from llmc.panes import Pane, Panes
 from llmc.services import sessions
 from llmc.services.project import Project
 from llmc.services.provision import provision
@@ -34,25 +36,47 @@ def take_down(project: Project, name: str) -> str | None:
     return None
 
 
-def end_every_session(project: Project) -> None:
-    """Without a state that can be read, everything of the fleet on the root's own tmux server is ended: it is all llmc's."""
+def end_every_session(project: Project) -> list[Pane]:
+    """Without a state that can be read, every agent of the fleet on the root's own tmux server is ended."""
     panes = project.tmux.panes()
     if isinstance(panes, Unknown):
         raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
-    for session, pane in panes.items():
-        if not pane.dead and not project.is_overseer(session):
-            processes.terminate(pane.pid, grace_s=5)
-    close_server(project)
+    for pane in _agents(project, panes):
+        sessions.end_program(pane)
+    return close_server(project)
 
 
-def close_server(project: Project) -> None:
-    """End the root's tmux server; while the supervisor's own session is on it, only the sessions beside that one."""
+def close_server(project: Project) -> list[Pane]:
+    """Close the fleet's panes, and the root's tmux server with them; the panes of a person that keep it.
+
+    The supervisor's own session keeps it, too.
+    """
     panes = project.tmux.panes()
     if isinstance(panes, Unknown):
-        return  # it may be there
-    if not any(map(project.is_overseer, panes)):
+        return []  # it may be there
+    for pane in _agents(project, panes):
+        project.tmux.kill_pane(pane)
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        return []
+    if all(pane.dead and not project.is_overseer(pane.session) for pane in panes.values()):
         project.tmux.kill_server()
-        return
-    for session in panes:
-        if not project.is_overseer(session):
-            project.tmux.kill_session(session)
+        return []
+    return [pane for pane in panes.values() if not pane.dead and not any(sessions.launched(pane))]
+
+
+def _agents(project: Project, panes: Panes) -> list[Pane]:
+    """The panes that llmc launched for workers; the supervisor's own is none of them."""
+    found = [(pane, *sessions.launched(pane)) for pane in panes.values()]
+    return [
+        pane
+        for pane, worker, instance in found
+        if instance and worker != OVERSEER and not project.is_overseer(pane.session)
+    ]
+
+
+def told_of(project: Project, panes: list[Pane]) -> str:
+    """What is said of the panes of a person that keep the tmux server."""
+    what = ", ".join(f"{processes.name_of(pane.pid)} ({pane.session})" for pane in panes)
+    look = " ".join([*project.tmux.argv()[:3], "attach"])
+    return f"left as they are, for they are yours: {what}; `{look}` shows them"

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from llmc.errors import LlmcError
+from llmc.panes import Pane
 from llmc.services import intake, rebase, review
 from llmc.services.project import Project
 from llmc.services.review import Review
-from llmc.tools.tmux import Pane
 from llmc.workers.model import Status, WorkerRecord
 
 
@@ -39,7 +39,7 @@ def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
 
 def _rebase_first(project: Project, record: WorkerRecord) -> str:
     """Why it could not be rebased, "" when it was or need not be. Conflicts go to the worker, and end the review."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
         return f"no agent runs for {record.name}"
     try:

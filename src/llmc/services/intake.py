@@ -2,24 +2,24 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, ToolFailed
+from llmc.names import TaskKey
+from llmc.panes import Pane
 from llmc.review import conflicts
+from llmc.services import leftovers
 from llmc.services.project import Project
 from llmc.state import inbox
 from llmc.state.store import Transaction
-from llmc.tools import git
+from llmc.tools import git, processes
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import append_line, private_dir, read_text
+from llmc.tools.tmux import Unknown
 from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Status, WorkerRecord
-
-if TYPE_CHECKING:
-    from llmc.tasks.model import Task
 
 
 def apply_pending(project: Project, name: str) -> WorkerRecord:
@@ -89,6 +89,8 @@ def _apply(
     facts = _observe(project, record, fresh)
     made = _tasks_made(project, record, fresh)
     name = record.name
+    if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, HookEvent)):
+        leftovers.end_with_its_agent(project, record)  # first: once it is offline, nobody knows its launch
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
             if isinstance(event, Malformed):
@@ -110,7 +112,7 @@ def _apply(
 
 def _tasks_made(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
-) -> "dict[str, tuple[Task, str]]":
+) -> dict[str, tuple[TaskKey, str, str]]:
     made = any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh)
     if not made or not record.has_branch:  # without one, it has a task list of its own
         return {}
@@ -119,27 +121,30 @@ def _tasks_made(
     return worker_tasks.mark(project, record, fresh)
 
 
-def _count(tx: Transaction, name: str, task: "Task", hold: str) -> None:
+def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:
     """A task that the worker's session made."""
     at = tx.worker(name).assignment
     if at is not None:
         tx.update(name, assignment=replace(at, made=at.made + 1))
     if hold:
-        tx.emit("task_proposed", worker=name, task_id=task.id, subject=task.subject)
+        tx.emit("task_proposed", worker=name, **task.fields(), subject=subject)
 
 
 def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:
     live = [e for e in events if isinstance(e, HookEvent) and e.instance == record.instance]
     facts = git_facts(project, record) if any(decide.wants_git(e) for e in live) else None
-    died = any(e.name == "PaneDied" for e in live)
-    code = project.tmux.exit_code(record.session_id) if died else None
-    return decide.Facts(git=facts, exit_code=code)
+    pane = project.pane(record) if any(e.name == "PaneDied" for e in live) else None
+    if not isinstance(pane, Pane):
+        return decide.Facts(git=facts, agent_lives=isinstance(pane, Unknown))
+    lives = not pane.dead and processes.is_alive(pane.pid)
+    return decide.Facts(git=facts, exit_code=pane.exit_code, agent_lives=lives)
 
 
 def keep_last_words(project: Project, record: WorkerRecord) -> None:
     """What the screen showed when an agent crashed goes into its log: the pane will be gone."""
     try:
-        screen = project.tmux.capture(record.session_id, history=200).rstrip()
+        pane = project.pane(record)
+        screen = project.tmux.capture(pane, history=200).rstrip() if isinstance(pane, Pane) else "(gone)"
     except LlmcError as error:
         screen = f"(the screen could not be read: {error.message})"
     log = project.root.log(record.name)

@@ -106,7 +106,7 @@ def is_landed(project: Project, commit: str) -> bool:
                 root, "update-ref", project.base, commit
             )  # the root made it, so there is nothing to fetch
             return True
-        git.fetch(root, project.config.repo.default_branch)
+        git.fetch(root, project.source, project.config.repo.default_branch)
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
         root, commit, project.base
     )
@@ -163,7 +163,7 @@ def _tip(project: Project) -> str | None:
     if _is_local(project):
         return provision.source_tip(project)
     with project.repo_lock():
-        git.fetch(project.root.path, branch)
+        git.fetch(project.root.path, project.source, branch)
     return git.resolve(project.root.path, project.base)
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import OVERSEER
+from llmc.panes import Pane
 from llmc.services import reset, sessions
 from llmc.services.project import Project, for_overseer
 from llmc.tools import git
 from llmc.tools.clock import now_unix
 from llmc.tools.files import private_dir
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -99,7 +100,7 @@ def ready(own: Project, say: Callable[[str], None]) -> str:
 
 def look(own: Project) -> tuple[WorkerRecord, Pane | None]:
     record = own.store.worker(OVERSEER)
-    pane = own.tmux.pane(record.session_id)
+    pane = own.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{record.session_id}: tmux gave no answer: {pane.reason}")
     return record, pane

@@ -4,23 +4,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmc import hook_client
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, ToolFailed
-from llmc.services import intake, provision, rebase, sessions
+from llmc.panes import Pane
+from llmc.services import intake, leftovers, provision, rebase, sessions
 from llmc.services.project import Project
-from llmc.tools import git, processes
+from llmc.tools import git
 from llmc.tools.clock import now_unix
-from llmc.tools.tmux import Pane
 from llmc.workers import decide
 from llmc.workers import patrol as rules
 from llmc.workers.model import Status, WorkerRecord
 
 #: the statuses there is a rule for
 CONCERNED = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
-#: how long a leftover process has to end by itself when it is told to
-END_GRACE_S = 2.0
-COMMAND_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ def _rebase(project: Project, name: str) -> LlmcError | None:
 
 def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
     """None where there is no living agent, or tmux gave no answer: other rules look after those."""
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
         return None
     status = sessions.status_of(record, pane)
@@ -136,17 +132,11 @@ def _changed_unix(path: Path) -> float:
 def _end_background(project: Project, record: WorkerRecord) -> None:
     """End exactly what the agent left behind, say so, and take its turn for over."""
     name = record.name
-    left = [pid for pid in processes.leftovers(record.instance) if not _is_hook(pid)]
-    pane = project.tmux.pane(record.session_id)
+    left = leftovers.of(record.instance)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or sessions.status_of(record, pane) is ClientStatus.BUSY:
         return  # a turn has begun meanwhile, and what runs may be its own
-    if left:
-        commands = [processes.command_of(pid)[:COMMAND_CHARS] for pid in left]
-        with project.store.transaction() as tx:
-            tx.emit("background_ended", worker=name, pids=left, commands=commands)
-        alive = processes.end_all(left, grace_s=END_GRACE_S)
-        if alive:
-            raise LlmcError(f"{name}: what it left running does not end (pid {', '.join(map(str, alive))})")
+    leftovers.end(project, name, left)
     _end_turn(project, record)
 
 
@@ -163,8 +153,3 @@ def _end_turn(project: Project, record: WorkerRecord) -> None:
         tx.emit(verdict.action, worker=name, **verdict.details)
         if verdict.change:
             tx.move(name, verdict.change)
-
-
-def _is_hook(pid: int) -> bool:
-    """A hook sender is the agent's child too, and brings its word: it is never ended."""
-    return hook_client.__file__ in processes.command_of(pid)

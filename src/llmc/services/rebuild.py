@@ -20,21 +20,23 @@ from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, NotFound, Refused, StateError
-from llmc.names import ClaudeSessionId, WorkerName
+from llmc.names import ClaudeSessionId, TaskKey, WorkerName
+from llmc.panes import Pane, Panes
 from llmc.services import intake, trash
 from llmc.services.claims import open_ledger
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
-from llmc.services.task_list import open_list
+from llmc.services.sessions import launched
+from llmc.services.task_list import believed_tasks, open_list
 from llmc.state.events import read_lines
 from llmc.state.model import State
 from llmc.state.store import NewerState
 from llmc.tasks.books import entry
+from llmc.tasks.model import Task
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
-from llmc.tools.tmux import Pane, Unknown
+from llmc.tools.tmux import Unknown
 from llmc.workers.model import WorkerRecord
 
 
@@ -65,7 +67,7 @@ def rebuild(project: Project) -> Rebuilt:
             raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
         old = _old_workers(project)
         logged = _events(project)
-        found = [_find(project, name, panes.get(project.session(name)), logged) for name in _names(project)]
+        found = [_find(project, name, _pane_of(name, panes), logged) for name in _names(project)]
         now = now_unix()
         records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
         records = [replace(record, auto=is_auto_name(record.name)) for record in records]
@@ -77,9 +79,14 @@ def rebuild(project: Project) -> Rebuilt:
 
 def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
     """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
-    tasks = list(open_list(project).listing().tasks.values()) if project.config.auto.task_list_id else []
     ledger = open_ledger(project)
     claims = ledger.books().claims
+    tasks: dict[TaskKey, Task] = {}
+    if project.config.auto.task_list_id:
+        files = open_list(project)
+        for one in {"", *(claim.task.list for claim in claims.values())}:
+            there = files.of(one)
+            tasks |= {there.key(task.id): task for task in believed_tasks(there, ledger.books())}
     if not project.root.tasks_ledger.exists():
         found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
         for claim in found:
@@ -118,7 +125,9 @@ def _names(project: Project) -> list[WorkerName]:
     """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
     clone = project.root.path
     names = {
-        entry.name for entry in _directories(project.root.worktrees) if is_worktree(project, Path(entry.path))
+        entry.name
+        for entry in _directories(project.root.worktrees)
+        if git.is_worktree_of(Path(entry.path), clone)
     }
     names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
     return [
@@ -131,6 +140,11 @@ def _directories(path: Path) -> list[os.DirEntry[str]]:
         return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
+
+
+def _pane_of(name: WorkerName, panes: Panes) -> Pane | None:
+    """The pane of a worker's agent; a shell that a person has in its session is none."""
+    return next((pane for pane in panes.values() if not pane.dead and launched(pane)[0] == name), None)
 
 
 def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[dict[str, Any]]) -> Found:

@@ -5,11 +5,11 @@ import os
 import time
 
 from llmc.errors import Refused, UsageError
+from llmc.panes import Pane
 from llmc.services.callers import Caller, Kind, caller
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.processes import ancestors
-from llmc.tools.tmux import Pane
 
 
 def reporter(project: Project) -> Caller:
@@ -21,7 +21,7 @@ def reporter(project: Project) -> Caller:
         raise Refused("`llmc report` is for workers", hint=who.why)
     claimed = os.environ.get("LLMC_WORKER") or who.name
     record = project.store.worker(claimed)
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
     if not is_there or (record.name, record.instance) != (who.name, who.instance):
         raise Refused(f"this is not the running agent of {claimed}, it cannot report for it")

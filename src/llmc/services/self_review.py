@@ -5,13 +5,13 @@ sends the prompt, once; where that fails, a person gets the work as it is, with 
 """
 
 from llmc.agents.protocol import ClientStatus
+from llmc.panes import Pane
 from llmc.services import intake, submit
 from llmc.services.project import Project
 from llmc.services.prompts import self_review_prompt
 from llmc.services.sessions import is_taken, status_of
 from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import wait_until
-from llmc.tools.tmux import Pane
 from llmc.workers import decide, self_review
 from llmc.workers.decide import GitFacts
 from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
@@ -30,7 +30,7 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     todo = self_review.todo(record)
     if todo is None:
         return record
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead or is_taken(record, pane):
         return record
     if not _was_typed(record) and not _rests(record, pane):
@@ -43,6 +43,11 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     with fault_step("self_review.prompt"):
         receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
     after = project.store.worker(record.name)
+    if (
+        receipt.met_a_person and record.auto
+    ):  # it would land without; whoever sees the person leave sends it again
+        with project.store.transaction() as tx:
+            return tx.update(record.name, self_review=SelfReview.DUE)
     return after if receipt.outcome.arrived else _give_up(project, after, facts)
 
 

@@ -9,15 +9,16 @@ from llmc import hook_client, launch
 from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.errors import LlmcError, Refused
-from llmc.names import ClaudeSessionId, SessionName
-from llmc.services import intake
+from llmc.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
+from llmc.panes import Pane
+from llmc.services import intake, leftovers
 from llmc.services.project import Project, agent_for
 from llmc.state import inbox
 from llmc.tools import processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
-from llmc.tools.tmux import Pane, Unknown, shell_join
+from llmc.tools.tmux import Unknown, shell_join
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
 from llmc.workers.events import HookEvent
@@ -36,12 +37,24 @@ _NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up` again.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
+        adopt(project, record, pane)
         return
     _launch(project, record, index=sorted(project.store.read().workers).index(record.name))
+
+
+def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
+    """The agent of an llmc that knew sessions only goes on running; from now on its pane is known."""
+    if record.pane_id:
+        return
+    if not pane.instance:
+        argv = _died_argv(project, record.name, record.instance)
+        project.tmux.adopt(pane, argv, instance=record.instance, worker=record.name)
+    with project.store.transaction() as tx:
+        tx.update(record.name, pane_id=pane.id)
 
 
 def _launch(project: Project, record: WorkerRecord, index: int) -> None:
@@ -52,6 +65,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     if problem:
         _record_failure(project, record, problem)
         raise LlmcError(f"{record.name}: {problem}")
+    leftovers.end(project, record.name, leftovers.of(record.instance))
     private_dir(project.root.inbox / record.name)
     argv = agent.argv(_launch_request(project, record, agent))
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
@@ -63,19 +77,51 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
             tx.update(
                 record.name,
                 instance=instance,
+                pane_id=PaneId(""),
                 agent=agent.name,
                 config_dir=str(agent.config_dir(environment)),
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
         write_atomic(spec, json.dumps(payload).encode())
-        project.tmux.kill_session(record.session_id)
-        project.tmux.new_session(
+        _close_panes(project, record)
+        pane_id = project.tmux.launch(
             record.session_id,
             record.worktree_path,
             [sys.executable, "-I", "-S", launch.__file__, str(spec)],
-            ["env", f"LLMC_INSTANCE={instance}", *_hook_argv(project, record.name), "PaneDied"],
+            _died_argv(project, record.name, instance),
+            instance=instance,
+            worker=record.name,
         )
+        with project.store.transaction() as tx:  # until then the pane's own mark says whose it is
+            tx.update(record.name, pane_id=pane_id)
+
+
+def _died_argv(project: Project, name: str, instance: str) -> list[str]:
+    return ["env", f"LLMC_INSTANCE={instance}", *_hook_argv(project, name), "PaneDied"]
+
+
+def _close_panes(project: Project, record: WorkerRecord) -> None:
+    """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
+    pane = project.pane(record)
+    panes = project.tmux.panes()
+    for found in panes.values() if isinstance(panes, dict) else ():
+        if launched(found)[0] == record.name or found == pane:
+            _end_pane(project, found)
+
+
+def _end_pane(project: Project, pane: Pane) -> None:
+    """The pane goes last: its mark says what else is of the launch, to whoever goes on after a crash."""
+    worker, instance = launched(pane)
+    end_program(pane)
+    leftovers.end(project, worker, leftovers.of(instance))
+    project.tmux.kill_pane(pane)
+
+
+def end_program(pane: Pane) -> None:
+    """End what a pane runs: a child of the tmux server, whatever else has its pid by now."""
+    if not pane.dead:
+        processes.terminate(processes.identify(pane.pid, parent=pane.server_pid), grace_s=5)
 
 
 def _to_trust(project: Project, record: WorkerRecord) -> Path:
@@ -112,7 +158,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
 def end(project: Project, name: str, reason: str) -> None:
     """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
     record = intake.apply_pending(project, name)
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
     if isinstance(pane, Pane) and pane.dead and record.status not in (Status.OFFLINE, Status.ERROR):
@@ -122,29 +168,35 @@ def end(project: Project, name: str, reason: str) -> None:
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
         if status_of(record, pane) is ClientStatus.BUSY:
-            project.tmux.send_keys(record.session_id, "Escape")
-        processes.terminate(pane.pid, grace_s=5)
+            project.tmux.send_keys(pane, "Escape")
+        end_program(pane)
     processes.kill(processes.leftovers(record.instance))
-    project.tmux.kill_session(record.session_id)
+    _close_panes(project, record)
     intake.apply_pending(project, name)
 
 
+def launched(pane: Pane) -> tuple[str, str]:
+    """The worker and the instance that a pane was launched for, by its marks or its environment; ("", "") for a person's own."""
+    if pane.instance or pane.dead:
+        return pane.worker, pane.instance
+    environment = processes.environment(pane.pid)
+    return environment.get("LLMC_WORKER", ""), environment.get("LLMC_INSTANCE", "")
+
+
 def end_stray(project: Project, session: SessionName) -> None:
-    """End a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
+    """End the agents in a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
     if project.is_overseer(session):
         raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
-    pane = project.tmux.pane(session)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{session}: tmux gave no answer: {pane.reason}", hint="Try again.")
-    if pane is None:
-        return
-    if pane.attached:
-        raise Refused(f"somebody is attached to {session}", hint="Detach first (C-b d).")
-    instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
-    if not pane.dead:
-        processes.terminate(pane.pid, grace_s=5)
-    processes.kill(processes.leftovers(instance))
-    project.tmux.kill_session(session)
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"{session}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    for pane in panes.values():
+        worker, instance = launched(pane)
+        if pane.session != session or not instance or worker == OVERSEER:
+            continue
+        if pane.attached:
+            raise Refused(f"somebody is attached to {session}", hint="Detach first (C-b d).")
+        _end_pane(project, pane)
 
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
@@ -153,18 +205,20 @@ def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
 
 
 def reconcile(project: Project, name: str) -> None:
-    """Compare one worker's record with tmux: a session that is gone makes it offline. Unknown changes nothing."""
+    """Compare one worker's record with tmux: a pane that is gone makes it offline. Unknown changes nothing."""
     record = intake.apply_pending(project, name)
-    pane = project.tmux.pane(record.session_id)
+    pane = project.pane(record)
     if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
         return
     if pane is None:
-        mark_offline(
-            project, record, "session gone", error_reason="its tmux session is gone", cause=Cause.TMUX
-        )
-    elif pane.dead:
+        leftovers.end_with_its_agent(project, record)
+        mark_offline(project, record, "session gone", error_reason="its tmux pane is gone", cause=Cause.TMUX)
+        return
+    if pane.dead:
         intake.apply_exit(project, record)
-    elif change := client_contradicts(record, pane.pid, now_unix()):
+        return
+    adopt(project, record, pane)
+    if change := client_contradicts(record, pane.pid, now_unix()):
         with project.store.transaction() as tx:
             tx.move(name, change)
 

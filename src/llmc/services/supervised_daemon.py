@@ -1,21 +1,19 @@
 """The daemon under a supervisor: started through the shell, known by its registration, ended for certain."""
 
 import contextlib
-import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from llmc.agents.client_files import process_start
 from llmc.errors import LlmcError, NotFound
 from llmc.overseer.model import Failure, FailureKind, Identity
+from llmc.services import daemon_control
 from llmc.services.project import Project
 from llmc.tools import proc, processes
 from llmc.tools.clock import monotonic
-from llmc.tools.files import private_dir
+from llmc.tools.files import json_record, private_dir
+from llmc.tools.processes import Process
 
 #: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
 COMMAND = "llmc up --auto"
@@ -31,8 +29,8 @@ class Running:
     """A daemon that registered."""
 
     identity: Identity
-    #: the pid's own start, in ticks of the kernel: with it, no other process is ever taken for the daemon
-    ticks: str | None
+    #: with its own start, so that no other process is ever taken for the daemon
+    process: Process
     #: None: it was there before this supervisor
     child: proc.Child | None
     since: float
@@ -41,8 +39,7 @@ class Running:
         """A child that ended is reaped here; a zombie is not alive."""
         if self.child is not None:
             self.child.poll()
-        started = process_start(self.identity.pid)
-        return started is not None and started == self.ticks
+        return self.process.is_alive
 
     def exit_code(self) -> int | None:
         """How it ended; its first thread may be gone a moment before the others, and before that is known."""
@@ -75,16 +72,8 @@ def check_program() -> None:
 
 def registration(project: Project) -> Registration:
     """daemon.json, whoever wrote it."""
-    row = _row(project.root.daemon)
+    row = json_record(project.root.daemon)
     return Registration(Identity.read(row), bool(row) and row.get("ready") is True)
-
-
-def _row(path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def adopt(project: Project, known: Identity | None) -> Running | None:
@@ -92,8 +81,10 @@ def adopt(project: Project, known: Identity | None) -> Running | None:
     found = registration(project).identity
     if known is None or found != known or not project.daemon_runs():
         return None
-    ticks = process_start(known.pid)
-    return None if ticks is None else Running(known, ticks, None, monotonic())
+    process = daemon_control.find(project)
+    if process is None or process.pid != known.pid:
+        return None
+    return Running(known, process, None, monotonic())
 
 
 def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGISTER_S) -> Running | Failure:
@@ -117,12 +108,12 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
         lambda: bool(stopping() or new() or child.poll() is not None), limit_s, interval_s=0.05
     )
     found = new()
-    if found is not None and (ticks := process_start(found.pid)) is not None:
-        return Running(found, ticks, child, since)
+    if found is not None and (process := processes.identify(found.pid)) is not None:
+        return Running(found, process, child, since)
     code = child.poll()
     how = f"ended with code {code}" if code is not None else f"did not register in {limit_s:g} s"
-    if code is None:
-        end(project, child.pid, child, GRACE_S)
+    if code is None and (process := processes.identify(child.pid)) is not None:
+        end(process, child, GRACE_S)
     said = _said(output, begin)
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
     text = f"`{COMMAND}` {how}: {last.strip().removeprefix('llmc: ')}"
@@ -146,24 +137,25 @@ def _said(output: Path, begin: int) -> str:
         return ""
 
 
-def end(project: Project, pid: int, child: proc.Child | None, grace_s: float) -> None:
+def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
     """SIGTERM, SIGKILL after the grace, and proof that it is gone."""
-    if processes.is_alive(pid):
-        processes.terminate(pid, grace_s=grace_s)
+    processes.terminate(process, grace_s=grace_s)
     if child is not None:
         with contextlib.suppress(Exception):
             child.wait(2)  # reaped, whether it was the daemon or a wrapper around it
-    if processes.is_alive(pid):
-        raise LlmcError(f"the daemon {pid} lives on after SIGKILL", hint="`ps` shows what it waits for.")
+    if process.is_alive:
+        raise LlmcError(
+            f"the daemon {process.pid} lives on after SIGKILL", hint="`ps` shows what it waits for."
+        )
 
 
 def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     """End the daemon, and any other that holds its place now."""
     if running is not None and running.is_alive():
-        end(project, running.identity.pid, running.child, grace_s)
-    other = registration(project).identity
-    if other is not None and project.daemon_runs() and other.pid != os.getpid():
-        end(project, other.pid, None, grace_s)
+        end(running.process, running.child, grace_s)
+    other = daemon_control.find(project) if project.daemon_runs() else None
+    if other is not None:
+        end(other, None, grace_s)
     processes.wait_until(lambda: not project.daemon_runs(), 5)
     if project.daemon_runs():
         raise LlmcError(

@@ -1,24 +1,64 @@
-"""Processes, found by the marks llmc gave them; a pid alone is never trusted."""
+"""Processes, found by the marks llmc gave them; a pid alone is never trusted, and never signalled."""
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from llmc.hook_client import lineage
 
 
-def leftovers(instance: str) -> list[int]:
+class Process(NamedTuple):
+    """One process for good: its pid may be another's later, but not with the same start."""
+
+    pid: int
+    #: when it began, in the kernel's ticks
+    ticks: str
+
+    @property
+    def is_alive(self) -> bool:
+        return start_of(self.pid) == self.ticks
+
+
+def identify(pid: int, *, parent: int | None = None) -> Process | None:
+    """The process that has a pid now; None when there is none, or it is not a child of `parent`."""
+    ticks = start_of(pid)
+    if ticks is None or (parent is not None and parent not in ancestors(pid)[:1]):
+        return None
+    return Process(pid, ticks)
+
+
+def start_of(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks; None for one that does not run, a zombie too."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == b"Z" else fields[19].decode()
+
+
+def leftovers(instance: str) -> list[Process]:
     """Tool children of an agent launch that outlived it: our uid, its mark, and the client's child mark."""
-    if not instance:
-        return []
-    wanted = f"LLMC_INSTANCE={instance}".encode()
+    return [
+        process
+        for process in (marked("LLMC_INSTANCE", instance) if instance else [])
+        if "CLAUDE_CODE_CHILD_SESSION" in environment(process.pid)
+    ]
+
+
+def marked(name: str, value: str) -> list[Process]:
+    """Our processes that were started with this environment variable, and what they started."""
+    wanted = f"{name}={value}".encode()
     found = []
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
-            variables = _environ(int(entry))
-            if wanted in variables and any(v.startswith(b"CLAUDE_CODE_CHILD_SESSION=") for v in variables):
-                found.append(int(entry))
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        process = identify(int(entry))  # first: whoever has the pid later is then not signalled
+        if process is not None and wanted in _environ(process.pid):
+            found.append(process)
     return found
 
 
@@ -82,12 +122,9 @@ def began_unix(pid: int) -> float | None:
     return None if fields[0] == b"Z" else booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def terminate(pid: int, *, grace_s: float) -> None:
-    """SIGTERM, and SIGKILL for what is still there after the grace."""
-    _signal(pid, signal.SIGTERM)
-    if not wait_until(lambda: not is_alive(pid), grace_s):
-        _signal(pid, signal.SIGKILL)
-        wait_until(lambda: not is_alive(pid), 2)
+def terminate(process: Process | None, *, grace_s: float) -> None:
+    """SIGTERM, and SIGKILL if it is still there after the grace."""
+    end_all([process] if process is not None else [], grace_s=grace_s)
 
 
 def command_of(pid: int) -> str:
@@ -99,19 +136,41 @@ def command_of(pid: int) -> str:
         return ""
 
 
-def end_all(pids: list[int], *, grace_s: float) -> list[int]:
-    """SIGTERM to each, SIGKILL to what is still there after the grace; the pids that live on all the same."""
-    for pid in pids:
-        _signal(pid, signal.SIGTERM)
-    wait_until(lambda: not any(map(is_alive, pids)), grace_s)
-    kill([pid for pid in pids if is_alive(pid)])
-    wait_until(lambda: not any(map(is_alive, pids)), 2)
-    return [pid for pid in pids if is_alive(pid)]
+def end_all(processes: Iterable[Process], *, grace_s: float) -> list[Process]:
+    """SIGTERM to each, SIGKILL to what is still there after the grace; those that live on all the same."""
+    told = [process for process in processes if send(process, signal.SIGTERM)]
+    wait_until(lambda: not any(process.is_alive for process in told), grace_s)
+    kill(told)
+    wait_until(lambda: not any(process.is_alive for process in told), 2)
+    return [process for process in told if process.is_alive]
 
 
-def kill(pids: list[int]) -> None:
-    for pid in pids:
-        _signal(pid, signal.SIGKILL)
+def kill(processes: Iterable[Process]) -> None:
+    for process in processes:
+        send(process, signal.SIGKILL)
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal this very process; False when it has ended, or is not ours to signal.
+
+    A pidfd stands for one process: between the look at its start and the signal the pid cannot become another's.
+    """
+    try:
+        fd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # an old kernel
+        fd = -1
+    try:
+        if not process.is_alive:
+            return False
+        signal.pidfd_send_signal(fd, number) if fd >= 0 else os.kill(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+    return True
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.01) -> bool:
@@ -147,10 +206,3 @@ def _places(pid: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmc.errors import ToolFailed
-from llmc.names import SessionName
+from llmc.names import PaneId, SessionName
+from llmc.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
 from llmc.tools import proc, processes
 from llmc.tools.clock import monotonic
 
@@ -19,20 +20,11 @@ _NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No suc
 #: a server whose last session has just been killed still answers, and then ends
 _SERVER_LEAVES = re.compile(r"^(server exited|lost server)", re.M)
 _SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
+#: and a person may open or close the session between our look and our command
+_TRY_AGAIN = re.compile(f"{_SERVER_LEFT.pattern}|^(duplicate session|can't find session)", re.M)
 _TRIES = 5
 #: how long a server that was told to end may take
 LEAVING_S = 2.0
-_PANE_FORMAT = "|".join(
-    f"#{{{name}}}"
-    for name in (
-        "session_name",
-        "session_attached",
-        "pane_dead",
-        "pane_dead_status",
-        "pane_dead_signal",
-        "pane_pid",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -43,24 +35,13 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Pane:
-    """What tmux knows of one session's pane."""
-
-    session: SessionName
-    attached: bool
-    dead: bool
-    exit_code: int | None
-    pid: int
-
-
-@dataclass(frozen=True)
 class Tmux:
     """One private tmux server."""
 
     server: str
     #: for so long the answer to `panes` is good for everybody: the daemon's lanes ask for it all the time
     remembers_s: float = 0.0
-    _panes: "dict[str, tuple[float, dict[SessionName, Pane]]]" = field(default_factory=dict, compare=False)
+    _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict, compare=False)
 
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
@@ -70,8 +51,8 @@ class Tmux:
     ) -> proc.Done:
         return proc.run(self.argv(*args), env=_minimal_env(), input=input, check=check, timeout_s=timeout_s)
 
-    def panes(self) -> dict[SessionName, Pane] | Unknown:
-        """Every session of the server in one call; empty only when tmux itself says there is no server.
+    def panes(self) -> Panes | Unknown:
+        """Every pane of the server in one call; empty only when tmux itself says there is no server.
 
         tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
         not run. It notices when a child of its own ends, so it is given one.
@@ -88,72 +69,123 @@ class Tmux:
             self._panes[""] = (monotonic(), found)
         return found
 
-    def _list_panes(self) -> dict[SessionName, Pane] | Unknown:
+    def _list_panes(self) -> Panes | Unknown:
         try:
             for _ in range(_TRIES):
-                done = self.run("list-panes", "-a", "-F", _PANE_FORMAT, check=False)
+                done = self.run("list-panes", "-a", "-F", FORMAT, check=False)
                 if done.ok or not _SERVER_LEAVES.search(done.stderr):
                     break
         except ToolFailed as error:
             return Unknown(error.message)
         if done.ok:
-            return {pane.session: pane for pane in map(_pane, done.stdout.splitlines())}
+            return parse(done.stdout.splitlines())
         if _NO_SERVER.search(done.stderr):
             return {}
         return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
 
-    def pane(self, session: SessionName) -> Pane | Unknown | None:
-        known = self._panes.get("", (0.0, {}))[1].get(session)
+    def agent(
+        self, worker: str, session: SessionName, pane_id: PaneId, instance: str
+    ) -> Pane | Unknown | None:
+        """The pane of a worker's launch, wherever a person has moved it to; None when it is gone."""
+
+        def look(found: Panes) -> Pane | None:
+            return find(found, worker, session, pane_id, instance)
+
+        known = look(self._panes.get("", (0.0, {}))[1])
         if known is not None and not known.dead and not processes.is_alive(known.pid):
             self._panes.clear()  # it has ended since
-        panes = self.panes()
-        return panes if isinstance(panes, Unknown) else panes.get(session)
+        found = self.panes()
+        return found if isinstance(found, Unknown) else look(found)
 
-    def exit_code(self, session: SessionName) -> int | None:
-        """How the program of a dead pane ended; None when it cannot be known."""
-        pane = self.pane(session)
-        return pane.exit_code if isinstance(pane, Pane) else None
+    def launch(
+        self,
+        session: SessionName,
+        cwd: str,
+        argv: Sequence[str],
+        died_argv: Sequence[str],
+        *,
+        instance: str = "",
+        worker: str = "",
+    ) -> PaneId:
+        """Start a program in a pane of its own and mark that; `died_argv` (and the pane) is run when it ends.
 
-    def new_session(
-        self, session: SessionName, cwd: str, argv: Sequence[str], died_argv: Sequence[str]
-    ) -> None:
-        """Start a detached session whose pane is the program itself; `died_argv` is run when it ends.
-
-        One tmux call: the options are in force before the program can end.
+        In a detached session; where that is there already, a person has something in it: then in a window of its own.
+        One tmux call: marks and options are in force before the program can end.
         """
         for _ in range(_TRIES):
-            done = self._new_session(session, cwd, argv, died_argv)
-            if done.ok or not _SERVER_LEFT.search(done.stderr):
+            done = self._launch(session, cwd, argv, died_argv, instance, worker)
+            if done.ok or not _TRY_AGAIN.search(done.stderr):
                 break
         self._panes.clear()
         if not done.ok:
             raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+        pane_id, pid = done.stdout.split()
+        self._follow_people(session, PaneId(pane_id), int(pid))
+        return PaneId(pane_id)
 
-    def _new_session(
-        self, session: SessionName, cwd: str, argv: Sequence[str], died_argv: Sequence[str]
+    def _launch(
+        self,
+        session: SessionName,
+        cwd: str,
+        argv: Sequence[str],
+        died_argv: Sequence[str],
+        instance: str,
+        worker: str,
     ) -> proc.Done:
-        target = exact(session)
+        # Only a name of our own says which window was made by the command before, and only until it is renamed.
+        window = f"llmc-{instance or os.urandom(6).hex()}"
+        pane = f"={session}:={window}"
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
+        has_session = self.run("has-session", "-t", f"={session}", check=False).ok
+        place = ["new-window", "-t", exact(session)] if has_session else ["new-session", "-s", session, *size]
         return self.run(
             *["start-server", ";"],
-            *["set-option", "-g", "remain-on-exit", "on", ";"],
             *["set-option", "-g", "history-limit", "20000", ";"],
             *["set-option", "-g", "status", "off", ";"],
             *["set-option", "-g", "default-terminal", "screen-256color", ";"],
             *["set-option", "-s", "escape-time", "20", ";"],
-            # A person's terminal may be small: follow it while attached, and be wide again afterwards.
-            *["set-hook", "-g", "client-attached", "set-option -w window-size latest", ";"],
-            *["set-hook", "-g", "client-detached", f"resize-window -x {WIDTH} -y {HEIGHT}", ";"],
-            *["new-session", "-d", "-s", session, *size, "-c", _word(no_format(cwd)), *_words(argv), ";"],
-            *["set-hook", "-t", target, "pane-died", f"run-shell -b {tmux_quote(shell_join(died_argv))}"],
+            *[*place, "-d", "-n", window, "-P", "-F", "#{pane_id} #{pane_pid}", "-c", _word(no_format(cwd))],
+            *[*_words(argv), ";"],
+            *_marks(pane, instance, worker, died_argv),
+            *["if-shell", "-F", "-t", pane, "#{?session_attached,0,1}"],
+            *[f"resize-window -t '{pane}' {' '.join(size)}", ";"],
+            *["rename-window", "-t", pane, worker or "agent"],
             check=False,
         )
 
-    def kill_session(self, session: SessionName) -> None:
-        """End a session; one that is gone already is fine."""
-        done = self.run("kill-session", "-t", exact(session), check=False)
+    def _follow_people(self, session: SessionName, pane_id: PaneId, pid: int) -> None:
+        """A person's terminal may be small: the agent's window follows it while they are attached, and no other does."""
+        alone = f"#{{&&:{_runs(pid)},#{{?session_attached,0,1}}}}"
+        attached = f"if-shell -F -t {pane_id} '{_runs(pid)}' 'set-option -w -t {pane_id} window-size latest'"
+        detached = f"if-shell -F -t {pane_id} '{alone}' 'resize-window -t {pane_id} -x {WIDTH} -y {HEIGHT}'"
+        self.run(
+            *["set-hook", "-gu", "client-attached", ";", "set-hook", "-gu", "client-detached", ";"],
+            *["set-hook", "-t", exact(session), "client-attached", attached, ";"],
+            *["set-hook", "-t", exact(session), "client-detached", detached],
+            check=False,
+        )
+
+    def adopt(self, pane: Pane, died_argv: Sequence[str], *, instance: str, worker: str) -> None:
+        """Mark the pane of a launch that was made without marks; its session's hook spoke for every pane."""
+        self.run(
+            *["set-hook", "-u", "-t", exact(pane.session), "pane-died", ";"],
+            *_marks(pane.id, instance, worker, died_argv)[:-1],
+        )
+        self._follow_people(pane.session, pane.id, pane.pid)
         self._panes.clear()
-        gone = ("can't find session", "session not found", "server exited unexpectedly")
+
+    def kill_session(self, session: SessionName) -> None:
+        """End a session and every pane in it; one that is gone already is fine."""
+        self._kill("kill-session", "-t", exact(session))
+
+    def kill_pane(self, pane: Pane) -> None:
+        """Close this very pane, and nothing beside it; one that is gone already is fine."""
+        self._kill("if-shell", "-F", "-t", pane.id, _runs(pane.pid), f"kill-pane -t {pane.id}")
+
+    def _kill(self, *command: str) -> None:
+        done = self.run(*command, check=False)
+        self._panes.clear()
+        gone = ("can't find", "session not found", "server exited unexpectedly")
         if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
             raise ToolFailed(done.argv, done.returncode, done.stderr)
 
@@ -164,36 +196,67 @@ class Tmux:
         if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
 
-    def send_keys(self, session: SessionName, *keys: str) -> None:
-        self.run("send-keys", "-t", exact(session), *keys)
+    def send_keys(self, pane: Pane, *keys: str) -> bool:
+        """Press keys in this very pane; False if it is gone, or another program's by now."""
+        pressed = f"send-keys -t {pane.id} {' '.join(map(_quote, keys))}"
+        done = self.run("if-shell", "-F", "-t", pane.id, _runs(pane.pid), pressed, "display-message -p gone")
+        return "gone" not in done.stdout
 
-    def paste(self, session: SessionName, buffer: str, text: str) -> bool:
-        """Bracketed paste of the text; False if the pane is dead.
+    def paste(self, pane: Pane, buffer: str, text: str) -> bool:
+        """Bracketed paste of the text; False if the pane is dead, gone, or another program's by now.
 
         The test is made inside the server, in the same command: pasting into a dead pane crashes tmux 3.3a
         and every session with it.
         """
-        target = exact(session)
         done = self.run(
             *["load-buffer", "-b", buffer, "-", ";"],
-            *["if-shell", "-F", "-t", target, "#{pane_dead}"],
+            *["if-shell", "-F", "-t", pane.id, f"#{{&&:{_runs(pane.pid)},#{{?pane_dead,0,1}}}}"],
+            f"paste-buffer -p -d -b {buffer} -t {pane.id}",
             f"delete-buffer -b {buffer} ; display-message -p dead",
-            f"paste-buffer -p -d -b {buffer} -t '{target}'",
             input=text.encode("utf-8", "surrogatepass"),
         )
         return "dead" not in done.stdout
 
-    def capture(self, session: SessionName, *, history: int = 0, styled: bool = False) -> str:
+    def capture(self, pane: Pane, *, history: int = 0, styled: bool = False) -> str:
         """The pane's text, with `history` lines of scrollback above it."""
         flags = ["-S", f"-{history}"] if history else []
-        return self.run(
-            "capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", exact(session)
-        ).stdout
+        return self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
+
+    def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
+        """The pane's text with its styles, and the column and row of its cursor at the same moment."""
+        where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]
+        shown = self.run("capture-pane", "-p", "-e", "-t", pane.id, ";", *where).stdout
+        text, _, cursor = shown.rstrip("\n").rpartition("\n")
+        column, row = cursor.split()
+        return text, (int(column), int(row))
 
 
 def exact(session: SessionName) -> str:
     """A target that matches this session only: a bare `llmc-auto-1` also matches `llmc-auto-10`."""
     return f"={session}:"
+
+
+def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> list[str]:
+    """The options of an agent's pane. They are its own, so whatever a person sets for a window does not change them."""
+    died = f"run-shell -b {tmux_quote(shell_join(died_argv))[:-1]} #{{hook_pane}}'"
+    here = ["-p", "-t", pane]
+    return [
+        *["set-option", *here, "remain-on-exit", "on", ";"],
+        # Keys for the agent are not for the panes beside it, nor theirs for the agent.
+        *["set-option", *here, "synchronize-panes", "off", ";"],
+        *["set-option", *here, MARK, instance, ";"],
+        *["set-option", *here, WORKER, worker, ";"],
+        *["set-option", "-F", *here, PROCESS, "#{pane_pid}", ";"],
+        *["set-hook", *here, "pane-died", died, ";"],
+    ]
+
+
+def _runs(pid: int) -> str:
+    """A condition for tmux itself: the pane is the one that was seen.
+
+    Ids begin at %0 again with each server, and of a pane that is gone tmux takes another.
+    """
+    return f"#{{==:#{{pane_pid}},{pid}}}"
 
 
 def shell_join(argv: Sequence[str]) -> str:
@@ -207,7 +270,11 @@ def no_format(text: str) -> str:
 
 def tmux_quote(text: str) -> str:
     """One argument of a tmux command string: single quotes, formats disarmed."""
-    return "'" + no_format(text).replace("'", "'\\''") + "'"
+    return _quote(no_format(text))
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _words(argv: Sequence[str]) -> list[str]:
@@ -218,12 +285,6 @@ def _words(argv: Sequence[str]) -> list[str]:
 def _word(text: str) -> str:
     """One argument as it is: at its end, tmux would take a `;` for the end of the command."""
     return text[:-1] + "\\;" if text.endswith(";") else text
-
-
-def _pane(line: str) -> Pane:
-    session, attached, dead, status, signal, pid = line.split("|")
-    code = int(status) if status else 128 + int(signal) if signal.isdigit() else None
-    return Pane(SessionName(session), attached != "0", dead == "1", code if dead == "1" else None, int(pid))
 
 
 def _minimal_env() -> dict[str, str]:

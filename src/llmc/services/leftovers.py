@@ -1,0 +1,43 @@
+"""What an agent leaves running: tool children and background work of a launch, which outlive a client that was killed."""
+
+import contextlib
+
+from llmc import hook_client
+from llmc.errors import LlmcError
+from llmc.services.project import Project
+from llmc.tools import processes
+from llmc.tools.processes import Process
+from llmc.workers.model import WorkerRecord
+
+#: how long a leftover process has to end by itself when it is told to
+END_GRACE_S = 2.0
+COMMAND_CHARS = 200
+
+
+def of(instance: str) -> list[Process]:
+    """The processes of a launch beside its client. A hook sender is one too, but brings the agent's word: it is left."""
+    return [process for process in processes.leftovers(instance) if not _is_hook(process)]
+
+
+def end(project: Project, name: str, left: list[Process]) -> None:
+    """End them and say so; what they were at is in the log first."""
+    if not left:
+        return
+    pids = [process.pid for process in left]
+    commands = [processes.command_of(pid)[:COMMAND_CHARS] for pid in pids]
+    with project.store.transaction() as tx:
+        tx.emit("background_ended", worker=name, pids=pids, commands=commands)
+    alive = processes.end_all(left, grace_s=END_GRACE_S)
+    if alive:
+        still = ", ".join(str(process.pid) for process in alive)
+        raise LlmcError(f"{name}: what it left running does not end (pid {still})")
+
+
+def end_with_its_agent(project: Project, record: WorkerRecord) -> None:
+    """An agent's end was noticed: nothing of it may write on. What does not end keeps the next launch from beginning."""
+    with contextlib.suppress(LlmcError):
+        end(project, record.name, of(record.instance))
+
+
+def _is_hook(process: Process) -> bool:
+    return hook_client.__file__ in processes.command_of(process.pid)

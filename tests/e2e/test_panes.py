@@ -1,0 +1,374 @@
+"""An agent is a pane, not a session: a person has panes and windows of their own beside it, and they stay theirs."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import auto
+from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.people import (
+    SHELL,
+    Seat,
+    a_pane_that_ended,
+    attached,
+    opens,
+    panes,
+    screen,
+    seat_of,
+    shown,
+)
+from tests.support.waiting import wait_until
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+every_client = pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+
+
+def ready(fleet: Fleet, *workers: str) -> Seat:
+    fleet.set_up(*(workers or ("adam",)))
+    fleet.up()
+    return seat_of(fleet)
+
+
+def reaches(fleet: Fleet, agent: Seat, text: str) -> None:
+    """A message is taken by the agent, which is the one it always was, and nobody else."""
+    sent = fleet.llmc("message", "adam", f"@say heard {text}", "--json", code=None).json
+    assert sent["outcome"] in ("acknowledged", "queued"), (sent, fleet.story())
+    wait_until(lambda: f"heard {text}" in screen(fleet, agent))
+    assert agent.lives
+    assert fleet.events("agent_exited") == []
+
+
+def noticed(fleet: Fleet, agent: Seat, reason: str) -> None:
+    """That the agent is gone."""
+    wait_until(lambda: not agent.lives)
+    fleet.wake("adam")
+    assert fleet.wait("adam", "offline")["reason"] == reason
+
+
+def starts_again(fleet: Fleet, *persons: Seat) -> Seat:
+    """`up` launches another agent, and what a person has is as it was."""
+    before = set(panes(fleet))
+    fleet.llmc("up", "--detach")
+    assert fleet.status("adam")["status"] in ("idle", "needs_input")
+    assert all(person.lives for person in persons)
+    (new,) = set(panes(fleet)) - before
+    return Seat(new, int(fleet.tmux("display-message", "-p", "-t", new, "#{pane_pid}")))
+
+
+@every_client
+def test_a_dead_pane_in_front_of_the_agent(fleet: Fleet) -> None:
+    """Break: find the pane by its session in `panes.find`. The agent was called offline, and ended by the next `up`."""
+    agent = ready(fleet)
+    gate = fleet.dir / "gate"
+    script = f"{auto.until(gate)}; echo x > x; git add x; {COMMIT} 'In the middle'"
+    fleet.llmc("start", "--prompt", f"@sh {script}")
+    for command in ("split-window", "new-window"):
+        a_pane_that_ended(fleet, command, agent.pane)
+        fleet.wake("adam")
+        assert fleet.status("adam")["status"] == "working"
+    with attached(fleet):
+        assert fleet.status("adam")["status"] == "working"
+        a_pane_that_ended(fleet, "split-window", agent.pane)
+        fleet.wake("adam")
+        assert fleet.status("adam")["status"] == "working"
+    gate.touch()
+    assert fleet.wait("adam", "needs_review")["commit_sha"]
+    fleet.llmc("up", "--detach")
+    reaches(fleet, agent, "at rest")
+    assert [row["why"] for row in fleet.events("hook_ignored")] == []
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["In the middle", "First commit"]
+
+
+@every_client
+@pytest.mark.parametrize("command", ["split-window", "new-window"])
+def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet, command: str) -> None:
+    """Break: as above, the other way round. A dead agent was `needs_input` as long as the shell was in front."""
+    agent = ready(fleet)
+    shell = opens(fleet, command, *SHELL, target=agent.pane)
+    os.kill(agent.pid, signal.SIGKILL)
+    noticed(fleet, agent, "crashed")
+    assert fleet.events("agent_exited")[-1]["exit_code"] == 137
+    new = starts_again(fleet, shell)
+    reaches_new = fleet.llmc("message", "adam", "@say back", "--json", code=None).json
+    assert reaches_new["outcome"] == "acknowledged"
+    wait_until(lambda: "back" in screen(fleet, new))
+    assert agent.pane not in panes(fleet), "the dead pane is cleared away"
+    fleet.kill_daemon()
+    os.kill(new.pid, signal.SIGKILL)
+    wait_until(lambda: not new.lives)
+    wait_until(lambda: fleet.status("adam")["status"] == "offline")
+    assert shell.lives
+
+
+@every_client
+def test_a_message_is_for_the_agent_and_not_for_a_client_of_the_persons(fleet: Fleet) -> None:
+    """Break: paste to `=session:`; a person's own client in the second window got the prompt, and ran it."""
+    agent = ready(fleet)
+    program = [fleet.env["LLMC_AGENT"], "--dangerously-skip-permissions"]
+    if fleet.agent == "scripted":
+        own = fleet.dir / "own"
+        program = ["env", f"CLAUDE_CONFIG_DIR={own}", sys.executable, "-P", "-m", "llmc.agents.scripted"]
+    else:
+        program = ["env", *(f"{name}={value}" for name, value in fleet.env.items()), *program]
+    client = opens(fleet, "new-window", "-c", str(fleet.worktree("adam")), *program, target=agent.pane)
+    wait_until(lambda: "\u276f\u00a0" in screen(fleet, client), story=lambda: screen(fleet, client))
+    fleet.llmc("start", "--prompt", "@say the task")
+    fleet.wait("adam", "needs_input")
+    reaches(fleet, agent, "a word")
+    for text in ("the task", "a word"):
+        assert text not in screen(fleet, client)
+    assert client.lives
+
+
+def test_a_shell_in_front_gets_nothing_and_keeps_nothing_back(scripted: Fleet) -> None:
+    """Break: leave `synchronize-panes off` out of `_marks`; each key for the agent is then typed into the shell, too."""
+    agent = ready(scripted)
+    shell = opens(scripted, "split-window", *SHELL, target=agent.pane)
+    wait_until(lambda: "mine$" in screen(scripted, shell))
+    scripted.tmux("set-option", "-w", "-t", agent.pane, "synchronize-panes", "on")
+    before = screen(scripted, shell)
+    reaches(scripted, agent, "past the shell")
+    scripted.tmux("send-keys", "-t", shell.pane, "echo over", "Enter")
+    wait_until(lambda: "\nover" in screen(scripted, shell))
+    assert screen(scripted, shell).startswith(before.rstrip()), "nothing came before it"
+    reaches(scripted, agent, "and once more")
+
+
+@every_client
+def test_wherever_a_person_moves_it(fleet: Fleet) -> None:
+    """Break: look for the pane in the session that the record names; or target `=session:%N`, which is another pane."""
+    agent = ready(fleet)
+    own = opens(fleet, "new-session", "-d", "-s", "own", *SHELL)
+    shell = opens(fleet, "split-window", *SHELL, target=agent.pane)
+    name = fleet.session("adam").strip("=:")
+    moves = {
+        "select-pane": ["select-pane", "-t", shell.pane],
+        "zoomed": ["resize-pane", "-Z", "-t", shell.pane],
+        "swap-pane": ["swap-pane", "-s", agent.pane, "-t", shell.pane],
+        "swap-pane across sessions": ["swap-pane", "-s", agent.pane, "-t", own.pane],
+        "join-pane": ["join-pane", "-h", "-s", agent.pane, "-t", shell.pane],
+        "break-pane": ["break-pane", "-d", "-s", agent.pane],
+        "rename-session": ["rename-session", "-t", f"={name}", "hers"],
+        "rename-window": ["rename-window", "-t", agent.pane, "a.b:c"],
+    }
+    for what, command in moves.items():
+        fleet.tmux(*command)
+        reaches(fleet, agent, f"after {what}")
+        assert f"after {what}" in fleet.llmc("peek", "adam").out
+    assert "belongs to no worker" not in fleet.llmc("doctor", code=None).out
+    fleet.llmc("up", "--detach")
+    assert agent.lives
+    said = fleet.llmc("down")
+    assert "yours" in said.err
+    assert not agent.lives
+    assert own.lives
+    assert shell.lives
+
+
+@pytest.mark.parametrize("how", ["kill-pane", "respawn-pane", "kill-session"])
+def test_an_agent_whose_pane_a_person_took(scripted: Fleet, how: str) -> None:
+    """Break: leave the process out of the marks; a shell in the agent's own pane is then typed into as if it were one."""
+    agent = ready(scripted)
+    beside = opens(scripted, "new-window", *SHELL, target=agent.pane)
+    other = opens(scripted, "new-session", "-d", "-s", "own", *SHELL)
+    persons = [other]
+    match how:
+        case "kill-pane":
+            scripted.tmux("kill-pane", "-t", agent.pane)
+            persons.append(beside)
+        case "respawn-pane":
+            scripted.tmux("respawn-pane", "-k", "-t", agent.pane, *SHELL)
+            taken = Seat(agent.pane, int(shown(scripted, agent, "#{pane_pid}")))
+            persons += [beside, taken]
+        case _:
+            scripted.tmux("kill-session", "-t", scripted.session("adam"))
+    noticed(scripted, agent, "session gone")
+    refused = scripted.llmc("message", "adam", "@say anybody", "--json", code=None)
+    assert refused.code == 3
+    starts_again(scripted, *persons)
+    scripted.llmc("start", "--prompt", "@say again")
+    scripted.wait("adam", "needs_input")
+    assert all("again" not in screen(scripted, person) for person in persons)
+    scripted.llmc("down")
+    assert all(person.lives for person in persons)
+
+
+@every_client
+def test_another_tmux_server_has_the_same_pane_ids(fleet: Fleet) -> None:
+    """Break: believe the id without the mark. Somebody's shell was `%0` of the new server, and so was the agent's pane."""
+    agent = ready(fleet)
+    fleet.kill_daemon()
+    fleet.tmux("kill-server")
+    wait_until(lambda: not agent.lives)
+    stranger = opens(fleet, "new-session", "-d", "-s", fleet.session("adam").strip("=:"), *SHELL)
+    assert stranger.pane == agent.pane
+    wait_until(lambda: "mine$" in screen(fleet, stranger))
+    assert fleet.status("adam")["status"] == "offline"
+    assert fleet.llmc("message", "adam", "@say anybody", code=None).code == 3
+    new = starts_again(fleet, stranger)
+    reached = fleet.llmc("start", "--prompt", "@say me", "--json").json
+    assert reached["outcome"] == "acknowledged"
+    wait_until(lambda: "me" in screen(fleet, new))
+    assert screen(fleet, stranger).strip() == "mine$"
+    left = fleet.llmc("down", "--json").json["left"]
+    assert [row["pane"] for row in left] == [stranger.pane]
+    assert stranger.lives
+
+
+def test_options_of_a_window_are_not_the_agents(scripted: Fleet) -> None:
+    """Break: `remain-on-exit` for the session instead of the pane; how the agent ended would be lost with it."""
+    agent = ready(scripted)
+    for scope in ("-g", "-w"):
+        scripted.tmux(
+            "set-option", scope, *(["-t", agent.pane] if scope == "-w" else []), "remain-on-exit", "off"
+        )
+    os.kill(agent.pid, signal.SIGKILL)
+    noticed(scripted, agent, "crashed")
+    assert scripted.events("agent_exited")[-1]["exit_code"] == 137
+
+
+def test_what_a_person_opened_stays(scripted: Fleet) -> None:
+    """Break: kill-session in `sessions.end`, or kill-server in `close_server`."""
+    agent = ready(scripted, "adam", "baker")
+    shell = opens(scripted, "split-window", *SHELL, target=agent.pane)
+    window = opens(scripted, "new-window", *SHELL, target=scripted.session("baker"))
+    scripted.llmc("start", "--worker", "adam", "--prompt", "@hang")
+    scripted.llmc("reset", "adam", "--yes")
+    assert (shell.lives, window.lives) == (True, True)
+    scripted.llmc("nuke", "baker", "--yes")
+    assert (shell.lives, window.lives) == (True, True)
+    assert "belongs to no worker" not in scripted.llmc("doctor", code=None).out
+    said = scripted.llmc("down")
+    assert "bash" in said.err
+    assert f"llmc-{scripted.root.name}-adam" in said.err
+    assert (shell.lives, window.lives) == (True, True)
+    assert sorted(panes(scripted)) == sorted([shell.pane, window.pane])
+    scripted.up()
+    assert scripted.status("adam")["status"] == "idle"
+    (scripted.root / "state.json").write_text("{broken")
+    scripted.llmc("down", "--force", code=None)
+    assert sorted(panes(scripted)) == sorted([shell.pane, window.pane])
+    for seat in (shell, window):
+        scripted.tmux("kill-pane", "-t", seat.pane)
+    scripted.llmc("down", "--force", code=None)
+    assert panes(scripted) == []
+
+
+def test_an_agent_of_nobodys_is_ended_and_the_shell_beside_it_stays(scripted: Fleet) -> None:
+    """Break: kill-session in `end_stray`."""
+    agent = ready(scripted)
+    shell = opens(scripted, "split-window", *SHELL, target=agent.pane)
+    scripted.kill_daemon()
+    state = json.loads((scripted.root / "state.json").read_text())
+    state["workers"]["adam"]["instance"] = "0ther"
+    state["workers"]["adam"]["session_id"] = "elsewhere"
+    (scripted.root / "state.json").write_text(json.dumps(state))
+    assert "belongs to no worker" in scripted.llmc("doctor", code=None).out
+    scripted.llmc("doctor", "--repair", "--yes", code=None)
+    wait_until(lambda: not agent.lives)
+    assert shell.lives
+
+
+def test_a_commit_at_the_moment_a_second_pane_ends(scripted: Fleet) -> None:
+    """Break: take the end of any pane for the agent's. The commit went to the trash, and the task was done again."""
+    fleet = auto.set_up(scripted)
+    gate = fleet.dir / "gate"
+    auto.add(fleet, 1, auto.commit(1, f"touch {fleet.dir}/began; {auto.until(gate)}"))
+    fleet.up("--auto")
+    wait_until((fleet.dir / "began").exists, 40)
+    agent = seat_of(fleet, "auto-1")
+    fleet.tmux("set-option", "-g", "remain-on-exit", "on")
+    opens(fleet, "split-window", "sh", "-c", f"touch {gate}; exit 0", target=agent.pane)
+    auto.wait_completed(fleet, 1)
+    assert auto.landed(fleet) == [1]
+    assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    assert fleet.events("task_failed") == fleet.events("agent_exited") == []
+    assert agent.lives
+
+
+@every_client
+def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
+    """Break: call a pane without marks gone. `up` of the new version would end every agent of the old one.
+
+    The older one set nothing on panes, had a hook for the whole session, and kept no pane's id.
+    """
+    agent = ready(fleet, "adam", "baker")
+    fleet.llmc("start", "--worker", "adam", "--prompt", "@say the task")
+    fleet.wait("adam", "needs_input")
+    fleet.kill_daemon()
+    as_before(fleet, "adam", agent)
+    shell = opens(fleet, "split-window", *SHELL, target=agent.pane)
+    assert fleet.status("adam")["status"] == "needs_input"
+    a_pane_that_ended(fleet, "split-window", agent.pane)
+    assert fleet.status("adam")["status"] == "needs_input"
+    reaches(fleet, agent, "before up")
+    fleet.up()
+    assert agent.lives
+    assert [row["worker"] for row in fleet.events("session_launched")].count("adam") == 1
+    reaches(fleet, agent, "after up")
+    a_pane_that_ended(fleet, "split-window", agent.pane)
+    reaches(fleet, agent, "once more")
+    os.kill(agent.pid, signal.SIGKILL)
+    fleet.wake("adam")
+    assert fleet.wait("adam", "offline")["reason"] == "crashed"
+    assert shell.lives
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_an_agent_of_an_older_llmc_that_has_died(scripted: Fleet, dead: bool) -> None:
+    """Break: let a shell that is left in the session count as the agent that was there."""
+    agent = ready(scripted)
+    scripted.kill_daemon()
+    as_before(scripted, "adam", agent)
+    shell = opens(scripted, "split-window", *SHELL, target=agent.pane)
+    if dead:
+        os.kill(agent.pid, signal.SIGKILL)
+    else:
+        scripted.tmux("kill-pane", "-t", agent.pane)
+    wait_until(lambda: not agent.lives)
+    wait_until(lambda: scripted.status("adam")["status"] == "offline")
+    starts_again(scripted, shell)
+
+
+def as_before(fleet: Fleet, worker: str, agent: Seat) -> None:
+    """What the version before left of a launch."""
+    for option in ("@llmc", "@llmc_pid", "@llmc_worker", "remain-on-exit", "synchronize-panes"):
+        fleet.tmux("set-option", "-pu", "-t", agent.pane, option)
+    hook = fleet.tmux("show-hooks", "-p", "-t", agent.pane, "pane-died").partition(" ")[2].strip()
+    if hook:
+        fleet.tmux("set-hook", "-pu", "-t", agent.pane, "pane-died")
+        fleet.tmux("set-hook", "-t", fleet.session(worker), "pane-died", hook.replace(" #{hook_pane}", ""))
+    fleet.tmux("set-option", "-g", "remain-on-exit", "on")
+    path = Path(fleet.root / "state.json")
+    state = json.loads(path.read_text())
+    state["workers"][worker].pop("pane_id", None)
+    path.write_text(json.dumps(state))
+
+
+@every_client
+def test_an_agent_that_has_little_room(fleet: Fleet) -> None:
+    """A person's terminal is small, and split: the agent has a third of it, and our text takes many lines there.
+
+    Break: capture the window's active pane in `_box`, or judge its lines by a width of our own.
+    """
+    agent = ready(fleet)
+    fleet.tmux("resize-window", "-t", agent.pane, "-x", "100", "-y", "30")
+    shell = opens(fleet, "split-window", "-h", *SHELL, target=agent.pane)
+    fleet.tmux("resize-pane", "-t", agent.pane, "-x", "36")
+    assert shown(fleet, agent, "#{pane_width}") == "36"
+    fleet.llmc("start", "--prompt", f"@say {'the task, ' * 12}")
+    fleet.wait("adam", "needs_input")
+    for text in ("one\ntwo\nthree", "words and words " * 14, "x" * 250):
+        sent = fleet.llmc("message", "adam", f"@say short\n{text}", "--json", code=None).json
+        assert sent["outcome"] in ("acknowledged", "queued"), (sent, screen(fleet, agent))
+        wait_until(lambda text=text: any(text.rstrip() in said for said in fleet.prompts_in_transcripts()))  # type: ignore[misc]
+    assert screen(fleet, shell).strip() == "mine$"
+    with attached(fleet, columns=60):
+        assert shown(fleet, agent, "#{pane_active}") == "1"
+    reaches(fleet, agent, "afterwards")

@@ -1,0 +1,88 @@
+"""Other versions of the Claude Code client, from npm: kept outside the repository, checked against a known hash.
+
+python -m tests.support.npm_client      # fetch them all; `make soak` does that first
+"""
+
+import base64
+import fcntl
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+#: version -> what npm's registry says of the package's archive
+INTEGRITY = {
+    "2.1.197": "rIlKmrY0QMyHgPRX/MYWNj039vbypICvI9jVe3rs9Xy2RnNklySjyPxqh62QadznzoftEO23uYQ1tFePcQ//bg==",
+}
+PACKAGE = "@anthropic-ai/claude-code-linux-x64"
+FETCH_S = 170
+#: as they were before the tests made traps of them: npm finds its registry by its own settings
+_ENVIRONMENT = dict(os.environ)
+
+
+class Unavailable(Exception):
+    """This version of the client cannot be had here; the text says why."""
+
+
+def find_npm_client(version: str) -> Path:
+    """The program of this version, fetched if it is not there yet."""
+    folder = _cache() / f"claude-{version}"
+    client = folder / "claude"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of one run want it at the same moment
+        if not client.exists():
+            _fetch(version, client)
+    return client
+
+
+def _cache() -> Path:
+    given = _ENVIRONMENT.get("XDG_CACHE_HOME")
+    home = Path(_ENVIRONMENT.get("HOME", tempfile.gettempdir()))
+    return (Path(given) if given else home / ".cache") / "llmc-tests"
+
+
+def _fetch(version: str, client: Path) -> None:
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise Unavailable(f"the client {version} is fetched for Linux on x86_64 only")
+    with tempfile.TemporaryDirectory(dir=client.parent) as directory:
+        _pack(version, directory)
+        archive = next(Path(directory).glob("*.tgz"))
+        found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+        if found != INTEGRITY[version]:
+            raise Unavailable(f"npm sent another archive for {PACKAGE}@{version}: sha512-{found}")
+        with tarfile.open(archive) as packed:
+            packed.extract("package/claude", directory, filter="data")
+        program = Path(directory) / "package/claude"
+        program.chmod(0o755)
+        program.rename(client)
+
+
+def _pack(version: str, directory: str) -> None:
+    argv = ["npm", "pack", "--loglevel=error", "--pack-destination", directory, f"{PACKAGE}@{version}"]
+    try:
+        done = subprocess.run(
+            argv, cwd=directory, env=_ENVIRONMENT, capture_output=True, text=True, timeout=FETCH_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"the client {version} cannot be fetched: {error}") from error
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "npm said nothing").splitlines()[-1]
+        raise Unavailable(f"the client {version} cannot be fetched: npm pack: {last}")
+
+
+def main() -> int:
+    for version in INTEGRITY:
+        try:
+            sys.stdout.write(f"client {version}: {find_npm_client(version)}\n")
+        except Unavailable as error:
+            sys.stderr.write(f"client {version}: {error}; its tests WILL BE SKIPPED\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
