@@ -37,7 +37,11 @@ def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, trap: Path) -> None:
     monkeypatch.setenv("HOME", str(trap))
     monkeypatch.setenv("TMUX_TMPDIR", str(trap))
     for name in list(os.environ):
-        if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in ("TMUX", "TMUX_PANE"):
+        if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in (
+            "TMUX",
+            "TMUX_PANE",
+            "XDG_STATE_HOME",
+        ):
             monkeypatch.delenv(name)
 
 

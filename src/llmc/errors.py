@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import Any
 
+from llmc.urls import scrub
+
 
 class Exit(IntEnum):
     """Exit codes of every llmc command."""
@@ -32,6 +34,8 @@ class LlmcError(Exception):
     exit_code = Exit.FAILED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        # Errors are printed, logged, kept in the state and sent to people: no password gets that far.
+        message, hint = scrub(message), scrub(hint)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -69,6 +73,7 @@ class ToolFailed(LlmcError):
     def __init__(
         self, argv: list[str], returncode: int | None, stderr: str, *, message: str = "", hint: str = ""
     ) -> None:
+        argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before anything is cut off
         tail = stderr.strip()[-2000:]
         what = message or f"`{' '.join(argv)[:300]}` failed with code {returncode}"
         super().__init__(f"{what}: {tail}" if tail else what, hint=hint)

@@ -1,6 +1,10 @@
-"""Text that others wrote, made fit for a line of a terminal: nothing it would act on, and measured in cells. Pure."""
+"""Text that others wrote, made fit for a terminal: nothing it would act on, and measured in cells. Pure."""
 
+import json
+import math
+import re
 import unicodedata
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -8,8 +12,12 @@ def printable(text: str) -> str:
     return text.translate(_PRINTABLE)
 
 
-#: they would turn the rest of the line around
-_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f"
+#: they turn the rest of a line around, or make a terminal believe in another order
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e") | set(
+    map(chr, range(0x2066, 0x2070))
+)
+#: what joins emoji and some scripts; invisible, and part of honest text
+_JOINERS = "\u200c\u200d"
 
 
 class _Printable(dict[int, str]):
@@ -23,6 +31,60 @@ class _Printable(dict[int, str]):
 
 
 _PRINTABLE = _Printable()
+
+
+def visible(text: str) -> str:
+    """Text of several lines with everything a terminal would act on, or hide, written out: `^[`, `<U+202E>`, `<FF>`."""
+    return text.translate(_VISIBLE)
+
+
+class _Visible(dict[int, str]):
+    def __missing__(self, code: int) -> str:
+        self[code] = _written_out(chr(code))
+        return self[code]
+
+
+def _written_out(char: str) -> str:
+    code, category = ord(char), unicodedata.category(char)
+    if char in "\n\t" or category not in ("Cc", "Cs", "Cf", "Zl", "Zp") or char in _JOINERS:
+        return char
+    if code < 0x80:
+        return "^" + chr(code ^ 0x40)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8
+        return f"<{code - 0xDC00:02X}>"
+    return f"<U+{code:04X}>"
+
+
+_VISIBLE = _Visible()
+
+
+def uncoloured(text: str) -> str:
+    """Without the colours that programs print: what they hide is read like the rest."""
+    return _COLOUR.sub("", text)
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """JSON that is valid UTF-8 and moves nothing on a terminal, whatever the data; NaN and infinity become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=ascii_only, indent=indent)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+#: DEL and C1 controls, line and paragraph separators, directions, lone surrogates; JSON itself escapes the other controls
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
 def cells(text: str) -> int:

@@ -2,6 +2,9 @@
 
     python -I -S hook_client.py <inbox directory of the worker> <wake-up socket> [<event name> [<pane>]]
 
+Whose event it is follows from the process it comes from: the outermost one with the mark of a launch is the agent. A
+variable that a program below it has set counts for nothing.
+
 Run by absolute path and without `site`: only built-in modules (and `_socket`) may be imported here, so it costs
 little more than the interpreter. The event is one file, complete when it has its name: temp, fsync, rename.
 The payload is kept as it came; whoever reads the inbox parses it. Then the daemon, if any, is woken.
@@ -15,17 +18,74 @@ import time
 LIMIT_S = 3
 MAX_BYTES = 8 * 1024 * 1024
 
+#: the marks of a launch, in the variables of its process
+MARKS = (b"LLMC_WORKER", b"LLMC_INSTANCE", b"LLMC_ROOT")
+#: a process: pid, parent, session, terminal (0: none), start in ticks, name, marks
+Kin = tuple[int, int, int, int, int, bytes, dict[bytes, bytes]]
 
-def read_payload() -> bytes:
+
+def read_all(fd: int) -> bytes:
     chunks = []
     size = 0
     while size < MAX_BYTES:
-        chunk = posix.read(0, 65536)
+        chunk = posix.read(fd, 65536)
         if not chunk:
             break
         chunks.append(chunk)
         size += len(chunk)
     return b"".join(chunks)
+
+
+def read_file(path: str) -> bytes:
+    fd = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        return read_all(fd)
+    finally:
+        posix.close(fd)
+
+
+def lineage(pid: int) -> list[Kin]:
+    """A process and those it comes from, nearest first, as the kernel knows them."""
+    found: list[Kin] = []
+    for _ in range(5):  # a parent that ends while we look leaves its child to another one
+        found = _walk(pid)
+        if found and found[-1][1] == 0:
+            break
+    return found
+
+
+def _walk(pid: int) -> list[Kin]:
+    found: list[Kin] = []
+    while pid > 0:
+        try:
+            name, _, rest = read_file(f"/proc/{pid}/stat").rpartition(b")")
+        except OSError:
+            break  # gone, or hidden from us
+        fields = rest.split()
+        parent, session, terminal, started = (int(fields[index]) for index in (1, 3, 4, 19))
+        if found and started > found[-1][4]:
+            break  # the parent is gone, and its number is another process's
+        found.append((pid, parent, session, terminal, started, name.partition(b"(")[2], marks_of(pid)))
+        pid = parent
+    return found
+
+
+def marks_of(pid: int) -> dict[bytes, bytes]:
+    """The marks that a process was started with; none of one that cannot be looked at."""
+    try:
+        pairs = (entry.partition(b"=") for entry in read_file(f"/proc/{pid}/environ").split(b"\0"))
+        return {name: value for name, _, value in pairs if name in MARKS and value}
+    except OSError:
+        return {}
+
+
+def marks_of_agent() -> dict[bytes, bytes]:
+    """The marks of the launch that we run in; our own variables where no process above us has any."""
+    found = {name: posix.environ[name] for name in MARKS if posix.environ.get(name)}
+    for *_, marks in lineage(posix.getppid()):
+        if b"LLMC_INSTANCE" in marks:
+            found = marks
+    return found
 
 
 def plain(value: bytes) -> bytes:
@@ -72,10 +132,11 @@ def main() -> None:
             payload += b',"pane":"%' + plain(sys.argv[4].encode()) + b'"'
         payload += b"}"
     else:
-        payload = read_payload() or b"null"
+        payload = read_all(0) or b"null"
     own_name = inbox.rpartition("/")[2].encode("utf-8", "replace")
-    worker = plain(posix.environ.get(b"LLMC_WORKER") or own_name)
-    instance = plain(posix.environ.get(b"LLMC_INSTANCE", b""))
+    marks = marks_of_agent()
+    worker = plain(marks.get(b"LLMC_WORKER") or own_name)
+    instance = plain(marks.get(b"LLMC_INSTANCE", b""))
     head = b'{"worker":"' + worker + b'","instance":"' + instance + b'","payload":'
     store(inbox, name, head + payload + b"}")
     wake(socket_path, worker)

@@ -4,15 +4,23 @@
 
 tmux cannot remove variables from an environment, shows them on its command line, and refuses long ones; so the
 complete environment comes in a private file instead.
+
+Whatever the agent starts stays below it: a program that is left by its parent comes to the agent, not to init. So llmc
+knows an agent's programs by their ancestors, also those that detach themselves. What ends there without a parent stays as
+a zombie until the agent ends.
 """
 
+import ctypes
 import json
 import os
 import sys
 
+PR_SET_CHILD_SUBREAPER = 36
+
 
 def main() -> None:
     path = sys.argv[1]
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it lasts across exec
     try:
         with open(path, "rb") as file:
             spec = json.loads(file.read())

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 _DIGITS = 6
 _CHUNK = 1 << 20
+#: longer than any line llmc writes
+MOST_LINE = 8 << 20
 
 
 def archives(path: str) -> list[tuple[int, str]]:
@@ -30,13 +32,16 @@ def archive_name(path: str, number: int) -> str:
 class LogReader:
     """Each byte of a log once, in order. The file it has come to is held open, so that it can be renamed or removed."""
 
-    def __init__(self, path: str, after: int = 0) -> None:
-        """`after`: the number of the last archive that is of no interest."""
+    def __init__(self, path: str, after: int = 0, offset: int = 0) -> None:
+        """`after`: the number of the last archive that is of no interest; `offset`: how much of the next file is none."""
         self._path = path
         self._done = after
+        self._skip = offset
         self._fd = -1
         self._ends_open = False
         self._rest = b""
+        #: the line that has begun is longer than any of ours, and is left out
+        self._is_too_long = False
         #: somebody emptied the file: it was read from its beginning again
         self.truncated = False
 
@@ -57,8 +62,12 @@ class LogReader:
     def lines(self) -> Iterator[bytes]:
         """The whole lines that are new, without their newline."""
         for chunk in self.chunks():
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
-            yield from whole
+            *whole, rest = chunk.split(b"\n")
+            if whole and not self._is_too_long:
+                yield self._rest + whole[0]
+            yield from whole[1:]
+            self._is_too_long = (self._is_too_long and not whole) or len(self._rest) + len(rest) > MOST_LINE
+            self._rest = b"" if self._is_too_long else rest if whole else self._rest + rest
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -81,6 +90,8 @@ class LogReader:
             if waiting or not self._newer():
                 self._fd = fd
                 self._ends_open = False
+                os.lseek(fd, min(self._skip, os.fstat(fd).st_size), os.SEEK_SET)
+                self._skip = 0
                 return True
             os.close(fd)  # rotated between the two looks: what was renamed comes first
 
@@ -91,7 +102,7 @@ class LogReader:
         at, size = os.lseek(self._fd, 0, os.SEEK_CUR), os.fstat(self._fd).st_size
         if size < at:
             os.lseek(self._fd, 0, os.SEEK_SET)
-            self._rest, self.truncated = b"", True
+            self._rest, self._is_too_long, self.truncated = b"", False, True
         while data := os.read(self._fd, _CHUNK):
             self._ends_open = not data.endswith(b"\n")
             yield data

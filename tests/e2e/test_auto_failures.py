@@ -183,34 +183,51 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert [row["task_id"] for row in fleet.events("task_quarantined")] == ["2"]
 
 
-@pytest.mark.req("4-023", "4-024", "4-041", "4-090", "4-091", "4-092", "4-094", "4-095", "4-106")
-def test_a_list_that_cannot_be_used(scripted: Fleet) -> None:
-    """Break: look at a file once only, while it is being written; or skip what cannot be read."""
+@pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
+def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
+    """Break: leave the circle or what is missing out of _refuse_broken."""
     fleet = set_up(scripted)
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {
-        "7.json: no valid JSON": ("7", '{"id": "7", "sub'),
-        "7.json: `subject` is missing": ("7", json.dumps({"id": "7"})),
-        "task 7 waits for task 99, which does not exist": (
-            "7",
-            json.dumps({**good, "id": "7", "blockedBy": ["99"]}),
-        ),
-        "in a circle: 7": ("7", json.dumps({**good, "id": "7", "blocks": ["7"]})),
+        "task 7 waits for task 99, which does not exist": {**good, "id": "7", "blockedBy": ["99"]},
+        "in a circle: 7": {**good, "id": "7", "blocks": ["7"]},
     }
-    for words, (name, text) in bad.items():
-        path = task_dir(fleet) / f"{name}.json"
-        path.write_text(text)
+    for words, task in bad.items():
+        path = task_dir(fleet) / "7.json"
+        path.write_text(json.dumps(task))
         os.utime(path, (1, 1))
         assert words in fleet.llmc("up", "--auto", code=1).err
         path.unlink()
     assert not fleet.events("session_launched")
-    # The same while it runs: what is written now is given a second, and then it counts.
-    daemon = Daemon(fleet)
+
+
+@pytest.mark.req("4-041", "4-090", "4-091", "4-092", "4-106")
+def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
+    """Break: look at a file once only, while it is being written; or raise for what cannot be read, or clear nothing."""
+    fleet = set_up(scripted)
+    (task_dir(fleet) / "7.json").write_text(json.dumps({"id": "7"}))
+    os.utime(task_dir(fleet) / "7.json", (1, 1))
     add(fleet, 1)
+    add(fleet, 9, after=(7,))
+    daemon = Daemon(fleet)
     auto.wait_completed(fleet, 1)
+
+    def told() -> dict[str, str]:
+        rows = fleet.llmc("status", "--json").json["attention"]
+        return {row["who"]: f"{row['kind']} {row['text']}" for row in rows}
+
+    assert list(told()) == ["7.json"]
+    assert f"bad_input {task_dir(fleet)}/7.json is no task: `subject` is missing" in told()["7.json"]
+    # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
-    assert daemon.ends() == 1
-    assert "auto mode ends: task: the task list cannot be used: 8.json: no valid JSON" in daemon.said
+    auto.wait_for(fleet, lambda: "no valid JSON" in told().get("8.json", ""))
+    add(fleet, 2)
+    auto.wait_completed(fleet, 2)
+    (task_dir(fleet) / "8.json").unlink()
+    add(fleet, 7)
+    auto.wait_completed(fleet, 4)  # 9 waited for it
+    auto.wait_for(fleet, lambda: told() == {})
+    assert daemon.stop() == 0
 
 
 @pytest.mark.req("0-056", "0-070", "0-071", "0-072")

@@ -41,15 +41,16 @@ def night(fleet: Fleet) -> None:
 
 
 def test_the_morning_after(scripted: Fleet) -> None:
-    """The default is the last run; --since takes a time or a duration; the task list ranks what waits.
+    """The default is a day; --since takes a time or a duration; the task list ranks what waits.
 
-    Break: begin with the first start of auto mode, read the list without its holds, or count durations from 1970.
+    Break: read the list without its holds, or count durations from 1970.
     """
     scripted.set_up()
     assert "A quiet time" in scripted.llmc("digest").out
     night(scripted)
     told = scripted.llmc("digest").out
-    assert "0 tasks landed, $0.50, 1 waits for you." in told.splitlines()[1]
+    assert "0 tasks landed" in told.splitlines()[1]
+    assert ", 1 accept by hand, $0.50, 1 waits for you." in told.splitlines()[1]
     assert "llmc tasks requeue 2\n      quarantined task: Add the model (task: 2 tests fail)" in told
     assert "\033" not in told
     in_the_daemon = text_report(open_project(str(scripted.root)))
@@ -81,6 +82,30 @@ def test_the_morning_after(scripted: Fleet) -> None:
         ("llmc tasks requeue 2", 1),
         ("llmc tasks approve 4", 0),
     ]
+
+
+def test_the_default_is_since_a_person_last_looked(scripted: Fleet) -> None:
+    """Looking twice shows the same again; a day later it goes on where that look ended, whatever was restarted since.
+
+    Break: begin with the newest start of auto mode; or let the second look of an hour be empty.
+    """
+    scripted.set_up()
+    night(scripted)
+    looked = scripted.root / ".llmc/looked.json"
+    scripted.llmc("digest", "--json")
+    assert not looked.exists(), "a script is no person"
+    first, second = scripted.llmc("digest").out, scripted.llmc("digest").out
+    assert "1 accept by hand" in first
+    assert "1 accept by hand" in second
+    now = time.time()
+    looked.write_text(json.dumps({"at_unix": now - 7 * HOUR, "since_unix": now - 40 * HOUR}))
+    found = scripted.llmc("digest", "--json").json
+    assert abs(found["since_unix"] - (now - 7 * HOUR)) < 60
+    assert [row["task_id"] for row in found["failed"]] == ["2"], "it failed six hours ago"
+    assert found["failed"][0]["spend"]["cost"] == 0.5, "what lies before the period belongs to the attempt"
+    for damaged in ("{", json.dumps({"at_unix": now + 9e6, "since_unix": now})):
+        looked.write_text(damaged)
+        assert abs(scripted.llmc("digest", "--json").json["since_unix"] - (now - 24 * HOUR)) < 60
 
 
 def test_a_report_needs_neither_a_good_state_nor_a_whole_log(scripted: Fleet) -> None:

@@ -273,9 +273,11 @@ def test_questions_secrets_and_a_damaged_store(scripted: Fleet) -> None:
     # The file is damaged: who looks is told and changes nothing, who writes goes on in safe mode.
     path = fleet.root / ".llmc/overseer/store.db"
     path.write_bytes(b"no database " * 1000)
-    looked = fleet.llmc("goal", "list")
-    assert looked.out == "no goals\n"
-    assert "Nothing was changed" in looked.err
+    for args in ((), ("--json",)):
+        looked = fleet.llmc("goal", "list", *args, code=1)
+        assert "damaged" in looked.err
+        assert "no goals" not in looked.out
+        assert '"goals"' not in looked.out
     assert fleet.llmc("overseer", "status", "--json").json["damage"]
     assert fleet.llmc("status", "--json").code == 0
     assert "damaged" in fleet.llmc("goal", "show", goal_id, code=1).err, "not that there is none"

@@ -95,14 +95,14 @@ def test_eight_leaves_three_workers_and_five_kills(scripted: Fleet, seed: int) -
 
 #: each is a word of a person that takes back a leaf whose work is just landing, and where its daemon dies
 LANDING = [
-    ("cancel", "accept.squash:before"),
+    ("cancel", "accept.validate:after"),
     ("override", "accept.land:before"),
     ("replan", "accept.land:after"),
 ]
 EVERY_LANDING = [
     (word, fault)
     for word in ("cancel", "override", "replan", "pause")
-    for fault in ("accept.squash:before", "accept.land:before", "accept.land:after", "accept.complete:after")
+    for fault in ("accept.validate:after", "accept.land:before", "accept.land:after", "accept.complete:after")
 ]
 
 

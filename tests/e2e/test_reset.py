@@ -224,7 +224,7 @@ def test_an_open_delivery_is_cancelled_and_never_arrives(alone: Fleet) -> None:
     alone.llmc("reset", "adam")
 
 
-@pytest.mark.parametrize("at", ["rebase", "squash"])
+@pytest.mark.parametrize("at", ["merge", "validate"])
 def test_an_accept_that_has_not_landed_is_cancelled(alone: Fleet, at: str) -> None:
     before = alone.log()
     alone.llmc("start", "--prompt", f"@sh echo {at} > f.txt; git add f.txt; {COMMIT} 'F {at}'")

@@ -266,9 +266,9 @@ def test_a_rejection_does_not_finish_an_interrupted_accept(scripted: Fleet) -> N
     scripted.up("--no-patrol")
     work(scripted, "i1")
     scripted.kill_daemon()
-    scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.squash:before:kill")
+    scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.validate:before:kill")
     for args in (["reject", "adam", "no good"], ["review", "adam"]):
-        assert "is being accepted (at: squash)" in scripted.llmc(*args, code=3).err
+        assert "is being accepted (at: validate)" in scripted.llmc(*args, code=3).err
     assert scripted.log() == ["First commit"]
     assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
     assert scripted.log() == ["Work", "First commit"]

@@ -35,7 +35,7 @@ def test_killed_at_six_points_of_one_task(fleet: Fleet) -> None:
     fleet.llmc("status", "--json", code=KILLED, LLMC_FAULT="intake.apply:after:kill")
     fleet.wait("adam", "needs_review")
     fleet.llmc(*start, code=3)
-    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.squash:after:kill")
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.merge:after:kill")
     fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
     assert fleet.status("adam")["accept_step"] == "land"
     fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.reset:before:kill")

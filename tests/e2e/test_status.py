@@ -50,8 +50,8 @@ def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
     scripted.llmc("accept", "adam", code=3)
     follow(scripted, "release")
     scripted.kill_daemon()
-    scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.squash:before:kill")
-    assert "(accepting: squash)" in scripted.llmc("status").out
+    scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.validate:before:kill")
+    assert "(accepting: validate)" in scripted.llmc("status").out
     follow(scripted, "accept")
     assert scripted.log()[0] == "Say hello"
     scripted.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?")

@@ -73,9 +73,9 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert [row["task_id"] for row in scripted.events("task_released")] == ["2"]
     scripted.llmc("down")
 
-    # What the ledger knows as completed is so, whatever the files say or whether there are any.
+    # What the ledger knows as completed is so, whether there are files or not; one that says otherwise is a question.
     edit(scripted, "1", status="pending")
-    assert state(scripted, "1") == "completed"
+    assert state(scripted, "1") == "question"
     Path(scripted.dir / "tasks/plan/1.json").unlink()
     rows = scripted.llmc("tasks", "list", "--json").json["tasks"]
     assert [(row["id"], row["state"], row["subject"]) for row in rows] == [

@@ -6,9 +6,8 @@ import re
 import pytest
 
 from llmc.services.project import open_project
-from llmc.services.task_list import open_list
+from llmc.services.task_list import open_ledger, open_list
 from llmc.services.task_pool import take_up
-from llmc.tasks.books import Books
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, task_files
 from tests.support.waiting import wait_until
@@ -97,7 +96,7 @@ def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> Non
     project.root.task_pool.mkdir()
     for _ in range(2):
         (project.root.task_pool / "answer-17.txt").write_text("Do it\n")
-        take_up(project, open_list(project), Books())
+        take_up(project, open_list(project), open_ledger(project))
     files = task_files(scripted)
     assert [file["subject"] for file in files.values()] == ["Do it"]
     assert list(project.root.task_pool.iterdir()) == []

@@ -1,11 +1,18 @@
 """Undo: the newest accept is reverted, validated and landed; what cannot be is refused, and nothing changes."""
 
+import json
+import signal
 from collections.abc import Iterator
 
 import pytest
 
+from llmc.services import undo
+from llmc.tools.locks import is_locked
+from tests.support import auto, goals
 from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
 
+KILLED = -signal.SIGKILL
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
@@ -71,4 +78,154 @@ def test_a_revert_that_fails_validation_does_not_land(running: Fleet) -> None:
     running.llmc("accept", "adam")
     assert "validation failed" in running.llmc("undo", "--yes", code=1).err
     assert running.log()[0] == "Mend the check"
-    assert not (running.root / ".llmc/undo-checkout").exists()
+    assert running.events("undo_failed")[-1]["step"] == "validate"
+    assert auto.state(running).get("undo") is None
+
+
+# Killed at every step; a fleet whose tasks have landed, and no daemon.
+
+
+@pytest.fixture(scope="module")
+def landed() -> Iterator[Fleet]:
+    fleet = Fleet("scripted")
+    auto.set_up(fleet, **{"repo.validate": "test ! -e broken.txt", "auto.concurrency": "2"})
+    for number in range(1, 2 * len(undo.STEPS) + 2):
+        auto.add(fleet, number)
+    fleet.up("--auto")
+    auto.wait_completed(fleet, 2 * len(undo.STEPS) + 1, 120)
+    fleet.llmc("down")
+    yield fleet
+    fleet.close()
+
+
+def newest(fleet: Fleet) -> tuple[str, str]:
+    """Commit and task of the newest accept that stands."""
+    gone = {row["commit"] for row in fleet.events("undone")}
+    commits = [row["commit"] for row in fleet.events("accepted") if row["commit"] not in gone]
+    done = {row["commit"]: row["task_id"] for row in fleet.events("task_completed")}
+    return commits[-1], done[commits[-1]]
+
+
+def assert_undone_once(fleet: Fleet, commit: str, task: str) -> None:
+    story = fleet.story()
+    reverts = [line for line in fleet.log() if line == f'Revert "Task {task}"']
+    assert len(reverts) == 1, story
+    assert not (fleet.source / f"file-{task}").exists()
+    assert [row["commit"] for row in fleet.events("undone")].count(commit) == 1, story
+    assert [row["task_id"] for row in fleet.events("task_requeued")].count(task) == 1, story
+    assert auto.statuses(fleet)[task] == "pending"
+    assert fleet.llmc("tasks", "show", task, "--json").json["state"] == "ready"
+    assert auto.state(fleet).get("undo") is None
+    assert fleet.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", undo.STEPS)
+def test_an_undo_goes_on_after_kill_9_at_every_step(landed: Fleet, step: str, side: str) -> None:
+    """Break: write the journal after the step; or emit `undone` apart from it; or forget the revert's ref."""
+    commit, task = newest(landed)
+    others = {other: status for other, status in auto.statuses(landed).items() if other != task}
+    landed.llmc("undo", "--yes", code=KILLED, LLMC_FAULT=f"undo.{step}:{side}:kill")
+    landed.git("gc", "-q", "--prune=now", cwd=landed.root)
+    done = landed.llmc("undo", "--json").json
+    assert (done["commit"], done["returned"]) == (commit, f"task {task} is pending again")
+    assert done["revert"] == landed.git("rev-parse", "main")
+    assert_undone_once(landed, commit, task)
+    assert {other: auto.statuses(landed)[other] for other in others} == others
+
+
+def test_an_undo_whose_journal_was_lost_is_not_called_reverted_already(landed: Fleet) -> None:
+    """state.json was rebuilt after the revert had landed. Break: leave out `_landed_before`."""
+    commit, task = newest(landed)
+    landed.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.land:after:kill")
+    state = auto.state(landed)
+    (landed.root / "state.json").write_text(json.dumps({**state, "undo": None}))
+    assert landed.llmc("undo", "--yes", "--json").json["commit"] == commit
+    assert_undone_once(landed, commit, task)
+
+
+@pytest.mark.timeout(300)
+def test_the_daemon_finishes_an_undo_that_was_killed_and_the_command_says_so(scripted: Fleet) -> None:
+    """Break: nobody resumes; or the command, repeated, takes back the accept before."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    land(scripted, "one.txt", "1\\n")
+    land(scripted, "two.txt", "2\\n")
+    scripted.llmc("down")
+    scripted.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.land:before:kill")
+    assert (scripted.source / "two.txt").exists()
+    scripted.up("--no-patrol")
+    wait_until(lambda: scripted.events("undone"), 30)
+    assert not (scripted.source / "two.txt").exists()
+    wait_until(lambda: not is_locked(scripted.root / ".llmc/locks/ticket.lock"))
+    said = scripted.llmc("undo", "--yes")
+    assert "Write two.txt" in said.out
+    assert (scripted.source / "one.txt").exists()
+    assert len(scripted.events("undone")) == 1
+    scripted.llmc("undo", "--yes")
+    assert not (scripted.source / "one.txt").exists()
+
+
+def test_an_undone_task_is_done_again_and_counted_once(scripted: Fleet) -> None:
+    """Break: leave out the task's return, in the ledger or in the file."""
+    auto.set_up(scripted)
+    auto.add(scripted, 1, auto.commit(1))
+    scripted.up("--auto")
+    auto.wait_completed(scripted, 1)
+    scripted.llmc("down")
+    first = scripted.git("rev-parse", "main")
+    said = scripted.llmc("undo", "--yes")
+    assert said.out.rstrip().endswith("; task 1 is pending again")
+    assert scripted.llmc("digest", "--json").json["accepted"] == []
+    scripted.up("--auto")
+    wait_until(lambda: len(scripted.events("accepted")) == 2, 40)
+    scripted.llmc("down")
+    assert scripted.log()[:3] == ["Task 1", 'Revert "Task 1"', "Task 1"]
+    assert [row["commit"] for row in scripted.events("undone")] == [first]
+    assert auto.statuses(scripted) == {"1": "completed"}
+
+
+def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
+    """Break: put the task back instead: the plan item would stay done."""
+    fleet = goals.set_up(scripted)
+    made = goals.plan([[goals.leaf(1)]], [[goals.leaf(2)]])
+    fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
+    goal = goals.create(fleet)
+    daemon = auto.Daemon(fleet)
+    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    assert daemon.stop() == 0
+    fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.return:after:kill")
+    said = fleet.llmc("undo")
+    assert said.out.rstrip().endswith(f"; S2.1.1 of goal {goal} is open again")
+    assert goals.status(fleet, goal) == "active"
+    assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal makes a new task for it"
+    daemon = auto.Daemon(fleet)
+    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    assert daemon.stop() == 0
+    assert fleet.log()[:4] == ["Part 2", 'Revert "Part 2"', "Part 2", "Part 1"]
+    assert len(fleet.events("undone")) == 1
+
+
+def test_a_revert_is_checked_where_its_dependencies_are(scripted: Fleet) -> None:
+    """Break: check it in a checkout that was not set up."""
+    scripted.commit(".gitignore", "venv/\n", "Ignore")
+    scripted.set_up(
+        "adam", config={"repo.setup": "mkdir -p venv; touch venv/tool", "repo.validate": "test -e venv/tool"}
+    )
+    scripted.up("--no-patrol")
+    land(scripted, "one.txt", "1\\n")
+    scripted.llmc("undo", "--yes")
+    assert not (scripted.source / "one.txt").exists()
+
+
+def test_a_person_who_moves_the_branch_meanwhile_is_no_reason_to_give_up(scripted: Fleet) -> None:
+    """Break: refuse when the branch moved."""
+    moved = scripted.dir / "moved"
+    commit = f"test -e {moved} || (touch {moved}; cd {scripted.source}; echo p > p.txt; git add p.txt; {COMMIT} Person)"
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    land(scripted, "one.txt", "1\\n")
+    scripted.llmc("config", "set", "repo.validate", commit)
+    scripted.llmc("undo", "--yes")
+    assert scripted.log()[:2] == ['Revert "Write one.txt"', "Person"]
+    assert (scripted.source / "p.txt").exists()

@@ -169,7 +169,9 @@ def worker_at(shop: Workshop, claim: Claim, since: float = 1.0, transcript: Path
         created_at_unix=1.0,
         status=Status.WORKING,
         transcript_path=str(transcript or shop.project.root.path / "transcript.jsonl"),
-        assignment=WorkersTask(task_id=claim.task, claim=claim.id, since_unix=since),
+        assignment=WorkersTask(
+            task_id=claim.task.id, task_list=claim.task.list, claim=claim.id, since_unix=since
+        ),
     )
     with shop.project.store.transaction() as tx:
         tx.put(record)

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from llmc.agents.scripted.directives import Step, steps
+from llmc.agents.scripted.directives import Step, steps, task_input, update_input
 
 Json = dict[str, Any]
 
@@ -226,10 +226,9 @@ def _act(step: Step) -> Reply:
         case "crash":
             return _bash(CRASH)
         case "task":
-            return Reply(tool="TaskCreate", tool_input={"subject": step.arg, "description": step.arg})
+            return Reply(tool="TaskCreate", tool_input=task_input(step.arg))
         case "update":
-            task, _, note = step.arg.partition(" ")
-            return Reply(tool="TaskUpdate", tool_input={"taskId": task, "metadata": {"note": note}})
+            return Reply(tool="TaskUpdate", tool_input=update_input(step.arg))
         case "ask":
             options = [{"label": label, "description": f"Say {label}"} for label in ("Yes", "No")]
             question = {"question": step.arg or "Go on?", "header": "Question", "multiSelect": False}

@@ -1,8 +1,11 @@
 """Real git repositories and llmc roots in temporary directories."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from llmc.agents.claude_code import Scripted
 from llmc.config.model import Worker
@@ -10,6 +13,10 @@ from llmc.services import setup
 from llmc.services.project import Project
 from llmc.workers.model import WorkerRecord
 
+needs_lfs = pytest.mark.skipif(
+    shutil.which("git-lfs") is None,
+    reason="git-lfs IS NOT INSTALLED: that LFS files move was NOT checked; scripts/setup --client installs it",
+)
 _IDENTITY = ["-c", "user.name=Person", "-c", "user.email=person@example.com"]
 
 
@@ -87,3 +94,37 @@ def snapshot(directory: Path) -> dict[str, tuple[int, bytes | str]]:
         else:
             found[name] = (mode, "")
     return found
+
+
+def lfs_source(source: Repo) -> None:
+    source.git("lfs", "install", "--local")
+    source.git("lfs", "track", "*.bin")
+    source.git("add", ".gitattributes")
+    source.write("a.bin", "large\n")
+    source.git("add", "a.bin")
+    source.git("commit", "-q", "-m", "Large")
+
+
+def make_library(source: Repo, tmp_path: Path) -> Repo:
+    """A submodule `lib` of the source, with a submodule of its own."""
+    inner = Repo(tmp_path / "inner")
+    inner.commit("inner.c", "1\n")
+    made = Repo(tmp_path / "lib")
+    made.commit("lib.c", "1\n")
+    allow = ["-c", "protocol.file.allow=always", "submodule"]
+    made.git(*allow, "add", "-q", str(inner.path), "deep/inner")
+    made.git("commit", "-q", "-m", "Inner")
+    source.git(*allow, "add", "-q", str(made.path), "lib")
+    source.git("commit", "-q", "-m", "Submodule")
+    source.git(*allow, "update", "-q", "--init", "--recursive")
+    return made
+
+
+def advance(source: Repo, library: Repo, text: str) -> str:
+    """The source moves its submodule to a new commit."""
+    tip = library.commit("lib.c", text)
+    run_git(source.path / "lib", "fetch", "-q", "origin")
+    run_git(source.path / "lib", "checkout", "-q", tip)
+    source.git("add", "lib")
+    source.git("commit", "-q", "-m", f"lib at {text}")
+    return tip

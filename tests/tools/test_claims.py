@@ -18,15 +18,15 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
     for subject in ("One", "Two", "Three"):
         files.create(fields(Draft(subject), TaskId))
-    first = claims.take(files, ledger, "auto-1", TaskId("1"), "One")
-    second = claims.take(files, ledger, "auto-2", TaskId("2"), "Two")
+    first = claims.take(files, ledger, "auto-1", files.key("1"), "One")
+    second = claims.take(files, ledger, "auto-2", files.key("2"), "Two")
     assert first is not None
     assert second is not None
     ledger.write(entry("released", first, 1.0, reason="over $5", cause="budget", hold="parked"))
     persons = {"status": "in_progress", "owner": "a person"}
     files.change("3", lambda task, raw: {**raw, **persons})
 
-    assert claims.settle_files(files, ledger.books()) == ["1"]
+    assert claims.settle_files(files, ledger.books()) == [files.key("1")]
     one, two, three = files.get("1"), files.get("2"), files.get("3")
     assert (one.status, one.owner, one.claim, one.waits_for_a_person) == (
         TaskStatus.PENDING,
@@ -36,13 +36,13 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     )
     assert (two.owner, two.claim) == ("auto-2", second.id)
     assert three.owner == "a person"
-    assert claims.take(files, ledger, "auto-1", TaskId("1"), "One") is None, "it waits for a person"
+    assert claims.take(files, ledger, "auto-1", files.key("1"), "One") is None, "it waits for a person"
 
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
     """Break: let claims.freed ignore what was seen."""
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
     seen = files.create(fields(Draft("One"), TaskId))
-    assert claims.take(files, ledger, "auto-1", seen.id, "One")
+    assert claims.take(files, ledger, "auto-1", files.key(seen.id), "One")
     assert files.change("1", partial(freed, seen=seen)).owner == "auto-1"
     assert files.change("1", partial(freed, seen=files.get("1"))).owner == ""

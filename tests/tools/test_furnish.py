@@ -15,12 +15,20 @@ from llmc.services.project import Project
 from llmc.services.serena import named
 from llmc.tools import git
 from llmc.workers.model import WorkerRecord
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot, tree
-
-needs_lfs = pytest.mark.skipif(
-    shutil.which("git-lfs") is None,
-    reason="git-lfs IS NOT INSTALLED: that LFS files move was NOT checked; scripts/setup --client installs it",
+from tests.support.repos import (
+    Repo,
+    Worktree,
+    add_worker,
+    advance,
+    lfs_source,
+    make_library,
+    make_project,
+    needs_lfs,
+    run_git,
+    snapshot,
+    tree,
 )
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 6\n"
 
 
@@ -158,15 +166,6 @@ def test_a_pattern_for_one_path_only() -> None:
 # LFS.
 
 
-def lfs_source(source: Repo) -> None:
-    source.git("lfs", "install", "--local")
-    source.git("lfs", "track", "*.bin")
-    source.git("add", ".gitattributes")
-    source.write("a.bin", "large\n")
-    source.git("add", "a.bin")
-    source.git("commit", "-q", "-m", "Large")
-
-
 @needs_lfs
 @pytest.mark.req("2-003")
 def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
@@ -228,28 +227,7 @@ def test_without_git_lfs_the_pointers_stay_and_it_is_said_once(
 
 @pytest.fixture
 def library(source: Repo, tmp_path: Path) -> Repo:
-    """A submodule `lib` of the source, with a submodule of its own."""
-    inner = Repo(tmp_path / "inner")
-    inner.commit("inner.c", "1\n")
-    made = Repo(tmp_path / "lib")
-    made.commit("lib.c", "1\n")
-    allow = ["-c", "protocol.file.allow=always", "submodule"]
-    made.git(*allow, "add", "-q", str(inner.path), "deep/inner")
-    made.git("commit", "-q", "-m", "Inner")
-    source.git(*allow, "add", "-q", str(made.path), "lib")
-    source.git("commit", "-q", "-m", "Submodule")
-    source.git(*allow, "update", "-q", "--init", "--recursive")
-    return made
-
-
-def advance(source: Repo, library: Repo, text: str) -> str:
-    """The source moves its submodule to a new commit."""
-    tip = library.commit("lib.c", text)
-    run_git(source.path / "lib", "fetch", "-q", "origin")
-    run_git(source.path / "lib", "checkout", "-q", tip)
-    source.git("add", "lib")
-    source.git("commit", "-q", "-m", f"lib at {text}")
-    return tip
+    return make_library(source, tmp_path)
 
 
 def test_submodules_follow_every_reset(project: Project, source: Repo, library: Repo) -> None:

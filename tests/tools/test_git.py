@@ -277,11 +277,11 @@ def test_a_fetch_under_which_the_branch_moves_is_made_again(
     moved = "error: cannot lock ref 'refs/remotes/origin/main': is at 1f2acaa7 but expected a014f906"
     says = tmp_path / "says"
     says.write_text(f'[ $(wc -l < {seen}) -gt 1 ] || {{ echo "{moved}" >&2; exit 1; }}\n')
-    git.fetch(clone, "main")
+    git.fetch(clone, str(repo.path), "main")
     assert git.same_commit(clone, "origin/main", repo.git("rev-parse", "main").strip())
     for text, times in (("fatal: no such remote", 1), (moved, 3)):
         seen.unlink()
         says.write_text(f'echo "{text}" >&2; exit 1\n')
         with pytest.raises(ToolFailed):
-            git.fetch(clone, "main")
+            git.fetch(clone, str(repo.path), "main")
         assert len(seen.read_text().split()) == times

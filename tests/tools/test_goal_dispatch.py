@@ -114,7 +114,7 @@ def test_what_is_taken_back(shop: Workshop, last: str) -> None:
     assert shop.perform(withdraw("D1")).result is Result.OK, "said twice"
     assert shop.take() is None
     assert shop.ledger.books().claims == {}
-    assert ("1" in shop.ledger.books().completed) is (last == "completed")
+    assert shop.ledger.books().is_completed(shop.files.key("1")) is (last == "completed")
     assert [task for task in shop.tasks().values() if task.status != "completed"] == []
 
 
@@ -144,12 +144,12 @@ def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.Mon
     taken = shop.take()
     assert taken is not None
     record = worker_at(shop, taken[1])
-    monkeypatch.setattr(goal_dispatch, "reset_worker", _raise(Refused(f"{record} is held")))
+    monkeypatch.setattr(goal_dispatch, "reset_unattended", _raise(Refused(f"{record} is held")))
     done = shop.perform(withdraw("D1"))
     assert done.result is None
     assert "is just being taken or landed" in done.notes
     assert shop.ledger.books().holds(taken[1].id)
-    assert shop.ledger.books().kept_back("1") == "withdrawn"
+    assert shop.ledger.books().kept_back(shop.files.key("1")) == "withdrawn"
 
 
 def _raise(error: Exception) -> Callable[..., Any]:
@@ -182,7 +182,9 @@ def _race(directory: Path, rounds: int) -> None:
             task: TaskId = task, start: threading.Barrier = start, dispatch: str = dispatch
         ) -> Claim | None:
             start.wait(10)
-            return claims.take(shop.files, claims.open_ledger(shop.project), "auto-1", task, "x", dispatch)
+            return claims.take(
+                shop.files, claims.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
+            )
 
         def take_back(start: threading.Barrier = start, dispatch: str = dispatch) -> Result | None:
             start.wait(10)
@@ -202,8 +204,8 @@ def _race(directory: Path, rounds: int) -> None:
 def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
     """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
     shop.perform(action())
-    shop.ledger.write(entry("withdrawn", Claim("", TaskId("1"), ""), 1.0, reason="not wanted"))
-    late = claims.take(shop.files, shop.ledger, "auto-1", TaskId("1"), "x", "D1")
+    shop.ledger.write(entry("withdrawn", Claim("", shop.files.key("1"), ""), 1.0, reason="not wanted"))
+    late = claims.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
     assert late is not None, "its file did not say so yet"
     claims.give_back(shop.files, shop.ledger, late, "reset of auto-1")
     assert shop.tasks()["1"].waits_for_a_person == "withdrawn"

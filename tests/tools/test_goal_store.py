@@ -25,7 +25,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.transitions import move_node
-from llmc.state import goal_rows
+from llmc.state import goal_rows, goal_store
 from llmc.state.goal_damage import CORRUPT
 from llmc.state.goal_errors import Damaged, NewerStore
 from llmc.state.goal_schema import VERSION
@@ -222,18 +222,42 @@ def test_nodes_that_left_the_plan_are_kept(store: GoalStore) -> None:
     assert store.view(GOAL).nodes["S1.1.3"].name == "again"
 
 
+def test_an_empty_file_is_damage_and_never_a_new_store(
+    store: GoalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take version 0 for "no goals", or make the file before its tables."""
+    seen: list[int] = []
+    real = goal_store.second_name
+
+    def named(fresh: Path, path: Path) -> None:
+        assert not path.exists()
+        seen.append(fresh.stat().st_size)
+        real(fresh, path)
+
+    monkeypatch.setattr(goal_store, "second_name", named)
+    filled(store)
+    assert seen[0] > 0, "whole before it has its name"
+    assert [path.name for path in store.directory.iterdir()] == ["store.db"]
+    store.path.write_bytes(b"")
+    looking = GoalStore(store.directory)
+    with looking.reading() as found:
+        assert found.goals() == []
+    assert "is empty" in looking.damage
+    with pytest.raises(Damaged, match="is empty"):
+        looking.view(GOAL)
+    store.apply(Change(goal=goal()))
+    with store.reading() as found:
+        assert found.safe_mode() is not None
+
+
 @pytest.mark.req("3-008", "3-132")
 def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
-    """Break: an empty file counts as damaged."""
+    """Break: make a file before there is anything to write."""
     with store.reading() as found:
         assert (found.goals(), found.safe_mode(), found.revision()) == ([], None, 0)
     assert not store.path.exists(), "who only reads makes nothing"
     with pytest.raises(NotFound, match="there is no goal"):
         store.view(GOAL)
-    store.directory.mkdir(mode=0o700)
-    store.path.touch(mode=0o600)  # what a kill between open and the first write leaves
-    with store.reading() as found:
-        assert (found.goals(), found.safe_mode(), store.damage) == ([], None, "")
     filled(store)
     with store.reading() as found:
         assert found.safe_mode() is None

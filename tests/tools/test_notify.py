@@ -31,6 +31,7 @@ from llmc.tools import notifiers
 from llmc.tools.notifiers import Result
 from llmc.tools.rotation import Limit, rotate
 from llmc.tools.tmux import Tmux
+from tests.support.texts import HOSTILE, acts_on_a_terminal
 from tests.support.webhook import SECRET, Webhook
 
 KIND = "fleet_parked"
@@ -125,8 +126,18 @@ def test_a_command_gets_json_and_nothing_of_it_reaches_a_shell(project: Project,
     evil = "$(touch pwned); `touch pwned` ' \" \n ü"
     notify(using(project, command=f"cat > {out}"), KIND, evil, evil, key=evil)
     body = json.loads(out.read_text())
-    assert (body["title"], body["key"]) == (evil, evil)
+    assert (body["title"], body["body"], body["key"]) == (evil.replace("\n", " "), evil, evil)
     assert not list(tmp_path.rglob("pwned"))
+
+
+def test_a_command_that_prints_what_it_gets_prints_nothing_hostile(project: Project, tmp_path: Path) -> None:
+    """Break: title and body as they came; json.dumps(ensure_ascii=False) with half an emoji."""
+    out = tmp_path / "out.json"
+    notify(using(project, command=f"cat > {out}"), KIND, HOSTILE, f"{HOSTILE}\n{HOSTILE}", key=HOSTILE)
+    body = json.loads(out.read_text())
+    assert not acts_on_a_terminal(out.read_text())
+    assert not acts_on_a_terminal(body["title"] + body["body"] + body["text"])
+    assert body["body"].count("\n") == 1
 
 
 @pytest.mark.req("7-006", "7-007")

@@ -2,13 +2,13 @@
 
 import json
 import os
-import time
+import shutil
 from pathlib import Path
 
 import pytest
 
 from llmc.errors import LlmcError, ToolFailed
-from llmc.services import trash
+from llmc.services import glance, restore, trash
 from llmc.services.project import Project
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot, tree
 
@@ -159,41 +159,30 @@ def test_the_branch_is_kept_when_head_is_elsewhere(project: Project, worktree: W
 
 @pytest.mark.parametrize("problem", ["ref", "object"])
 def test_a_pin_that_fails_stops_and_removes_nothing(
-    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, problem: str
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: str
 ) -> None:
     """Breaks when files are moved before the pin is sure, or a failing git is not noticed."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     make_mess(worktree)
     worktree.write("huge.bin", "x" * 1001)
+    if problem == "object":
+        worktree.write(".gitattributes", "changed.txt filter=broken\n")
     before = (snapshot(worktree.path), status(worktree))
     if problem == "ref":
         blocked = project.root.path / ".git/refs/llmc/trash"
         blocked.parent.mkdir(parents=True)
         blocked.write_text("in the way")
     else:
-        worktree.git("config", "filter.broken.clean", "false")
-        worktree.git("config", "filter.broken.required", "true")
-        (project.root.path / ".git/info").mkdir(exist_ok=True)
-        (project.root.path / ".git/info/attributes").write_text("changed.txt filter=broken\n")
+        # A person's own settings: the clone's would be undone.
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home/.gitconfig").write_text('[filter "broken"]\nclean = false\nrequired = true\n')
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises((LlmcError, ToolFailed)):
         pin(project, worktree)
     if problem == "object":
-        (project.root.path / ".git/info/attributes").unlink()
+        (tmp_path / "home/.gitconfig").unlink()
     assert (snapshot(worktree.path), status(worktree)) == before
     assert not project.root.trash.exists() or not os.listdir(project.root.trash)
-
-
-def test_prune_removes_only_what_is_old(project: Project, worktree: Worktree) -> None:
-    """Break that fails it: compare with `>` instead of `<`."""
-    root = project.root
-    kept = pin(project, worktree)
-    old = "refs/llmc/trash/w1/20200101T000000-abcd-old"
-    run_git(root.path, "update-ref", old, kept)
-    for name in ("w1-20200101T000000-abcd", "w1-29990101T000000-abcd"):
-        (root.trash / name).mkdir(parents=True)
-    assert trash.prune(root, 30, time.time()) == [old]
-    assert run_git(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").strip() == kept
-    assert [path.name for path in root.trash.iterdir()] == ["w1-29990101T000000-abcd"]
 
 
 def test_the_event_log_knows_of_a_pin_before_it_is_made(
@@ -218,3 +207,77 @@ def test_the_event_log_knows_of_a_pin_before_it_is_made(
     project.root.state.write_text("broken")
     monkeypatch.undo()
     assert pin(project, worktree), "a broken state keeps nobody from keeping work"
+
+
+ODD_ENDS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"]
+
+
+@pytest.mark.parametrize("end", ODD_ENDS, ids=ascii)
+def test_any_subject_can_be_read(project: Project, worktree: Worktree, end: str) -> None:
+    """Break: `splitlines()` on what git prints: one such subject ended every `llmc trash` command."""
+    subject = f"One{end}two"
+    worktree.write("x.txt")
+    worktree.git("add", "x.txt")
+    worktree.git("commit", "-q", "-m", subject)
+    ref = trash.pin(project.root, worktree.path, "w1", "test")
+    (entry,) = restore.entries(project.root)
+    assert (entry.ref, entry.commit, entry.subject) == (ref, worktree.head(), subject)
+    assert glance._subjects(project, [worktree.head()]) == {worktree.head(): subject}
+    assert (
+        restore.restore_branch(project, restore.find(project.root, entry.name), None).commit
+        == worktree.head()
+    )
+    assert "One" in restore.describe(project, entry)
+
+
+def test_a_git_that_only_says_it_made_the_ref(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Break: do not look at the ref after `update-ref`. The files would be moved, and nothing would name them."""
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
+    make_mess(worktree)
+    worktree.write("huge.bin", "x" * 1001)
+    before = (snapshot(worktree.path), status(worktree))
+    lie(monkeypatch, tmp_path, 'case "$*" in *update-ref*) exit 0;; esac')
+    with pytest.raises(LlmcError, match="could not be pinned"):
+        pin(project, worktree)
+    assert (snapshot(worktree.path), status(worktree)) == before
+
+
+@pytest.mark.parametrize("kind", ["blob", "tree", "commit"])
+def test_a_pin_without_its_objects_is_none(
+    project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """A disk that loses what was written. Break: look at the ref's name alone."""
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
+    worktree.write("new file.txt", "found nowhere else\n")
+    worktree.write("huge.bin", "x" * 1001)
+    before = (snapshot(worktree.path), status(worktree))
+    real = shutil.which("git")
+    lose = f"""
+    real() {{ {real} -C {worktree.path} "$@"; }}
+    lose() {{ rm -f {project.root.path}/.git/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-); }}
+    case "$*" in *update-ref*)
+        {real} "$@"
+        for last; do :; done
+        case {kind} in
+            blob) lose $(real rev-parse "$last:new file.txt");;
+            tree) lose $(real rev-parse "$last^{{tree}}");;
+            commit) lose "$last";;
+        esac
+        exit 0;;
+    esac"""
+    lie(monkeypatch, tmp_path, lose)
+    with pytest.raises(LlmcError, match="could not be pinned"):
+        pin(project, worktree)
+    assert (snapshot(worktree.path), status(worktree)) == before
+
+
+def lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """A `git` that does this first, and otherwise what git does."""
+    real = shutil.which("git")
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "git").write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n')
+    (place / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.errors import Refused
 from llmc.names import TaskId
-from llmc.services import task_commands, task_queue, worker_tasks
+from llmc.services import task_commands, task_list, task_queue, worker_tasks
 from llmc.services.intake import apply_pending
 from llmc.services.project import Project, open_project
 from llmc.services.task_queue import TaskQueue
 from llmc.state import inbox
-from llmc.tasks.origin import GRACE_S, MOST_ACCEPTED
+from llmc.tasks.draft import Draft
+from llmc.tasks.origin import ANNOUNCED_S, GRACE_S, MOST_ACCEPTED
 from llmc.workers.model import Assignment
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -96,12 +98,13 @@ def test_at_no_moment(session: Session) -> None:
     # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
     seen = queue.files.listing().tasks[TaskId("2")]
     session.apply()
-    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", seen.id) is None
+    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", queue.files.key(seen.id)) is None
 
     assert (ready(queue), session.hold(2)) == (0, "proposed")
     assert json.loads((session.folder / "2.json").read_text())["metadata"]["llmc"]["by"] == {
         "worker": WORKER,
         "task": "1",
+        "root": str(session.project.root.path),
     }
     assert not session.project.store.worker(WORKER).announced_tasks
     task_commands.approve(session.project, "2")
@@ -150,7 +153,7 @@ def test_files_that_nobody_announced(session: Session) -> None:
     """Break: make GRACE_S a minute; the task of a person who writes files by hand would wait that long."""
     queue = task_queue.open_queue(session.project)
     session.write(2)
-    session.write(3, metadata={"llmc": {"by": "person"}})
+    task_list.add(queue.files, Draft("Task 3"), queue.ledger)
     found = queue.take_next("auto-1", ())
     assert found is not None
     assert found[0].id == "3", "what llmc wrote needs no grace"
@@ -193,3 +196,118 @@ def test_a_list_that_is_not_the_agents_own_is_left_alone(session: Session, tmp_p
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
     assert "metadata" not in json.loads((other / "2.json").read_text())
+
+
+FORGED: dict[str, Any] = {
+    "by": "person",
+    "claim": "c9",
+    "verify": "touch /tmp/never",
+    "budget": {"max_cost": 1},
+    "goal": {"goalId": "g", "workNodeId": "n", "assignmentId": "a", "dispatchId": "D1"},
+    "key": "pool-1",
+}
+
+
+def test_metadata_of_the_agents_own(session: Session) -> None:
+    """Break: let `made_by_worker` go by the file's `by` or `claim`, as it was; or `is_undecided` by `task.ours`."""
+    queue = task_queue.open_queue(session.project)
+    session.hook("PreToolUse", ago_s=3 * GRACE_S, tool_name="TaskCreate")
+    session.write(2, metadata={"llmc": FORGED})
+    older(session, 2)
+    assert ready(queue) == 0, "its hook waits in the inbox"
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    assert ready(queue) == 0
+    session.apply()
+    assert (ready(queue), session.hold(2)) == (0, "proposed")
+    (task,) = task_list.believed_tasks(queue.files, queue.ledger.books())
+    assert (task.verify, task.budget, task.dispatch, task.ours.get("key")) == ("", None, "", None)
+    # Wiped off by the agent: nobody takes it, and the file says so again.
+    session.write(2)
+    older(session, 2)
+    assert (ready(queue), queue.take_next("auto-1", ())) == (0, None)
+    assert session.hold(2) == "proposed"
+    (session.folder / "2.json").unlink()
+    session.write(2, metadata={"llmc": {"by": "person"}})
+    older(session, 2)
+    again = task_queue.open_queue(open_project(str(session.project.root.path)))
+    assert again.take_next("auto-1", ()) is None, "nor does a daemon that starts now"
+
+
+def test_what_a_person_approved_is_what_counts(session: Session) -> None:
+    """Break: believe the file of an approved task; the agent changes `verify` after the person has looked."""
+    session.write(2, metadata={"llmc": {"verify": "make test"}})
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.apply()
+    older(session, 2)
+    task_commands.approve(session.project, "2")
+    queue = task_queue.open_queue(session.project)
+    session.write(2, metadata={"llmc": {**FORGED, "claim": ""}})
+    older(session, 2)
+    queue.note_changed(None)
+    found = queue.take_next("auto-1", ())
+    assert found is not None
+    assert (found[0].verify, found[0].budget, found[0].dispatch) == ("make test", None, "")
+    assert queue.ledger.books().dispatches == {}
+
+
+def test_an_accepted_one_is_not_believed_either(session: Session) -> None:
+    """Break: ask `believed` for what is proposed only: `accept` lets tasks through, no commands of theirs."""
+    config = session.project.config
+    session.project = changed(
+        session.project, config=replace(config, auto=replace(config.auto, worker_tasks="accept"))
+    )
+    session.write(2, metadata={"llmc": FORGED})
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.apply()
+    older(session, 2)
+    found = task_queue.open_queue(session.project).take_next("auto-1", ())
+    assert found is not None
+    assert (found[0].verify, found[0].budget, found[0].dispatch, found[0].part) == ("", None, "", "")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
+    """Break: take what nobody named once ANNOUNCED_S is over; it could be taken 15 s after it was made."""
+    queue = task_queue.open_queue(session.project)
+    session.hook("PreToolUse", ago_s=ANNOUNCED_S + 5, tool_name="TaskCreate")
+    session.apply()
+    session.write(2, metadata={"llmc": FORGED})
+    older(session, 2, ago_s=ANNOUNCED_S + 4)
+    session.write(3)
+    older(session, 3, ago_s=3600)
+    if restarted:
+        queue = task_queue.open_queue(open_project(str(session.project.root.path)))
+    assert ready(queue) == 1
+    found = queue.take_next("auto-1", ())
+    assert found is not None
+    assert found[0].id == "3", "a person's own, of long ago"
+    assert (queue.take_next("auto-2", ()), session.hold(2)) == (None, "proposed")
+    # The hook comes at last, after a person has approved it.
+    task_commands.approve(session.project, "2")
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.apply()
+    assert session.hold(2) is None
+
+
+def test_a_crash_between_the_approval_and_the_file(session: Session) -> None:
+    """Break: go by the file alone in the queue: what was approved would wait for ever."""
+    session.make(2)
+    session.apply()
+    older(session, 2)
+    before = (session.folder / "2.json").read_bytes()
+    task_commands.approve(session.project, "2")
+    (session.folder / "2.json").write_bytes(before)
+    queue = task_queue.open_queue(session.project)
+    assert queue.take_next("auto-1", ()) is not None
+
+
+def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_path: Path) -> None:
+    """Break: let any root approve it: the first one does not know, and holds it back again."""
+    session.make(2)
+    session.apply()
+    path = session.folder / "2.json"
+    path.write_text(path.read_text().replace(str(session.project.root.path), "/elsewhere"))
+    session.project.root.tasks_ledger.unlink()
+    with pytest.raises(Refused, match="a worker of another root") as raised:
+        task_commands.approve(session.project, "2")
+    assert "llmc --root /elsewhere tasks approve 2" in raised.value.hint

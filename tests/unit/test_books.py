@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId
+from llmc.names import TaskId, TaskKey
 from llmc.state.ledger import Ledger
 from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless
 
 
 def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:
-    return Claim(f"c{number}", TaskId(task), worker)
+    return Claim(f"c{number}", key(task), worker)
+
+
+def key(task: str, list_name: str = "list") -> TaskKey:
+    return TaskKey(list_name, TaskId(task))
 
 
 def test_the_life_of_a_task() -> None:
@@ -26,11 +30,11 @@ def test_the_life_of_a_task() -> None:
     ]
     books = fold(Books(), rows)
     assert books.claims == {"auto-1": claim(3)}
-    assert [(row.cause, row.reason, row.at_unix) for row in books.failures[TaskId("7")]] == [
+    assert [(row.cause, row.reason, row.at_unix) for row in books.failures[key("7")]] == [
         ("crash", "code 7", 2)
     ]
     fold(books, [entry("completed", claim(3), 6, commit="abc")])
-    assert (books.claims, books.completed, books.failures) == ({}, {"7"}, {})
+    assert (books.claims, books.completed, books.failures) == ({}, {"list": {"7"}}, {})
 
 
 @pytest.mark.req("4-064")
@@ -38,11 +42,11 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
     """Break: quarantine at two, or keep the count when a person puts it back."""
     books = Books()
     for number in range(3):
-        assert not books.is_quarantined("7")
+        assert not books.is_quarantined(key("7"))
         fold(books, [entry("claimed", claim(number), 1), entry("failed", claim(number), 1, cause="task")])
-    assert books.is_quarantined("7")
+    assert books.is_quarantined(key("7"))
     fold(books, [entry("requeued", claim(9), 2)])
-    assert books.attempts("7") == 0
+    assert books.attempts(key("7")) == 0
 
 
 def test_the_end_of_an_earlier_claim_does_not_end_this_one() -> None:
@@ -50,7 +54,7 @@ def test_the_end_of_an_earlier_claim_does_not_end_this_one() -> None:
     books = fold(Books(), [entry("claimed", claim(1), 1), entry("claimed", claim(2, "8"), 2)])
     fold(books, [entry("released", claim(1), 3), entry("failed", claim(1), 3, cause="task")])
     assert books.claims == {"auto-1": claim(2, "8")}
-    assert books.attempts("7") == 0
+    assert books.attempts(key("7")) == 0
 
 
 ACTIONS: list[Action] = ["claimed", "completed", "released", "failed", "requeued"]
@@ -76,10 +80,10 @@ def test_the_file_is_read_on_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     assert ledger.books() == Books()
     ledger.write(entry("claimed", claim(1), 1))
     ledger.write(entry("failed", claim(1), 2, cause="crash", reason="ünï"))
-    assert ledger.books().attempts("7") == 1
+    assert ledger.books().attempts(key("7")) == 1
     with (tmp_path / "tasks.jsonl").open("ab") as file:
         file.write(b'{"action": "fai\n{"action": "claimed", "task": "9", "wor')
-    assert ledger.books().attempts("7") == 1
+    assert ledger.books().attempts(key("7")) == 1
     ledger.write(entry("claimed", claim(2, "8"), 3))
     assert ledger.books().claims == {"auto-1": claim(2, "8")}
     assert Ledger(tmp_path / "tasks.jsonl").books() == ledger.books()
@@ -89,10 +93,10 @@ def test_what_is_kept_back_says_why_until_somebody_takes_it_or_puts_it_back() ->
     """Break: leave `hold` out of _keep_back, or keep `kept` when it is requeued."""
     books = fold(Books(), [entry("claimed", claim(1), 1, subject="Add it")])
     fold(books, [entry("released", claim(1), 2, reason="over $5", cause="budget", hold="parked")])
-    assert (books.kept_back("7"), books.kept[TaskId("7")].reason) == ("parked", "over $5")
+    assert (books.kept_back(key("7")), books.kept[key("7")].reason) == ("parked", "over $5")
     fold(books, [entry("requeued", claim(1), 3)])
-    assert books.kept_back("7") == ""
-    assert books.subjects == {"7": "Add it"}
+    assert books.kept_back(key("7")) == ""
+    assert books.subjects == {key("7"): "Add it"}
 
 
 def failed(number: int, task: str, worker: str, cause: str = "agent") -> list[dict[str, object]]:
@@ -127,11 +131,11 @@ def test_when_going_on_makes_no_sense() -> None:
 def test_a_claim_of_ours_that_ended() -> None:
     """Break: take a claim of another root, or one that is held, for one that ended."""
     books = fold(Books(), [entry("claimed", claim(1), 1)])
-    assert not books.has_ended("c1", "7")
+    assert not books.has_ended("c1", key("7"))
     fold(books, [entry("released", claim(1), 2)])
-    assert books.has_ended("c1", "7")
-    assert not books.has_ended("of another root", "7")
-    assert not books.has_ended("", "9")
+    assert books.has_ended("c1", key("7"))
+    assert not books.has_ended("of another root", key("7"))
+    assert not books.has_ended("", key("9"))
 
 
 def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_what_was_handed_out_does_not_change(tmp_path: Path) -> None:
     before = ledger.books()
     ledger.write(entry("failed", claim(1), 2, cause="crash", reason=""))
     ledger.write(entry("claimed", claim(2, "8", "auto-2"), 3))
-    assert ledger.books().attempts("7") == 1
+    assert ledger.books().attempts(key("7")) == 1
     assert (before.claims, before.failures, before.streaks) == ({"auto-1": claim(1)}, {}, {})
     assert ledger.books() is ledger.books()
 

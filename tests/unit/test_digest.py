@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.auto.digest import Digest, as_json, digest
-from llmc.auto.digest_reader import ACTIONS, last_start
+from llmc.auto.digest_reader import ACTIONS
 from llmc.auto.digest_waits import Facts
 from llmc.auto.model import AutoState
 from llmc.names import TaskId, WorkerName
@@ -369,9 +369,29 @@ def test_of_a_log_only_what_matters_is_read_and_the_last_signs() -> None:
     assert found == [1, 3, 4, 6, 6.5, 8]
 
 
-def test_the_last_start_is_found() -> None:
-    assert last_start([row(1, "auto_started"), row(5, "auto_started"), row(9, "auto_stopped")]) == 5
-    assert last_start([row(9, "accepted")]) is None
+def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
+    """Break: tell the last run only."""
+    rows = [
+        row(1, "auto_started"),
+        row(2, "task_assigned", worker="w", task_id="1", claim="a", subject="One"),
+        row(3, "task_completed", worker="w", task_id="1", commit="c"),
+        row(4, "overseer_failure", kind="process", reason="it is gone"),
+        row(5, "overseer_remediation", attempt=1),
+        row(6, "overseer_remediation", attempt=1, outcome="completed", duration_s=42.2),
+        row(7, "auto_started"),
+        row(8, "task_assigned", worker="w", task_id="2", claim="b", subject="Two"),
+        row(9, "task_completed", worker="w", task_id="2", commit="d"),
+        row(10, "overseer_stopped", code=0, reason="Ctrl-C"),
+    ]
+    found = digest(rows, 0, 20, Facts(running=True))
+    assert [one.task_id for one in found.accepted] == ["1", "2"]
+    assert [one.text for one in found.interruptions] == [
+        "the supervisor found a failure (process): it is gone",
+        "remediation 1 began",
+        "remediation 1 completed in 42 s",
+        "the daemon was killed; this is its last sign of life",
+    ]
+    assert digest(rows, 6.5, 20, Facts(running=True)).interruptions == ()
 
 
 # What follows holds for any night. A life is what happens to one task; lives are mixed, each in its own order.

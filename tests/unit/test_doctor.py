@@ -31,7 +31,7 @@ from llmc.doctor.findings import GROUPS, Finding, Kind, summary
 from llmc.doctor.of_worker import STALE_LOCK_S, worker_findings
 from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
 from llmc.doctor.records import LOST_PROMPT, mends, task_in
-from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, WorkerName
+from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.services import repair
 from llmc.tasks.books import Claim
 from llmc.tasks.model import Task, TaskStatus
@@ -148,7 +148,9 @@ def test_hands_off(reason: dict[str, Any], about: dict[str, Any]) -> None:
         **({"tree": about["tree"]} if "tree" in about else {}),
     )
     assert found, "it is still said"
-    assert not [finding for finding in found if finding.repairable]
+    # A dead lock may be the very thing that keeps the accept from ending.
+    ends_the_accept = "accept" in reason.get("record", {}) and "lock" in found[-1].kind
+    assert bool([finding for finding in found if finding.repairable]) == ends_the_accept
 
 
 def test_a_worker_somebody_works_on_is_looked_at_in_part() -> None:
@@ -346,6 +348,8 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"sessions": (Session("llmc-x", attached=True),)}, Kind.SESSION_WITHOUT_WORKER, False),
         ({"strays": (Stray("x"),)}, Kind.WORKTREE_STRAY, False),
         ({"pruned": ("/gone",)}, Kind.WORKTREE_PRUNED, True),
+        ({"left_slots": ("/root/.llmc/slots/05",)}, Kind.SLOT, True),
+        ({"stopped_undo": "a" * 40}, Kind.UNDO_STOPPED, False),
         ({"clone_problem": "no"}, Kind.CLONE, False),
         ({"settings": (Setting("gc.auto", "0", "1"), Setting("x", "1", "1"))}, Kind.SETTING, True),
         ({"settings": (Setting("core.bare", None, "true"),)}, Kind.SETTING, True),
@@ -388,7 +392,7 @@ def test_the_root(about: dict[str, Any], kind: Kind, repairable: bool) -> None:
         {"daemon": DaemonFacts(runs=True, age_s=3)},
         {"daemon": DaemonFacts(**RUNNING, heartbeat_age_s=20)},
         {"daemon": DaemonFacts(**RUNNING), "claims": (LeftClaim("c1", "3", "auto-1"),)},
-        {"git_locks": (GitLock("/r/.git/packed-refs.lock", 299), GitLock("/r/x.lock", 999, in_use=True))},
+        {"git_locks": (GitLock("/r/.git/packed-refs.lock", 9), GitLock("/r/x.lock", 999, in_use=True))},
         {"canary": replace(FAILED, passed=True)},
         {"sessions": (Session("llmc-w1", attached=True),)},
         {"branches": (Branch("llmc/x", "x", ahead=3, checked_out=True),)},
@@ -448,7 +452,8 @@ def test_a_source_with_changes_is_said_and_no_problem() -> None:
     ]
 
 
-CLAIM = Claim("c1", TaskId("3"), "w1")
+THREE = TaskKey("list", TaskId("3"))
+CLAIM = Claim("c1", THREE, "w1")
 
 
 @pytest.mark.parametrize(
@@ -470,7 +475,7 @@ CLAIM = Claim("c1", TaskId("3"), "w1")
 )
 def test_a_worker_gets_its_task_back(claim: Claim | None, tasks: list[Task], task_id: str | None) -> None:
     """Break: give it a task whose file has somebody else's claim."""
-    record = assigned(worker(Status.IDLE), claim, tasks, NOW)
+    record = assigned(worker(Status.IDLE), claim, {TaskKey("list", task.id): task for task in tasks}, NOW)
     assert (record.assignment.task_id if record.assignment else None) == task_id
 
 
@@ -482,7 +487,7 @@ def test_a_claim_that_only_the_task_knows(prompt: str, owner: str, found: bool) 
     """Break: believe the owner's name alone: workers of two roots on one list have the same names."""
     ours = {"llmc": {"claim": "c1"}}
     task = Task(TaskId("3"), "Do it", "", TaskStatus.IN_PROGRESS, owner=owner, metadata=ours)
-    assert (owned(worker(Status.IDLE, current_prompt=prompt), [task]) == CLAIM) is found
+    assert (owned(worker(Status.IDLE, current_prompt=prompt), {THREE: task}) == CLAIM) is found
 
 
 def test_a_good_backup_is_named() -> None:

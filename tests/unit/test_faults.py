@@ -9,13 +9,14 @@ import pytest
 
 import llmc
 from llmc.errors import Exit, UsageError
-from llmc.services import accept
+from llmc.services import accept, undo
 from llmc.tools import faults
 from llmc.tools.faults import FaultInjected, point, step
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
+COMPUTED: dict[object, tuple[str, ...]] = {"accept.": accept.STEPS, "undo.": undo.STEPS}
 SOURCE = Path(llmc.__file__).parent
 
 
@@ -41,8 +42,8 @@ def named_in_the_code() -> tuple[set[str], set[tuple[str, str]]]:
             elif called == "fault_step" and isinstance(node.args[0], ast.JoinedStr):
                 prefix = node.args[0].values[0]
                 assert isinstance(prefix, ast.Constant)
-                assert prefix.value == "accept.", f"{path}: a computed name this test does not know"
-                steps |= {f"accept.{name}" for name in accept.STEPS}
+                assert prefix.value in COMPUTED, f"{path}: a computed name this test does not know"
+                steps |= {f"{prefix.value}{name}" for name in COMPUTED[prefix.value]}
     return steps, points
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.review.messages import clean, squashed, subject
+from llmc.review.messages import clean, of_merge, squashed, subject
 
 ATTRIBUTIONS = [
     "🤖 Generated with [Claude Code](https://claude.ai/code)",
@@ -99,3 +99,17 @@ def test_squashed_keeps_every_distinct_message(messages: list[str]) -> None:
 def test_the_subject_is_what_git_shows(message: str, shown: str) -> None:
     """Break: only the first line, or a line of blanks that does not end a paragraph."""
     assert subject(message) == shown
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("Merge branch 'main' into adam\n", ""),
+        ("Merge remote-tracking branch 'origin/main' into adam\n", ""),
+        ("Merge commit '1234abc'\n\nThe parser needed both.\n", "\nThe parser needed both."),
+        ("Merge the two parsers\n", "Merge the two parsers\n"),
+    ],
+)
+def test_the_subject_of_a_merge_is_left_out(message: str, kept: str) -> None:
+    """Breaks when it lands, or when a person's own words about a merge go with it."""
+    assert of_merge(message) == kept

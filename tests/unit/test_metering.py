@@ -59,7 +59,7 @@ def test_every_token_is_told_once_and_to_the_task_that_used_it(steps: list[tuple
             here = Reading(path, files[path])
             metered, deltas = measure(metered, files[f"c{last}"], here, task(f"t{number}"), skipped)
             for delta in deltas:
-                assert delta.task_id in (None, f"t{delta.transcript[1:]}")
+                assert (delta.task and delta.task.id) in (None, f"t{delta.transcript[1:]}")
                 told[f"t{delta.transcript[1:]}", delta.model] += delta.tokens.input_tokens
             if metered.claim == f"claim-t{number}":
                 spent = {m: u.input_tokens for m, u in metered.spent.items()}
@@ -80,7 +80,7 @@ def test_a_second_look_finds_nothing_new() -> None:
     """Break: keep `counted` as it was in _grown()."""
     files = {"c": {"opus": tokens(5)}}
     metered, first = look(Metered(), files, "c", task("1"))
-    assert [(d.task_id, d.model, d.tokens) for d in first] == [("1", "opus", tokens(5))]
+    assert [(d.task and d.task.id, d.model, d.tokens) for d in first] == [("1", "opus", tokens(5))]
     assert look(metered, files, "c", task("1")) == (metered, [])
 
 
@@ -107,13 +107,13 @@ def test_the_tail_of_a_task_that_ended_is_still_its_own() -> None:
     """The agent's last words come after its work has landed. Break: the owner is always the present assignment."""
     metered, _ = look(Metered(), {"c": {"opus": tokens(5)}}, "c", task("1"))
     metered, tail = look(metered, {"c": {"opus": tokens(6)}}, "c", None)
-    assert [delta.task_id for delta in tail] == ["1"]
+    assert [delta.task and delta.task.id for delta in tail] == ["1"]
     files = {"c": {"opus": tokens(7)}, "d": {}}
     metered, tail = look(metered, files, "d", task("2"))
-    assert ([delta.task_id for delta in tail], metered.claim) == (["1"], "claim-1")
+    assert ([delta.task and delta.task.id for delta in tail], metered.claim) == (["1"], "claim-1")
     files = {"c": {"opus": tokens(8)}, "d": {"opus": tokens(1)}}
     metered, both = look(metered, files, "d", task("2"))
-    assert [(delta.task_id, delta.transcript) for delta in both] == [("1", "c"), ("2", "d")]
+    assert [(delta.task and delta.task.id, delta.transcript) for delta in both] == [("1", "c"), ("2", "d")]
     assert (metered.transcript, metered.spent) == ("d", {"opus": tokens(1)})
 
 
@@ -129,9 +129,9 @@ def test_a_task_without_a_new_conversation_is_metered_from_its_second_look_on() 
     """Else its budget would never hold. Break: take the switch of owner out of measure()."""
     metered, _ = look(Metered(), {"c": {"opus": tokens(5)}}, "c", task("1"))
     metered, old = look(metered, {"c": {"opus": tokens(6)}}, "c", task("2"))
-    assert [delta.task_id for delta in old] == ["1"]
+    assert [delta.task and delta.task.id for delta in old] == ["1"]
     metered, new = look(metered, {"c": {"opus": tokens(9)}}, "c", task("2"))
-    assert [delta.task_id for delta in new] == ["2"]
+    assert [delta.task and delta.task.id for delta in new] == ["2"]
     assert metered.spent == {"opus": tokens(3)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmc.cli import fast
-from llmc.config import layout
+from llmc.config import layout, trust
 from llmc.config.paths import Root, find_root, short_runtime_dir
 from llmc.errors import LlmcError, NotFound
 from llmc.services.project import locate_root
@@ -49,6 +49,7 @@ class Places:
         self.by_git = make_root(base / "by-git")
         self.source = repository(base / "source", str(self.by_git))
         self.enclosing = make_root(self.source / "enclosing")
+        assert trust.register(str(self.enclosing))
         self.inside = self.enclosing / ".worktrees/adam/src"
         self.inside.mkdir(parents=True)
         self.nowhere = base / "nowhere"
@@ -89,6 +90,7 @@ def test_relative_paths_links_and_tildes_are_resolved(
     assert both(str(link), source, monkeypatch) == real
     assert both(str(real) + "/", source, monkeypatch) == real
     assert both(None, source, monkeypatch) == real
+    assert trust.register(str(real))
     assert both(None, link / ".llmc", monkeypatch) == real
     linked_home = tmp_path / "linked-home"
     linked_home.symlink_to(home)

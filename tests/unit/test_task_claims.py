@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId
+from llmc.names import TaskId, TaskKey
 from llmc.tasks import claims
 from llmc.tasks.books import Claim
 from llmc.tasks.model import TaskStatus, parse
 
-OURS = Claim("c1", TaskId("7"), "auto-1")
+SEVEN = TaskKey("list", TaskId("7"))
+OURS = Claim("c1", SEVEN, "auto-1")
 RAW: dict[str, Any] = {
     "id": "7",
     "subject": "S",
@@ -53,7 +54,7 @@ def test_the_end_of_a_claim() -> None:
     assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
     assert parse("7", kept).waits_for_a_person == "quarantined"
     assert claims.freed(parse("7", kept), kept, seen=parse("7", kept)) == RAW
-    other = Claim("c2", TaskId("7"), "auto-1")
+    other = Claim("c2", SEVEN, "auto-1")
     assert claims.given_back(task, TAKEN, other) is None
     assert claims.done(task, TAKEN, other) is None
     assert claims.still_at_it(task, TAKEN, other) is None

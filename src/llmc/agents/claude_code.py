@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from llmc import given
 from llmc.agents.protocol import Launch
 from llmc.errors import LlmcError
 from llmc.tools import proc
@@ -154,7 +155,7 @@ def user_config(agent: ClaudeCode, environment: Mapping[str, str]) -> Path:
 
 def is_trusted(root: Path, config: Path) -> bool:
     try:
-        projects = json.loads(config.read_bytes()).get("projects", {})
+        projects = given.parse(config.read_bytes()).get("projects", {})
         return bool(projects.get(str(root), {}).get("hasTrustDialogAccepted"))
     except (OSError, ValueError, AttributeError):
         return False

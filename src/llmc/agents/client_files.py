@@ -1,6 +1,5 @@
 """The files a client keeps about itself: its status file and its transcript. Both agents write the same ones."""
 
-import json
 import os
 from glob import escape as glob_escape
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.scripted.session import project_slug
 from llmc.names import ClaudeSessionId
-from llmc.tools.files import json_row
+from llmc.tools.files import json_row, read_json
 from llmc.tools.processes import start_of
 
 
@@ -26,6 +25,12 @@ def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
         return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
     except (ValueError, TypeError):
         return ClientStatus.UNKNOWN, 0.0
+
+
+def asks_by_itself(config_dir: Path, pid: int) -> bool:
+    """Whether the dialog of a client that waits is the agent's question, and not one that a person opened."""
+    record = _status_record(config_dir / "sessions" / f"{pid}.json") or {}
+    return bool(record.get("waitingFor")) and record["waitingFor"] != "dialog open"
 
 
 def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:
@@ -84,6 +89,26 @@ def row_text(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
+def queued_in(path: Path) -> list[str] | None:
+    """The messages in the client's queue, oldest first, as its transcript has them; None where that cannot be told.
+
+    A row that takes one out does not always say which: then it is the oldest.
+    """
+    waiting: list[str] = []
+    for row in rows_since(path, b'"queue-operation"', 0)[0]:
+        content = row.get("content")
+        match row.get("operation") if row.get("type") == "queue-operation" else "":
+            case "":
+                continue  # another row, which quotes one
+            case "enqueue":
+                waiting.append(str(content))
+            case "dequeue" | "remove" | "popOne" | "popAll":
+                waiting.remove(content if content in waiting else waiting[0]) if waiting else None
+            case _:
+                return None
+    return waiting
+
+
 def is_synthetic(row: dict[str, Any]) -> bool:
     """A reply that the client wrote itself, such as that of an API error."""
     message = row.get("message")
@@ -100,7 +125,7 @@ def size_of(path: Path) -> int:
 def _status_record(path: Path) -> dict[str, Any] | None:
     for _ in range(3):  # it is rewritten in place: a reader may meet half of it
         try:
-            record = json.loads(path.read_bytes())
+            record = read_json(path)
         except OSError:
             return None
         except ValueError:

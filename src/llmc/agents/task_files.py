@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from llmc.errors import LlmcError, LockTimeout, NotFound
-from llmc.names import TaskId
-from llmc.tasks.model import BadTask, Task, in_order, parse
+from llmc.names import TaskId, TaskKey
+from llmc.tasks.model import BadTask, Task, in_order, is_id, is_number, parse
 from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.files import explain, private_dir, write_atomic
+from llmc.tools.files import explain, private_dir, read_given, read_json, write_atomic
 
 Raw = dict[str, Any]
 
@@ -30,6 +30,8 @@ STALE_S = 10.0
 LOCK_WAIT_S = 15.0
 #: a file that cannot be read and is younger than this is being written
 SETTLE_S = 1.0
+#: of a task's file
+MOST_BYTES = 8 << 20
 
 _SUFFIX = ".json"
 _OUR_LOCK = ".llmc.lock"
@@ -41,6 +43,10 @@ class Unreadable:
 
     file: str
     problem: str
+
+    @property
+    def task_id(self) -> TaskId:
+        return TaskId(self.file.removesuffix(_SUFFIX))
 
 
 @dataclass
@@ -73,6 +79,9 @@ def list_name(list_id: str) -> str:
 
 
 def file_name(task_id: str) -> str:
+    """The file of a task in its list. The only way from an id to a path: ids come from files, hooks and people."""
+    if not is_id(task_id):
+        raise NotFound(f"there is no task {task_id[:80]!r}", hint="`llmc tasks list` shows them.")
     return f"{task_id}{_SUFFIX}"
 
 
@@ -85,6 +94,19 @@ class TaskFiles:
         self._unreadable: dict[str, Unreadable] = {}
         #: files that became different since the last answer to `changes`, whoever looked at them
         self._untold: set[str] = set()
+
+    @property
+    def list_name(self) -> str:
+        return self.directory.name
+
+    def key(self, task_id: str) -> TaskKey:
+        return TaskKey(self.list_name, TaskId(task_id))
+
+    def of(self, name: str) -> "TaskFiles":
+        """The list of that name beside this one; this one for "", which is in records of an older llmc."""
+        if name in ("", self.list_name):
+            return self
+        return TaskFiles(self.directory.parent / list_name(name))
 
     def changes(self, changed: Collection[str] | None = None) -> Changes:
         """What is different since the last look. `changed`: the only files that can be; None: any."""
@@ -133,7 +155,7 @@ class TaskFiles:
 
     def change(self, task_id: str, edit: Callable[[Task, Raw], Raw | None]) -> Task:
         """Change one task under its locks. `edit` gets it as it is now, and returns it as it shall be; None: leave it."""
-        with self._ours(), self._clients(f"{task_id}{_SUFFIX}.lock", f"task {task_id}"):
+        with self._ours(), self._clients(f"{file_name(task_id)}.lock", f"task {task_id}"):
             raw = self._load(task_id)
             edited = edit(self._parse(task_id, raw), dict(raw))
             if edited is None or edited == raw:
@@ -143,11 +165,11 @@ class TaskFiles:
     def remove(self, task_id: str, may: Callable[[Task], bool]) -> bool:
         """Take a task out of the list, under its locks, if it still may be; whether it is gone."""
         try:
-            with self._ours(), self._clients(f"{task_id}{_SUFFIX}.lock", f"task {task_id}"):
+            with self._ours(), self._clients(f"{file_name(task_id)}.lock", f"task {task_id}"):
                 if not may(self._parse(task_id, self._load(task_id))):
                     return False
                 self._remember_number(task_id)
-                (self.directory / f"{task_id}{_SUFFIX}").unlink()
+                (self.directory / file_name(task_id)).unlink()
         except NotFound:
             pass  # somebody else did
         return True
@@ -163,24 +185,25 @@ class TaskFiles:
         yield 0
         for name in self._names():
             stem = name.removesuffix(_SUFFIX)
-            if stem.isascii() and stem.isdigit():
+            if is_number(stem):
                 yield int(stem)
 
     def _highest(self) -> int:
         """The last number ever given: the client keeps it when it removes files."""
         try:
-            return int((self.directory / ".highwatermark").read_text())
+            found = read_given(self.directory / ".highwatermark", 1 << 10).decode().strip()
         except (OSError, ValueError):
             return 0
+        return int(found) if is_number(found) else 0
 
     def _remember_number(self, task_id: str) -> None:
         """As the client does before it removes a file: a new task must not be taken for the one that is gone."""
-        if task_id.isascii() and task_id.isdigit() and int(task_id) > self._highest():
+        if is_number(task_id) and int(task_id) > self._highest():
             write_atomic(self.directory / ".highwatermark", task_id.encode())
 
     def _names(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self.directory) if _is_task(name)]
+            return [name for name in os.listdir(self.directory) if _is_listed(name)]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -189,7 +212,7 @@ class TaskFiles:
     def _look(self, changed: Collection[str] | None) -> Collection[str]:
         """The files to look at; those that are gone are forgotten."""
         if changed is not None:
-            return [name for name in changed if _is_task(name)]
+            return [name for name in changed if _is_listed(name)]
         names = self._names()
         for gone in self._seen.keys() - set(names):
             self._know(gone, None)
@@ -206,7 +229,7 @@ class TaskFiles:
         """Whether the file has settled; one that is being written stays what was known of it."""
         path = self.directory / name
         try:
-            status = os.stat(path)
+            status = os.lstat(path)
         except FileNotFoundError:
             self._know(name, None)
             return True
@@ -215,21 +238,19 @@ class TaskFiles:
         if seen is not None and seen.stamp == stamp:
             return True
         try:
-            task = parse(name.removesuffix(_SUFFIX), json.loads(path.read_bytes()))
+            task = parse(name.removesuffix(_SUFFIX), read_json(path, MOST_BYTES))
             self._know(name, _Seen(stamp, task))
         except FileNotFoundError:
             self._know(name, None)
         except (OSError, ValueError) as error:
             if now_unix() - status.st_mtime < SETTLE_S:
                 return False
-            self._know(name, _Seen(stamp, Unreadable(name, _in_words(error))))
+            self._know(name, _Seen(stamp, Unreadable(_shown(name), _in_words(error))))
         return True
 
     def _load(self, task_id: str) -> Raw:
         try:
-            if "/" in task_id or not _is_task(f"{task_id}{_SUFFIX}"):
-                raise FileNotFoundError
-            raw = json.loads((self.directory / f"{task_id}{_SUFFIX}").read_bytes())
+            raw = read_json(self.directory / file_name(task_id), MOST_BYTES)
         except FileNotFoundError as error:
             raise NotFound(f"there is no task {task_id}", hint="`llmc tasks list` shows them.") from error
         except (OSError, ValueError) as error:
@@ -246,7 +267,7 @@ class TaskFiles:
 
     def _store(self, task_id: str, raw: Raw) -> Task:
         task = self._parse(task_id, raw)
-        name = f"{task_id}{_SUFFIX}"
+        name = file_name(task_id)
         data = json.dumps(raw, indent=2, ensure_ascii=False).encode()
         write_atomic(self.directory / name, data, temp_name=f"{name}.tmp.{os.getpid()}")
         return task
@@ -278,12 +299,16 @@ class TaskFiles:
                 path.rmdir()
 
 
-def _is_task(name: str) -> bool:
+def _shown(name: str) -> str:
+    return name if name.isprintable() else ascii(name)
+
+
+def _is_listed(name: str) -> bool:
     return name.endswith(_SUFFIX) and not name.startswith(".")
 
 
 def _in_words(error: Exception) -> str:
-    return f"no valid JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def _wait(attempt: Callable[[], bool], problem: str) -> None:

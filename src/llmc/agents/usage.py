@@ -1,12 +1,12 @@
 """Tokens an agent has used, from its transcripts, read incrementally."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from llmc import given
 from llmc.agents.client_files import subagents_of
 from llmc.workers.usage import Usage as Usage
 
@@ -55,7 +55,7 @@ class Meter:
 
     def _count(self, line: bytes) -> None:
         try:
-            row: dict[str, Any] = json.loads(line)
+            row: dict[str, Any] = given.parse(line)
             if row.get("type") != "assistant":
                 return
             message = row["message"]

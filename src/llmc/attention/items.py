@@ -8,6 +8,8 @@ sees that they are over.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from llmc.given import number
+
 #: how urgent an item is: `blocked` needs a person now, `waiting` can wait, `notice` is worth knowing
 SEVERITIES = ("blocked", "waiting", "notice")
 
@@ -17,7 +19,8 @@ KINDS: dict[str, str] = {
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "task_question": "a task that llmc will not take before a person has decided about it",
     "git_config": "settings in the root's clone that run or redirect a program; they were undone",
-    "validation": "validation runs in the worker's worktree, because no slot passes the check on the base itself",
+    "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
+    "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",
 }
 
 
@@ -40,7 +43,7 @@ class Item(NamedTuple):
 def attention(state: Mapping[str, Any]) -> list[Item]:
     """The list, most urgent first, from `state.json` as plain data."""
     raised = state.get("attention") or {}
-    items = [_from_state(key, row) for key, row in raised.items()]
+    items = [_from_state(key, row) for key, row in raised.items() if isinstance(row, Mapping)]
     return sorted(items, key=lambda item: (SEVERITIES.index(item.severity), item.since_unix, item.key))
 
 
@@ -51,7 +54,7 @@ def _from_state(key: str, row: Mapping[str, Any]) -> Item:
         kind=str(row.get("kind", "")),
         severity=severity if severity in SEVERITIES else "waiting",
         who=str(row.get("who", "")),
-        since_unix=float(row.get("since_unix") or 0.0),
+        since_unix=number(row.get("since_unix")) or 0.0,
         text=str(row.get("text", "")),
         next=str(row.get("next", "")),
     )

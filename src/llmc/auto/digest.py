@@ -10,10 +10,20 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from llmc.auto.digest_history import Attempt, End, History, Landing, Park, RunEnd, Span, Spend
+from llmc.auto.digest_history import (
+    Attempt,
+    End,
+    History,
+    Interruption,
+    Landing,
+    Park,
+    RunEnd,
+    Span,
+    Spend,
+)
 from llmc.auto.digest_reader import Row, read
 from llmc.auto.digest_waits import Facts, Waiting, waiting
-from llmc.names import TaskId
+from llmc.names import TaskKey
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ class Digest:
     dirty_source: Pauses
     post_accept: Commands
     runs: Runs
+    #: crashes, failures and remediations, in order
+    interruptions: tuple[Interruption, ...] = ()
     #: what could not be read, and is missing here
     problems: tuple[str, ...] = ()
 
@@ -148,7 +160,7 @@ def digest(
     rows: Iterable[Row], since: float, now: float, facts: Facts, problems: tuple[str, ...] = ()
 ) -> Digest:
     """The report on everything that ended since then, and on what is open now."""
-    history = read(rows)
+    history = read(rows, facts.list_name)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
     landed = [view.landing(landing) for landing in history.landings if not landing.undone]
@@ -176,6 +188,7 @@ def digest(
         dirty_source=view.dirty(),
         post_accept=view.post_accept(),
         runs=view.runs(len(accepted)),
+        interruptions=view.interruptions(),
         problems=problems,
     )
 
@@ -190,7 +203,7 @@ class _View:
 
     def __init__(self, history: History, since: float, until: float, facts: Facts) -> None:
         self.history, self.since, self.until, self.facts = history, since, until, facts
-        self._subjects = {task.id: task.subject for task in facts.tasks or ()} | {
+        self._subjects = {TaskKey(facts.list_name, task.id): task.subject for task in facts.tasks or ()} | {
             task: subject for task, subject in history.subjects.items() if subject
         }
         self._number = _numbered(history.attempts)
@@ -208,7 +221,7 @@ class _View:
         if attempt.began is not None and attempt.ended is not None:
             took_s = max(0.0, attempt.ended - attempt.began)
         return Accepted(
-            attempt.task,
+            attempt.task.id,
             self.subject(attempt),
             attempt.worker,
             attempt.commit or None,
@@ -233,7 +246,7 @@ class _View:
 
     def ended(self, attempt: Attempt) -> Ended:
         return Ended(
-            attempt.task,
+            attempt.task.id,
             self.subject(attempt),
             attempt.worker,
             attempt.cause,
@@ -248,7 +261,7 @@ class _View:
         for attempt in [*self.attempts(End.FAILED), *self.attempts(End.PARKED)]:
             if attempt.hold:
                 yield Held(
-                    attempt.task,
+                    attempt.task.id,
                     self.subject(attempt),
                     attempt.hold,
                     attempt.worker,
@@ -305,6 +318,18 @@ class _View:
             accepted / work_h if work_h > 0 else None,
         )
 
+    def interruptions(self) -> tuple[Interruption, ...]:
+        """What the supervisor said, and the runs that did not end in order."""
+        found = list(self.history.interruptions)
+        for run in self.history.runs:
+            if run.how is RunEnd.FAILED and run.ended is not None:
+                cause = f" ({run.cause})" if run.cause else ""
+                found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
+            elif run.how is RunEnd.KILLED and run.ended is not None:
+                found.append(Interruption(run.ended, "the daemon was killed; this is its last sign of life"))
+        inside = [one for one in found if one.at_unix >= self.since]
+        return tuple(sorted(inside, key=lambda one: one.at_unix))
+
     @property
     def period(self) -> Span:
         return (self.since, self.until)
@@ -336,7 +361,7 @@ def _spend(view: _View, by_end: dict[End, list[Attempt]], landings: int) -> dict
 
 def _numbered(attempts: Iterable[Attempt]) -> dict[int, int]:
     """Which try at its task each attempt is; it starts over once the task landed, or a person has put it back."""
-    failures: dict[TaskId, int] = {}
+    failures: dict[TaskKey, int] = {}
     found = {}
     for attempt in attempts:
         found[id(attempt)] = 1 + failures.get(attempt.task, 0)

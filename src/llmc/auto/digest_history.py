@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from llmc.names import TaskId
+from llmc.names import TaskKey
 
 Span = tuple[float, float]
 
@@ -68,7 +68,7 @@ class Spend:
 class Attempt:
     """One worker at one task, from the claim to its end."""
 
-    task: TaskId
+    task: TaskKey
     worker: str = ""
     claim: str = ""
     subject: str = ""
@@ -121,6 +121,15 @@ class Park:
     ended: float | None = None
 
 
+@dataclass(frozen=True)
+class Interruption:
+    """Something broke the night, or put it right again."""
+
+    at_unix: float
+    #: one sentence, with the cause
+    text: str
+
+
 @dataclass
 class PostAccept:
     at: float
@@ -137,13 +146,15 @@ class History:
     runs: list[Run] = field(default_factory=list)
     parks: list[Park] = field(default_factory=list)
     dirty: list[Span] = field(default_factory=list)
+    #: what the supervisor found and did
+    interruptions: list[Interruption] = field(default_factory=list)
     post_accepts: list[PostAccept] = field(default_factory=list)
     #: by commit: when it was taken back
     undone: dict[str, float] = field(default_factory=dict)
     #: tokens that belong to no task, and when they were used
     other_spend: list[tuple[float, Spend]] = field(default_factory=list)
     #: tasks that wait for a person as far as the log knows: why, and since when
-    holds: dict[TaskId, tuple[str, float]] = field(default_factory=dict)
-    subjects: dict[TaskId, str] = field(default_factory=dict)
+    holds: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: time of the last row
     last: float = 0.0

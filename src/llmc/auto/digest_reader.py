@@ -4,53 +4,48 @@ The log is what others wrote over days, and may begin in the middle: a row that 
 before it, is taken for what it says. Each attempt has one end, however many rows speak of it.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from llmc.auto.digest_history import Attempt, End, History, Landing, Park, PostAccept, Run, RunEnd, Spend
-from llmc.names import TaskId
+from llmc.auto.digest_history import (
+    Attempt,
+    End,
+    History,
+    Interruption,
+    Landing,
+    Park,
+    PostAccept,
+    Run,
+    RunEnd,
+    Spend,
+)
+from llmc.given import number, text
+from llmc.names import TaskKey, task_of
 
 Row = Mapping[str, Any]
 
 
-def read(rows: Iterable[Row]) -> History:
-    """The history in these rows, oldest first; actions it does not know are nothing to it."""
-    reader = _Reader()
+def read(rows: Iterable[Row], unnamed: str = "") -> History:
+    """The history in these rows, oldest first; actions it does not know are nothing to it.
+
+    `unnamed`: the list that rows of an older llmc are about, which had ids alone.
+    """
+    reader = _Reader(unnamed)
     for row in rows:
         reader.take(row)
     reader.finish()
     return reader.history
 
 
-def last_start(rows: Iterable[Row]) -> float | None:
-    """When auto mode was started last."""
-    starts = [number(row.get("ts")) for row in rows if row.get("action") == "auto_started"]
-    return next((at for at in reversed(starts) if at is not None), None)
-
-
-def number(value: object) -> float | None:
-    """A finite number, or nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
-
-
-def text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 class _Reader:
     """Adds one row after another to a history."""
 
-    def __init__(self) -> None:
+    def __init__(self, unnamed: str = "") -> None:
+        self._unnamed = unnamed
         self.history = History()
         self.now = self.before = 0.0
-        self._latest: dict[TaskId, Attempt] = {}
-        self._by: dict[tuple[TaskId, str], Attempt] = {}
+        self._latest: dict[TaskKey, Attempt] = {}
+        self._by: dict[tuple[TaskKey, str], Attempt] = {}
         #: the attempt each worker is at
         self._at: dict[str, Attempt] = {}
         self._by_commit: dict[str, Attempt] = {}
@@ -72,7 +67,7 @@ class _Reader:
                 attempt.end, attempt.ended, attempt.reason = End.RELEASED, at, "its end is not in the log"
 
     def assigned(self, row: Row) -> None:
-        task, worker, claim = _task(row), text(row.get("worker")), text(row.get("claim"))
+        task, worker, claim = self._task(row), text(row.get("worker")), text(row.get("claim"))
         if task is None:
             return
         before = self._latest.get(task)
@@ -88,7 +83,7 @@ class _Reader:
         self.history.holds.pop(task, None)
 
     def completed(self, row: Row) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is None:
             return
         attempt, commit = self._attempt(task, row), text(row.get("commit"))
@@ -122,7 +117,7 @@ class _Reader:
             landing.undone = landing.undone or landing.commit == commit
 
     def failed(self, row: Row) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is None:
             return
         attempt, count = self._attempt(task, row), _count(row, "attempt")
@@ -138,18 +133,18 @@ class _Reader:
         self._hold(row, "parked", End.PARKED)
 
     def released(self, row: Row) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is not None:
             self._close(self._attempt(task, row), End.RELEASED, row)
 
     def proposed(self, row: Row) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is not None:
             self.history.holds.setdefault(task, ("proposed", self.now))
             self.history.subjects.setdefault(task, text(row.get("subject")))
 
     def sent_back(self, row: Row) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is not None:
             self._attempt(task, row).sent_back += 1
 
@@ -159,7 +154,7 @@ class _Reader:
             attempt.conflicts += 1
 
     def used(self, row: Row) -> None:
-        task, worker, spend = _task(row), text(row.get("worker")), _spend(row)
+        task, worker, spend = self._task(row), text(row.get("worker")), _spend(row)
         if task is not None:
             self._attempt(task, row).spend += spend
         elif (at := self._at.get(worker)) is not None and at.end is End.OPEN:
@@ -203,6 +198,28 @@ class _Reader:
         elapsed_s = max(0.0, number(row.get("elapsed_s")) or 0.0)
         self.history.post_accepts.append(PostAccept(self.now, row.get("code") != 0, elapsed_s))
 
+    def supervisor_found(self, row: Row) -> None:
+        self._interrupted(f"the supervisor found a failure ({text(row.get('kind'))})", row)
+
+    def supervisor_remediated(self, row: Row) -> None:
+        count = _count(row, "attempt")
+        if outcome := text(row.get("outcome")):
+            took = number(row.get("duration_s"))
+            self._interrupted(f"remediation {count} {outcome}" + (f" in {took:.0f} s" if took else ""), row)
+        else:
+            self._interrupted(f"remediation {count} began", row)
+
+    def supervisor_restarted(self, row: Row) -> None:
+        self._interrupted("the supervisor restarts the daemon", row)
+
+    def supervisor_stopped(self, row: Row) -> None:
+        if row.get("code") != 0:
+            self._interrupted(f"the supervisor stopped with {_count(row, 'code')}", row)
+
+    def _interrupted(self, what: str, row: Row) -> None:
+        reason = text(row.get("reason"))
+        self.history.interruptions.append(Interruption(self.now, f"{what}: {reason}" if reason else what))
+
     def _begin(self, attempt: Attempt) -> Attempt:
         self.history.attempts.append(attempt)
         self._latest[attempt.task] = self._by[attempt.task, attempt.worker] = attempt
@@ -210,7 +227,7 @@ class _Reader:
             self._at[attempt.worker] = attempt
         return attempt
 
-    def _attempt(self, task: TaskId, row: Row) -> Attempt:
+    def _attempt(self, task: TaskKey, row: Row) -> Attempt:
         """The attempt a row is about: of its worker, else the latest; where the log begins in the middle of it, a new one.
 
         A task that is given back can have its next worker before the row about its last one is written.
@@ -242,7 +259,7 @@ class _Reader:
                 attempt.number = _count(row, "attempt")
 
     def _hold(self, row: Row, hold: str, end: End) -> None:
-        task = _task(row)
+        task = self._task(row)
         if task is None:
             return
         attempt = self._attempt(task, row)
@@ -253,6 +270,10 @@ class _Reader:
         self._close(attempt, end, row)
         attempt.hold = hold
         self.history.holds[task] = (hold, self.now)
+
+    def _task(self, row: Row) -> TaskKey | None:
+        task = task_of(row)
+        return task if task is None or task.list else TaskKey(self._unnamed, task.id)
 
     def _open_run(self) -> Run | None:
         runs = self.history.runs
@@ -273,7 +294,7 @@ class _Reader:
             self.history.runs.append(run)
         run.ended, run.how = self.now, how
         run.reason, run.cause = text(row.get("reason")), text(row.get("cause"))
-        run.worker, run.task = text(row.get("worker")), _task(row) or ""
+        run.worker, run.task = text(row.get("worker")), str(self._task(row) or "")
 
 
 _HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
@@ -297,17 +318,14 @@ _HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
     "fleet_resumed": _Reader.fleet_resumed,
     "source_dirty": _Reader.source_dirty,
     "post_accept": _Reader.post_accept,
+    "overseer_failure": _Reader.supervisor_found,
+    "overseer_remediation": _Reader.supervisor_remediated,
+    "overseer_restart": _Reader.supervisor_restarted,
+    "overseer_stopped": _Reader.supervisor_stopped,
 }
 
 #: the actions that say anything here; the others need not be read
 ACTIONS = frozenset(_HANDLERS)
-
-
-def _task(row: Row) -> TaskId | None:
-    value = row.get("task_id")
-    if isinstance(value, str) and value:
-        return TaskId(value)
-    return TaskId(str(value)) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _count(row: Row, name: str) -> int | None:

@@ -19,6 +19,8 @@ When = Callable[[float], str]
 MOST_WAITING = 6
 #: so many that landed have a line each; more stand side by side
 MOST_LANDED = 12
+#: only the last ones are shown
+MOST_INTERRUPTIONS = 8
 #: so wide are columns side by side, if the page has room for all that way; else the second
 COLUMNS = (38, 26)
 #: a page that is read at one go; of what landed, the rest is named by number only
@@ -33,7 +35,12 @@ def render(report: Digest, width: int, paint: Paint, when: When) -> str:
     """The whole report; every line fits into `width` cells."""
     page = _Page(max(40, min(width, MOST_WIDTH)), paint, when)
     first = [page.head(report), page.waiting(report.waiting)]
-    last = [page.not_landed(report), page.spend(report), page.pauses(report)]
+    last = [
+        page.not_landed(report),
+        page.interruptions(report),
+        page.spend(report),
+        page.pauses(report),
+    ]
     taken = sum(len(part) + 1 for part in [*first, *last] if part)
     landed = page.landed(report.accepted, max(LEAST_ROWS, MOST_LINES - taken - 2))
     return "\n\n".join("\n".join(part) for part in [*first, landed, *last] if part)
@@ -194,6 +201,17 @@ class _Page:
         last = {row.cause: row for row in rows if row.reason}
         for row in list(last.values())[:3]:
             yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {row.reason}", 4, 1)
+
+    def interruptions(self, report: Digest) -> list[str]:
+        rows = report.interruptions
+        if not rows:
+            return []
+        lines = [self.paint(f"Interruptions ({len(rows)})", "bold")]
+        if len(rows) > MOST_INTERRUPTIONS:
+            lines.append(f"  {len(rows) - MOST_INTERRUPTIONS} earlier ones: llmc events")
+        for row in rows[-MOST_INTERRUPTIONS:]:
+            lines += self._plain(f"{self.when(row.at_unix)}  {row.text}", 2, 2)
+        return lines
 
     def spend(self, report: Digest) -> list[str]:
         rows = [(name, row) for name, row in report.spend.items() if row.spend != Spend()]

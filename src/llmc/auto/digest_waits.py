@@ -40,7 +40,9 @@ class Facts:
 
     #: None: there is no task list, or it cannot be read
     tasks: Collection[Task] | None = None
-    #: by llmc's own ledger, which outlives the files
+    #: the list that is configured
+    list_name: str = ""
+    #: of that list, by llmc's own ledger, which outlives the files
     completed: Collection[str] = ()
     workers: Collection[WorkerRecord] = ()
     auto: AutoState = field(default_factory=AutoState)
@@ -152,17 +154,23 @@ def _source(facts: Facts, reach: _Reach) -> Iterator[Waiting]:
 
 
 def _tasks(history: History, facts: Facts, reach: _Reach) -> Iterator[Waiting]:
-    latest = {attempt.task: attempt for attempt in history.attempts}
+    latest = {
+        attempt.task.id: attempt for attempt in history.attempts if attempt.task.list == facts.list_name
+    }
+    holds = {task.id: row for task, row in history.holds.items() if task.list == facts.list_name}
+    subjects = {
+        task.id: subject for task, subject in history.subjects.items() if task.list == facts.list_name
+    }
     if facts.tasks is None:
-        held = {task: hold for task, (hold, _) in history.holds.items()}
+        held = {task: hold for task, (hold, _) in holds.items()}
     else:
         held = {task.id: task.waits_for_a_person for task in reach.open.values() if task.waits_for_a_person}
     for task, hold in held.items():
         attempt = latest.get(task) if hold != "proposed" else None
-        known = history.holds.get(task)
+        known = holds.get(task)
         yield Waiting(
             hold,
-            reach.open[task].subject if task in reach.open else history.subjects.get(task, ""),
+            reach.open[task].subject if task in reach.open else subjects.get(task, ""),
             f"llmc tasks {_FOR_TASKS.get(hold, 'show')} {task}",
             _why(attempt),
             task,

@@ -1,8 +1,11 @@
 """What auto mode remembers between two runs of the daemon. Pure data."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+from llmc.names import TaskId, TaskKey
 
 
 class AutoState(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,26 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     nuked: tuple[str, ...] = ()
     #: tasks that landed and whose post-accept command has not ended yet
     post_accept_due: tuple[str, ...] = ()
+    #: the lists of these, in the same order; shorter where an older llmc wrote the first of them
+    post_accept_lists: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> tuple[TaskKey, ...]:
+        """The whole names of the tasks whose post-accept command has not ended yet."""
+        missing = len(self.post_accept_due) - len(self.post_accept_lists)
+        lists = ("",) * missing + self.post_accept_lists[max(-missing, 0) :]
+        return tuple(
+            TaskKey(name, TaskId(task)) for name, task in zip(lists, self.post_accept_due, strict=True)
+        )
+
+
+def due_fields(due: Iterable[TaskKey]) -> dict[str, Any]:
+    """What `AutoState.due` is made of."""
+    tasks = tuple(due)
+    return {
+        "post_accept_due": tuple(task.id for task in tasks),
+        "post_accept_lists": tuple(task.list for task in tasks),
+    }
 
 
 #: the state when work has landed

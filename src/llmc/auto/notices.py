@@ -11,6 +11,7 @@ from typing import Any
 
 from llmc.auto.digest import Digest
 from llmc.config.options import is_auto_name
+from llmc.fit import printable, visible
 from llmc.workers.causes import Cause
 
 Row = Mapping[str, Any]
@@ -141,6 +142,25 @@ def digest_ready(found: Digest, text: str) -> Notice:
     return Notice(
         "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:_BODY_CHARS], facts
     )
+
+
+def fit_to_tell(notice: Notice) -> Notice:
+    """Fit for any channel: a title of one line, nothing that a terminal acts on, and every text can be written."""
+    return Notice(
+        notice.kind, _whole(notice.key), printable(notice.title), visible(notice.body), _whole(notice.facts)
+    )
+
+
+def _whole(value: Any) -> Any:
+    """Half an emoji is valid in JSON, and cannot be written as UTF-8."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_whole(key): _whole(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_whole(one) for one in value]
+    return value
 
 
 def payload(notice: Notice, *, root: str, host: str, now: float) -> dict[str, Any]:

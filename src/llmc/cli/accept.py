@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Refused, UsageError
 from llmc.services.accept import accept
@@ -10,13 +10,13 @@ from llmc.services.catch_up import catch_up
 from llmc.services.project import Project
 from llmc.services.rebase import wake_queued
 from llmc.services.tasks import reviewed_last
+from llmc.services.trash import short
 from llmc.workers.model import Reviewed, Status
 
 _DOING = {
     "check": "checking the source",
-    "rebase": "rebasing onto the newest base",
-    "validate": "validating the rebased commit",
-    "squash": "making one commit of it",
+    "merge": "making one commit of it on the newest base",
+    "validate": "validating that commit",
     "land": "landing it",
     "verify": "verifying that it landed",
     "reset": "giving the worker a fresh start",
@@ -28,7 +28,7 @@ _DOING = {
 @json_option
 @click.pass_context
 def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
-    """Land a worker's work: rebased, validated, squashed to one commit, fast-forwarded into the source.
+    """Land a worker's work: as one commit on the newest base, validated, fast-forwarded into the source.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
         elif not as_json and step in _DOING:
             note(f"  {_DOING[step]} ...")
 
-    with project.worker_lock(name):
+    with project.accept_lock(name), project.worker_lock(name):
         done = accept(project, name, progress)
     wake_queued(project)
     if as_json:
@@ -65,13 +65,21 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
                 err=True,
             )
         )
+    if done.late:
+        note(
+            paint(
+                f"{name} committed more while its work landed; that is kept: llmc trash restore {short(done.late)}",
+                "yellow",
+                err=True,
+            )
+        )
     if as_json:
         return
     branch = project.config.repo.default_branch
     if not done.commit:
-        click.echo(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
+        say(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
         return
-    click.echo(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
+    say(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
 
 
 def _candidate(project: Project) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.model import Worker
 from llmc.services.setup import add_worker
@@ -36,6 +36,6 @@ def command(
     if as_json:
         print_json({"worker": name, "worktree": record.worktree_path, "branch": record.branch})
         return
-    click.echo(f"added {name}: {record.worktree_path} on {record.branch}")
+    say(f"added {name}: {record.worktree_path} on {record.branch}")
     if not project.daemon_runs():
-        click.echo("next: llmc up")
+        say("next: llmc up")

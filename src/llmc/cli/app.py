@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from llmc import __version__
-from llmc.cli.output import print_error
+from llmc.cli.output import print_error, say_lines
 from llmc.errors import Exit, LlmcError, Refused, UsageError
-from llmc.names import OVERSEER
+from llmc.services.callers import Kind, caller
 from llmc.tools.files import explain
 
 #: every command: what it is for, in the order of the help text
@@ -59,7 +59,7 @@ COMMANDS: dict[str, str] = {
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
 
 #: what the supervisor's own agent leaves to the supervisor; everything else may be what mends the fleet
-NOT_FOR_OVERSEER = ("up", "overseer", "report")
+NOT_FOR_OVERSEER = ("up", "overseer")
 
 #: errors of the machine llmc runs on, not of llmc
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -113,6 +113,7 @@ def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as one line that says what to do."""
     try:
+        _refuse_bytes(argv)
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
     except click.Abort:
@@ -125,12 +126,20 @@ def run(argv: list[str]) -> int:
         return report(error, argv)
 
 
+def _refuse_bytes(argv: list[str]) -> None:
+    """What is no text cannot be a name, a subject or a prompt; the path of a file may be."""
+    for word in argv:
+        is_path = "/" in word and os.path.lexists(word)
+        if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
+            raise UsageError(f"an argument is not UTF-8 text: {word}", hint="A path may be so: ./name.")
+
+
 def report(error: Exception, argv: list[str]) -> int:
     """Print an error as one line that says what to do; its exit code."""
     if "--debug" in argv:
         import traceback  # slow to import, and only this needs it
 
-        traceback.print_exception(error)
+        say_lines("".join(traceback.format_exception(error)), err=True, nl=False)
     shown = _for_people(error)
     print_error(shown.message, shown.hint, shown.exit_code, "--json" in argv, shown.details)
     return shown.exit_code
@@ -153,29 +162,27 @@ def _for_people(error: Exception) -> LlmcError:
 
 
 def refuse_agents(ctx: click.Context) -> None:
-    """An agent calls us: only what is about itself, or changes nothing."""
-    worker, called = os.environ.get("LLMC_WORKER"), ctx.invoked_subcommand or ""
-    if worker == OVERSEER:
-        _refuse_overseer(called if ctx.parent is None else "")
+    """An agent calls us, whatever its variables say: only what is about itself, or changes nothing."""
+    called, is_top = ctx.invoked_subcommand or "", ctx.parent is None
+    allowed = FOR_AGENTS if is_top else FOR_AGENTS[ctx.info_name or ""]
+    known = isinstance(ctx.command, click.Group) and called in ctx.command.list_commands(ctx)
+    if not known or called in allowed:
         return
-    allowed = FOR_AGENTS if ctx.parent is None else FOR_AGENTS[ctx.info_name or ""]
-    if (
-        worker
-        and isinstance(ctx.command, click.Group)
-        and called in ctx.command.list_commands(ctx)
-        and called not in allowed
-    ):
-        words = called if ctx.parent is None else f"{ctx.info_name} {called}"
-        raise Refused(
-            f"`llmc {words}` is not for agents (this is worker {worker})",
-            hint="Do your task and commit; a person runs this.",
-        )
-
-
-def _refuse_overseer(called: str) -> None:
-    """The supervisor's agent may do what a person may, but not start a daemon behind the supervisor's back."""
-    if called in NOT_FOR_OVERSEER:
-        raise Refused(
-            f"`llmc {called}` is not for the supervisor's agent",
-            hint="Mend what is broken and end your turn: the supervisor starts the daemon.",
-        )
+    who = caller()
+    words = called if is_top else f"{ctx.info_name} {called}"
+    match who.kind:
+        case Kind.WORKER:
+            raise Refused(
+                f"`llmc {words}` is not for agents (this is worker {who.name or 'of no name'})",
+                hint="Do your task and commit; a person runs this.",
+            )
+        case Kind.UNKNOWN:
+            raise Refused(
+                f"cannot tell who runs `llmc {words}`: {who.why}", hint="Run it in a shell of your own."
+            )
+        case Kind.OVERSEER if is_top and called in NOT_FOR_OVERSEER:
+            # It may do what a person may, but not start a daemon behind the supervisor's back.
+            raise Refused(
+                f"`llmc {called}` is not for the supervisor's agent",
+                hint="Fix what is broken and end your turn: the supervisor starts the daemon.",
+            )

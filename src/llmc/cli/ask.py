@@ -2,8 +2,7 @@
 
 import sys
 
-import click
-
+from llmc.cli.output import ask
 from llmc.errors import UsageError
 
 
@@ -13,4 +12,4 @@ def confirm(question: str, what: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{what}, and nobody can be asked", hint="Say so with --yes.")
-    click.confirm(question, abort=True, err=True)
+    ask(question, abort=True)

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from llmc.cli.output import say_lines
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -17,4 +19,4 @@ def command(ctx: click.Context, shell: str) -> None:
     completer = get_completion_class(shell)
     assert completer is not None
     root = ctx.find_root().command
-    click.echo(completer(root, {}, "llmc", "_LLMC_COMPLETE").source())
+    say_lines(completer(root, {}, "llmc", "_LLMC_COMPLETE").source())

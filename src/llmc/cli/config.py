@@ -1,21 +1,33 @@
 """llmc config"""
 
+import contextlib
 import os
 import shlex
 import subprocess
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
-from llmc.errors import Exit, UsageError
+from llmc.errors import Exit, LlmcError, UsageError
 from llmc.services.project import locate_root
 
 
 def _root(ctx: click.Context) -> Root:
     return locate_root(ctx.find_root().obj["root"])
+
+
+def _name_old_tasks(ctx: click.Context) -> None:
+    """Rows of an older llmc, which had no lists, are of the one that is configured until now."""
+    if not _root(ctx).tasks_ledger.exists():
+        return
+    from llmc.services.project import open_project
+    from llmc.services.task_list import open_ledger
+
+    with contextlib.suppress(LlmcError, OSError):
+        open_ledger(open_project(ctx.find_root().obj["root"])).books()
 
 
 @click.group("config")
@@ -42,7 +54,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
     config = load_config(_root(ctx).config)
     if key:
         value = plain(get_value(config, key))
-        print_json(value) if as_json else click.echo(value if isinstance(value, str) else to_toml(value))
+        print_json(value) if as_json else say_lines(value if isinstance(value, str) else to_toml(value))
         return
     keys = [option.key for option in reference() if "<" not in option.key]
     values = {name: get_value(config, name) for name in keys}
@@ -50,7 +62,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
         print_json(values)
         return
     for name, value in values.items():
-        click.echo(f"{name} = {to_toml(value)}")
+        say(f"{name} = {to_toml(value)}")
 
 
 @command.command("set")
@@ -62,8 +74,9 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml
 
+    _name_old_tasks(ctx)
     config = set_value(_root(ctx).config, key, value)
-    click.echo(f"{key} = {to_toml(get_value(config, key))}")
+    say(f"{key} = {to_toml(get_value(config, key))}")
 
 
 @command.command("unset")
@@ -73,14 +86,16 @@ def unset(ctx: click.Context, key: str) -> None:
     """Remove one key, so that its default is in force."""
     from llmc.config.edit import unset_value
 
+    _name_old_tasks(ctx)
     unset_value(_root(ctx).config, key)
-    click.echo(f"{key} is unset")
+    say(f"{key} is unset")
 
 
 @command.command("edit")
 @click.pass_context
 def edit(ctx: click.Context) -> None:
     """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
+    _name_old_tasks(ctx)
     path = _root(ctx).config
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     draft = path.with_name("config.edit.toml")
@@ -115,7 +130,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
         rows = [{"file": p.file, "key": p.key, "line": p.line, "message": p.message} for p in problems]
         print_json({"ok": not problems, "problems": rows, "warnings": warnings})
     else:
-        click.echo("\n".join(str(p) for p in problems) or f"{path} is fine")
+        say_lines("\n".join(str(p) for p in problems) or f"{path} is fine")
         for text in warnings:
             note(paint("note: ", "yellow", err=True) + text)
     return Exit.FAILED if problems else Exit.DONE
@@ -131,4 +146,5 @@ def schema(as_json: bool) -> None:
         print_json(json_schema())
         return
     for option in reference():
-        click.echo(f"{option.key} ({option.type}, default {option.default})\n    {option.description}")
+        say(f"{option.key} ({option.type}, default {option.default})")
+        say(f"    {option.description}")

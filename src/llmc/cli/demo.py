@@ -8,7 +8,7 @@ import click
 
 from llmc.cli import demo_auto, demo_by_hand
 from llmc.cli.demo_show import Show
-from llmc.cli.output import note, paint
+from llmc.cli.output import note, paint, say
 from llmc.errors import UsageError
 
 #: short: it becomes part of socket and session names
@@ -48,19 +48,19 @@ def command(by_hand: bool, agent: str, keep: bool) -> None:
         note(f"the demo did not finish; its files are in {directory}")
         raise
     if keep:
-        click.echo(paint("\nThe fleet is still running. Look at it:", "green", bold=True))
-        click.echo(f"  export LLMC_ROOT={show.root}")
-        click.echo("  llmc status --watch      llmc attach auto-1      llmc events")
-        click.echo(f"  llmc down && rm -r {directory}")
+        say("")
+        say(paint("The fleet is still running. Look at it:", "green", bold=True))
+        say(f"  export LLMC_ROOT={show.root}")
+        say("  llmc status --watch      llmc attach auto-1      llmc events")
+        say(f"  llmc down && rm -r {directory}")
         return
     shutil.rmtree(directory, ignore_errors=True)
-    click.echo(paint("\nNow your own repository:", "green", bold=True))
+    say("")
+    say(paint("Now your own repository:", "green", bold=True))
     if by_hand:
-        click.echo("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
-        click.echo("  llmc start --prompt 'What to do'")
+        say("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
+        say("  llmc start --prompt 'What to do'")
     else:
-        click.echo("  cd your-repository && llmc init && llmc config set auto.task_list_id my-project")
-        click.echo("  llmc tasks add 'What to do' && llmc up --auto")
-    click.echo(
-        "  (llmc demo --keep leaves this fleet running to look at; llmc demo --by-hand shows manual mode)"
-    )
+        say("  cd your-repository && llmc init && llmc config set auto.task_list_id my-project")
+        say("  llmc tasks add 'What to do' && llmc up --auto")
+    say("  (llmc demo --keep leaves this fleet running to look at; llmc demo --by-hand shows manual mode)")

@@ -4,10 +4,8 @@ import json
 import sys
 import time
 
-import click
-
 from llmc.cli.demo_show import Show
-from llmc.cli.output import paint
+from llmc.cli.output import paint, say
 from llmc.errors import LlmcError
 from llmc.services import sample, sample_plan
 from llmc.tools.clock import monotonic
@@ -73,4 +71,4 @@ def _tell_one(event: dict[str, object]) -> None:
         files = event.get("files")
         values = {**event, "files": ", ".join(map(str, files)) if isinstance(files, list) else ""}
         when = time.strftime("%H:%M:%S", time.localtime(float(str(event["ts"]))))
-        click.echo(f"{when}  " + paint(text.format(**values), colour))
+        say(f"{when}  " + paint(text.format(**values), colour))

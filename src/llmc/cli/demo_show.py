@@ -6,9 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-import click
-
-from llmc.cli.output import paint
+from llmc.cli.output import paint, say, say_lines
 from llmc.errors import LlmcError
 from llmc.tools import proc
 from llmc.tools.clock import monotonic
@@ -25,7 +23,8 @@ class Show:
         self.env = {**proc.clean_env(), **kept, "LLMC_AGENT": agent}
 
     def title(self, text: str) -> None:
-        click.echo("\n" + paint(text, "cyan", bold=True))
+        say("")
+        say(paint(text, "cyan", bold=True))
 
     def file(self, name: str, text: str) -> None:
         """A file beside the repository, for commands that read one."""
@@ -43,9 +42,9 @@ class Show:
             time.sleep(0.2)
 
     def run(self, argv: list[str], shown: str) -> None:
-        click.echo(paint(f"$ {shown}", "bright_black"))
+        say(paint(f"$ {shown}", "bright_black"))
         done = proc.run(argv, cwd=self.source, env=self.env, timeout_s=120, check=False)
-        click.echo((done.stderr + done.stdout).rstrip())
+        say_lines((done.stderr + done.stdout).rstrip())
         if not done.ok:
             raise LlmcError(f"`{shown}` ended with {done.returncode}")
 

@@ -3,8 +3,8 @@
 import click
 
 from llmc.auto.digest import as_json as plain
-from llmc.cli.output import json_option, print_json
-from llmc.cli.status import page, showable
+from llmc.cli.output import json_option, print_json, say_lines
+from llmc.cli.status import page
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.services import digest as service
@@ -15,7 +15,7 @@ from llmc.tools.clock import now_unix
 @click.option(
     "--since",
     metavar="T",
-    help="From this time on: unix seconds, ISO 8601, or 12h ago. Else since auto mode was started last, or 24h.",
+    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since you last ran this, at first 24h.",
 )
 @json_option
 @click.pass_context
@@ -29,8 +29,11 @@ def command(ctx: click.Context, since: str | None, as_json: bool) -> None:
       llmc digest --json | jq '.waiting[].command'
     What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
     """
-    found = service.report(project_of(ctx), None if since is None else parse_since(since, now_unix()))
+    project = project_of(ctx)
+    found = service.report(project, None if since is None else parse_since(since, now_unix()))
+    if since is None and not as_json:
+        service.remember_look(project, found)
     if as_json:
         print_json(plain(found))
         return
-    click.echo(showable(service.text_of(found, *page())))
+    say_lines(service.text_of(found, *page()))

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.paths import Root
 from llmc.doctor.diagnose import diagnose, not_seen, notes
 from llmc.doctor.facts import Facts
@@ -75,12 +75,12 @@ def _repair(root: Root, facts: Facts, found: list[Finding], yes: bool, as_json: 
         return _code(found)
     for one in done:
         line = f"{one.finding.what} -> {one.text}"
-        click.echo(paint("mended: ", "green") + line if one.done else paint(line, "red"))
+        say(paint("mended: ", "green") + line if one.done else paint(line, "red"))
     if not done:
         return _show(root, facts, found, as_json)
     for finding in found:
-        click.echo(paint(f"left: {finding.line}", "red"))
-    click.echo(summary(found))
+        say(paint(f"left: {finding.line}", "red"))
+    say(summary(found))
     return _code(found)
 
 
@@ -90,12 +90,12 @@ def _show(root: Root, facts: Facts, found: list[Finding], as_json: bool) -> int:
         return _code(found)
     for group in GROUPS:
         lines = [finding.line for finding in found if finding.group == group]
-        click.echo(f"{group}:" + ("" if lines else f" {_without_finding(facts, group)}"))
+        say(f"{group}:" + ("" if lines else f" {_without_finding(facts, group)}"))
         for line in lines:
-            click.echo(paint("  " + line, "red"))
+            say(paint("  " + line, "red"))
     for text in notes(facts):
         note(text)
-    click.echo(summary(found))
+    say(summary(found))
     return _code(found)
 
 
@@ -160,14 +160,14 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         ]  # fmt: skip
         print_json({"root": str(root.path), "kept": str(done.kept) if done.kept else None, "workers": rows})
         return Exit.DONE
-    click.echo(f"a new {root.state.name} with {len(done.workers)} workers")
+    say(f"a new {root.state.name} with {len(done.workers)} workers")
     for worker in done.workers:
         task = " ".join(worker.current_prompt.split())[:60]
         claimed = f" at task {worker.assignment.task_id}" if worker.assignment else ""
-        click.echo(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
+        say(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
         for text in done.unknown.get(worker.name, []):
             note(f"  {worker.name}: {text}")
     if done.kept:
-        click.echo(f"the old one is {done.kept}")
-    click.echo("next: llmc doctor, then llmc up")
+        say(f"the old one is {done.kept}")
+    say("next: llmc doctor, then llmc up")
     return Exit.DONE

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say
 from llmc.errors import Exit, NotFound, Refused, StateError
 from llmc.panes import Pane
 from llmc.services import leftovers, supervisor_record
@@ -42,7 +42,7 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
     else:
         for text in [*problems, *([told_of(project, left)] if left else [])]:
             note(text)
-        click.echo("down" if not problems else "not everything could be stopped")
+        say("down" if not problems else "not everything could be stopped")
     return Exit.FAILED if problems else Exit.DONE
 
 

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.drills.model import Chance, Drill, Report
 from llmc.drills.run import run_all
 from llmc.drills.table import DRILLS, ROWS
@@ -14,9 +14,7 @@ _COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
-        CompletionItem(name, help=drill.fault)
-        for name, drill in DRILLS.items()
-        if name.startswith(incomplete)
+        completion(name, help=drill.fault) for name, drill in DRILLS.items() if name.startswith(incomplete)
     ]
 
 
@@ -53,12 +51,12 @@ def command(
     for report in run_all(chosen, jobs, began, Chance(seed, minutes * 60)):
         reports.append(report)
         if not as_json:
-            click.echo(_line(report))
+            say_lines(_line(report))
     if as_json:
         print_json([report.row_of_json() for report in reports])
     else:
         counts = {word: sum(report.outcome == word for report in reports) for word in _COLOURS}
-        click.echo(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+        say(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     return 1 if any(report.outcome == "failed" for report in reports) else 0
 
 
@@ -78,7 +76,7 @@ def _list(as_json: bool) -> int:
         return 0
     width = max(map(len, DRILLS))
     for drill in DRILLS.values():
-        click.echo(f"{drill.name:<{width}}  {drill.kind:<8}  {drill.fault}")
+        say(f"{drill.name:<{width}}  {drill.kind:<8}  {drill.fault}")
     return 0
 
 

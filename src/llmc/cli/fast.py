@@ -5,16 +5,16 @@ They are dispatched before click is imported and read JSON with the standard lib
 """
 
 import fcntl
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from llmc import callers, given
+from llmc.cli.output import print_json, say
 from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
-from llmc.config import layout
+from llmc.config import layout, trust
 from llmc.panes import FORMAT, Pane, Panes, find, parse
 
 POLL_S = 0.02
@@ -44,34 +44,24 @@ def _dispatch(argv: list[str]) -> int | None:
     root_given: str | None = None
     while argv and argv[0].startswith("--root"):
         root_given, argv = _take(argv, "--root")
-    if not argv or (os.environ.get("LLMC_WORKER") and argv[0] != "status"):
-        return None  # agents may ask for the status; click refuses them the rest
-    if argv[0] == "status" and argv[1:] == ["--json"]:
+    if argv[:1] == ["status"] and argv[1:] == ["--json"]:
         return status(find_root(root_given))
+    if not argv or argv[0] not in ("wait", "events") or callers.mark(callers.processes()):
+        return None  # agents may ask for the status; click refuses them the rest
     if argv[0] == "wait":
         return _wait_args(argv[1:], root_given)
-    if argv[0] == "events":
-        return _events_args(argv[1:], root_given)
-    return None
+    return _events_args(argv[1:], root_given)
 
 
 def find_root(given: str | None) -> str:
-    """As config/paths.py, for the common cases; anything else is left to click."""
-    path = given or os.environ.get("LLMC_ROOT")
-    if not path:
-        path = _enclosing(os.path.realpath(".")) or _of_source() or "~/llmc"
-    path = os.path.realpath(os.path.expanduser(path))
+    """By the rule that every command has; what is refused, or is no root, is left to click."""
+    try:
+        path = trust.choose(given, os.environ, os.path.realpath("."), _of_source).path
+    except trust.Untrusted:
+        raise Give from None
     if not os.path.isfile(f"{path}/{layout.STATE}"):
         raise Give
     return path
-
-
-def _enclosing(here: str) -> str | None:
-    while here != "/":
-        if os.path.isdir(f"{here}/{layout.PRIVATE}") and os.path.isfile(f"{here}/{layout.CONFIG}"):
-            return here
-        here = os.path.dirname(here)
-    return None
 
 
 def _of_source() -> str | None:
@@ -87,8 +77,7 @@ def _of_source() -> str | None:
 
 
 def status(root: str) -> int:
-    view = current(root)
-    sys.stdout.write(json.dumps(view, ensure_ascii=False) + "\n")
+    print_json(current(root))
     return 0
 
 
@@ -113,7 +102,8 @@ def _overseer(root: str) -> Raw | None:
 
 def read_state(root: str) -> Raw:
     state = _json(f"{root}/{layout.STATE}")
-    if state is None or state.get("version", 1) != 1:
+    version = None if state is None else state.get("version", 1)
+    if state is None or not isinstance(version, int) or version > 1:
         raise Give  # click's path says what is wrong with it
     return state
 
@@ -222,13 +212,12 @@ def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | N
 
 
 def events(root: str, since: float, follow: bool, as_json: bool, worker: str | None = None) -> int:
-    for event in _event_rows(f"{root}/{layout.EVENTS}", follow):
-        if event.get("ts", 0) >= since and worker in (None, event.get("worker")):
-            sys.stdout.write(
-                (json.dumps(event, ensure_ascii=False) if as_json else _event_line(event)) + "\n"
-            )
-            if follow:
-                sys.stdout.flush()
+    for event in _event_rows(f"{root}/{layout.EVENTS}", since, follow):
+        if worker in (None, event.get("worker")):
+            if as_json:
+                print_json(event, flush=follow)
+            else:
+                say(_event_line(event), flush=follow)
     return 0
 
 
@@ -248,33 +237,28 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
 def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
     if as_json:
         body: Any = views[0] if len(views) == 1 else views
-        sys.stdout.write(json.dumps({"reached": code == 0, "problem": problem, "worker": body}) + "\n")
+        print_json({"reached": code == 0, "problem": problem, "worker": body})
     elif code == 0:
-        sys.stdout.write("\n".join(f"{v['name']} is {v['status']}" for v in views) + "\n")
+        for view in views:
+            say(f"{view['name']} is {view['status']}")
     if problem:
-        sys.stderr.write(f"llmc: {problem}\n")
+        say(f"llmc: {problem}", err=True)
     return code
 
 
-def _event_rows(path: str, follow: bool) -> Iterator[Raw]:
-    from llmc.log_reader import LogReader
+def _event_rows(path: str, since: float, follow: bool) -> Iterator[Raw]:
+    from llmc.event_log import EventLog, rows_of, ts_of
 
-    log = LogReader(path)
+    log = EventLog(path).reader(since)
     while True:
-        for line in log.lines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue  # torn by a full disk; it was written again after that
-            if isinstance(row, dict):
-                yield row
+        yield from (row for row in rows_of(log.lines()) if ts_of(row) >= since)
         if not follow:
             return
         time.sleep(0.1)
 
 
 def _event_line(event: Raw) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(event.get("ts", 0)))
+    when = time_of_day(event.get("ts"))
     skip = ("ts", "action", "worker", "seq", "event", "reason")
     rest = " ".join(
         f"{key}={_in_a_line(value)}"
@@ -282,7 +266,15 @@ def _event_line(event: Raw) -> str:
         if key not in skip and value not in (None, "")
     )
     reason = f" ({_in_a_line(event['reason'])})" if event.get("reason") else ""
-    return f"{when}  {event.get('worker') or '-':<12} {event.get('action', ''):<18} {rest}{reason}".rstrip()
+    who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
+    return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()
+
+
+def time_of_day(ts: Any) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(given.number(ts) or 0.0))
+    except (OverflowError, ValueError, OSError):
+        return "--:--:--"
 
 
 def _in_a_line(value: Any) -> str:
@@ -349,10 +341,11 @@ def _take(argv: list[str], option: str) -> tuple[str, list[str]]:
 
 def _json(path: str) -> Raw | None:
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            value = given.parse(file.read())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         raise Give from None
     return value if isinstance(value, dict) else None

@@ -11,7 +11,7 @@ import msgspec
 from llmc.cli import goal_show
 from llmc.cli.goal_show import drawn, goal_argument
 from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
 from llmc.errors import Exit, UsageError
@@ -105,7 +105,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     def kept(goal: Goal) -> None:
         """A planner may take minutes, and be interrupted: which goal it is about is known before."""
         if not as_json:
-            click.echo(f"created {goal.goal_id}: {goal.title}")
+            say(f"created {goal.goal_id}: {goal.title}")
         if planned and file is None:
             limit = format_duration(project.config.overseer.goals.planner.timeout)
             note(f"planning it ... (at most {limit} for each attempt)")
@@ -119,7 +119,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
         )
     elif made.planned:
         for line in drawn(made.view):
-            click.echo(line)
+            say(line)
     _note_budget(project, goal)
     if made.planned:
         note_undriven(project, [goal])
@@ -158,17 +158,17 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     _draw(view)
     for word in ("added", "changed", "removed"):
         if ids := getattr(revision, word):
-            click.echo(f"{word}: {', '.join(ids)}")
+            say(f"{word}: {', '.join(ids)}")
     for old, new in revision.moved.items():
-        click.echo(f"moved: {old} is {new} now")
+        say(f"moved: {old} is {new} now")
     if not (revision.added or revision.changed or revision.removed or revision.moved):
-        click.echo("nothing is different")
+        say("nothing is different")
     note_settled(project, "replan")
 
 
 def _draw(view: GoalView) -> None:
     for line in drawn(view):
-        click.echo(line)
+        say(line)
 
 
 @command.command("list")
@@ -186,16 +186,18 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
     store = service.open_store(project)
     with store.reading() as found:
         views = found.views()
+    if store.damage:  # "no goals" would be a lie
+        raise store.damaged()
     warn(store, found.unreadable)
     note_undriven(project, (view.goal for view in views))
     shown = [view for view in views if every or view.goal.status != "archived"]
     if as_json:
-        print_json({"goals": [summary(view) for view in shown]})
+        print_json({"goals": [summary(view) for view in shown], "unreadable": found.unreadable})
         return
     for view in shown:
-        click.echo(goal_line(view))
+        say(goal_line(view))
     if not shown:
-        click.echo("no goals" if not views else "no goals but archived ones (--all)")
+        say("no goals" if not views else "no goals but archived ones (--all)")
 
 
 @command.command("update")
@@ -288,4 +290,4 @@ def _note_budget(project: Project, goal: Goal) -> None:
 
 def _say(goal: Goal, as_json: bool) -> None:
     row = {"goalId": goal.goal_id, "status": goal.status, "title": goal.title}
-    print_json(row) if as_json else click.echo(f"{goal.goal_id}: {goal.status}")
+    print_json(row) if as_json else say(f"{goal.goal_id}: {goal.status}")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llmc.cli.goal_views import complete_goal, note_undriven, warn
-from llmc.cli.output import json_option, paint, print_json
+from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
 from llmc.goals import draw
@@ -44,16 +44,16 @@ def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None
     view = store.view(goal_id)
     warn(store)
     if mermaid:
-        click.echo(draw.mermaid(view), nl=False)
+        say_lines(draw.mermaid(view), nl=False)
         return
     spent = GoalSpending().of(project, view)
     if as_json:
         print_json({**goal_tree(view), "cost": cost_row(spent, view)})
         return
     for line in drawn(view):
-        click.echo(line)
+        say(line)
     for line in about(view, spent):
-        click.echo(line)
+        say(line)
     note_undriven(project, [view.goal])
 
 
@@ -75,9 +75,9 @@ def handoff(ctx: click.Context, goal_id: str, output: Path | None, as_json: bool
     if as_json:
         print_json({"goalId": goal_id, "file": str(output) if output else None, "markdown": text})
     elif output is not None:
-        click.echo(f"wrote {output}")
+        say(f"wrote {output}")
     else:
-        click.echo(text, nl=False)
+        say_lines(text, nl=False)
 
 
 def handoff_of(project: Project, goal_id: str) -> str:

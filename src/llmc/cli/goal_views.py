@@ -8,7 +8,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from llmc.cli.output import note, paint
+from llmc.cli.output import completion, note, paint
 from llmc.config.durations import format_duration
 from llmc.errors import LlmcError
 from llmc.goals.model import (
@@ -41,7 +41,7 @@ _COLORS = {
 
 def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
-        CompletionItem(view.goal.goal_id, help=view.goal.title)
+        completion(view.goal.goal_id, help=view.goal.title)
         for view in _known(ctx)
         if view.goal.goal_id.startswith(incomplete)
     ]
@@ -50,7 +50,7 @@ def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     nodes = [node for view in _known(ctx) for node in view.nodes.values()]
     return [
-        CompletionItem(node.node_id, help=f"{node.status}: {node.name}")
+        completion(node.node_id, help=f"{node.status}: {node.name}")
         for node in nodes
         if node.node_id.startswith(incomplete)
     ]

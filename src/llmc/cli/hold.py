@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of, worker_argument
 from llmc.services.project import Project
 
@@ -33,4 +33,4 @@ def command(ctx: click.Context, worker: str, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "held": True})
     else:
-        click.echo(f"{worker} is held; `llmc release {worker}` gives it back")
+        say(f"{worker} is held; `llmc release {worker}` gives it back")

@@ -2,10 +2,14 @@
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
 from llmc import hook_client
+from llmc.config.paths import OverseerRoot, Root
+from llmc.errors import Refused, UsageError
+from llmc.services.callers import Caller, Kind, caller
 
 
 @click.command("hook", context_settings={"ignore_unknown_options": True})
@@ -17,5 +21,18 @@ def command(arguments: tuple[str, ...]) -> None:
     Example:
       llmc hook <inbox directory> <wake-up socket> < payload.json
     """
+    if not arguments:
+        raise UsageError("no inbox was named", hint="`llmc hook --help` shows how it is used.")
+    who = caller()
+    if who.kind not in (Kind.WORKER, Kind.OVERSEER):
+        raise Refused("`llmc hook` is for agents", hint="The settings of a worker's agent call it.")
+    if os.path.realpath(arguments[0]) != os.path.realpath(_inbox(who)):
+        raise Refused(f"this is {who.name}, it cannot speak for the agent of {arguments[0]}")
     sender = hook_client.__file__
     os.execv(sys.executable, [sys.executable, "-I", "-S", sender, *arguments])
+
+
+def _inbox(who: Caller) -> Path:
+    """Where the events of this agent go."""
+    kind = OverseerRoot if who.kind is Kind.OVERSEER else Root
+    return kind(Path(who.root)).inbox / who.name

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import ask, is_terminal, json_option, note, print_json, say
 from llmc.errors import Refused
 from llmc.services import lfs
 from llmc.services.overseer_session import main_directory
@@ -42,17 +43,17 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     project = new_project(root)
     trusted = _trust(project, trust)
     if as_json:
-        print_json({"root": str(root.path), "source": where.location, "trusted": trusted})
+        print_json({"root": str(root.path), "source": urls.split(where.location).address, "trusted": trusted})
         return
-    click.echo(f"root: {root.path}")
-    click.echo(f"source: {where.location}, work lands on {project.config.repo.default_branch}")
+    say(f"root: {root.path}")
+    say(f"source: {urls.split(where.location).address}, work lands on {project.config.repo.default_branch}")
     if trusted is False:
         note(
             "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `claude` in it once."
         )
     if lfs.is_used(root.path, project.base) and not lfs.is_installed():
         note(lfs.NOT_INSTALLED)
-    click.echo("next: llmc add adam && llmc up")
+    say("next: llmc add adam && llmc up")
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
@@ -65,12 +66,12 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
     if not isinstance(agent, ClaudeCode) or not missing or (project.root.path not in missing and not wanted):
         return None
     config = user_config(agent, environment)
-    if wanted is None and sys.stdin.isatty() and sys.stdout.isatty():
+    if wanted is None and sys.stdin.isatty() and is_terminal():
         asked = " and ".join(map(str, missing))
         question = (
             f"Claude Code asks once whether it may work in a directory. Answer for {asked} now, in {config}?"
         )
-        wanted = click.confirm(question, default=True)
+        wanted = ask(question, default=True)
     for place in missing if wanted else ():
         add_trust(place, config)
     return bool(wanted)

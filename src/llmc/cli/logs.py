@@ -1,6 +1,6 @@
 """llmc logs"""
 
-import sys
+import codecs
 import time
 from collections import deque
 from pathlib import Path
@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from llmc.cli.output import completion, say_lines
 from llmc.cli.workers import complete_worker
 from llmc.config.paths import Root
 from llmc.errors import NotFound
+from llmc.fit import uncoloured
 from llmc.log_reader import LogReader, archives
 from llmc.services.project import locate_root
 from llmc.state.store import Store
@@ -30,7 +32,7 @@ OTHERS = {
 
 
 def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    others = [CompletionItem(name) for name in OTHERS if name.startswith(incomplete)]
+    others = [completion(name) for name in OTHERS if name.startswith(incomplete)]
     return complete_worker(ctx, param, incomplete) + others
 
 
@@ -66,10 +68,12 @@ def command(ctx: click.Context, name: str, follow: bool, lines: int) -> None:
             hint=f"It is written when there is something to say; `llmc logs {name} --follow` waits for it.",
         )
     log = LogReader(str(path), after=_before_the_last(path, lines))
-    _print(_last_lines(log, lines))
+    # What is read may end in the middle of a character.
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    _print(decoder.decode(_last_lines(log, lines), final=not follow))
     while follow:
         time.sleep(POLL_S)
-        _print(log.read())
+        _print(decoder.decode(log.read()))
 
 
 def _path(root: Root, name: str) -> Path:
@@ -108,7 +112,6 @@ def _last_lines(log: LogReader, lines: int) -> bytes:
     return b"".join(kept)
 
 
-def _print(data: bytes) -> None:
-    if data:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+def _print(text: str) -> None:
+    if text:
+        say_lines(uncoloured(text), nl=False)

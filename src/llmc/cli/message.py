@@ -2,9 +2,9 @@
 
 import click
 
-from llmc.cli.output import json_option
+from llmc.cli.output import json_option, note
 from llmc.cli.workers import project_of, show_receipt, text_to_send, worker_argument
-from llmc.services.tasks import refuse_while_accepting, send_message
+from llmc.services import tasks
 from llmc.workers.prompt_text import normalise
 
 
@@ -17,15 +17,17 @@ from llmc.workers.prompt_text import normalise
 def command(ctx: click.Context, worker: str, text: str | None, file: str | None, as_json: bool) -> int:
     """Say something to a worker in its running conversation. Without text, $EDITOR opens.
 
+    While its work is validated to be accepted, that accept is cancelled.
+
     \b
     Example:
       llmc message adam "Use the existing auth helper instead"
     """
     project = project_of(ctx)
     project.store.worker(worker)
-    message = text_to_send(text, file, "message")
-    normalise(message)  # bad input is bad in every state
-    refuse_while_accepting(project, worker)
-    with project.worker_lock(worker):
-        receipt = send_message(project, worker, message)
+    words = text_to_send(text, file, "message")
+    normalise(words)  # bad input is bad in every state
+    receipt, cancelled = tasks.message(project, worker, words)
+    if cancelled:
+        note(f"the accept of {worker} was cancelled; nothing landed")
     return show_receipt(receipt, as_json)

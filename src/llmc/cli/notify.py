@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llmc.auto.notices import KINDS
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.errors import Exit, Refused
@@ -48,7 +48,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
         print_json([{"channel": one.channel, "result": one.result, "reason": one.why} for one in outcomes])
     else:
         for one in outcomes:
-            click.echo(_line(one))
+            say(_line(one))
     return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
 
 
@@ -71,10 +71,10 @@ def list_(ctx: click.Context, as_json: bool) -> None:
         print_json({"kinds": kinds, "channels": channels, "incidents": [_view(one) for one in found]})
         return
     for kind, about in KINDS.items():
-        click.echo(f"{'on ' if kind in settings.on else 'off'}  {kind:<17} {about}")
-    click.echo(f"channels: {', '.join(channels) or 'none'}")
+        say(f"{'on ' if kind in settings.on else 'off'}  {kind:<17} {about}")
+    say(f"channels: {', '.join(channels) or 'none'}")
     for one in found:
-        click.echo(_row(one, time.time()))
+        say(_row(one, time.time()))
 
 
 def _line(outcome: Outcome) -> str:

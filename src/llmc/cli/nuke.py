@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import chosen_workers, complete_worker, project_of
 from llmc.errors import Exit, LlmcError
 from llmc.services.nuke import nuke_worker
@@ -61,8 +61,8 @@ def _show(row: dict[str, Any]) -> None:
     if row["error"]:
         note(paint(f"{row['worker']}: {row['error']}. {row['hint']}".rstrip(), "red", err=True))
         return
-    click.echo(f"removed {row['worker']}")
+    say(f"removed {row['worker']}")
     if row["directory"]:
-        click.echo(f"  its files are in {row['directory']}")
+        say(f"  its files are in {row['directory']}")
     if row["ref"]:
-        click.echo(f"  its commits and changes: llmc trash restore {short(row['ref'])}")
+        say(f"  its commits and changes: llmc trash restore {short(row['ref'])}")

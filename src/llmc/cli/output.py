@@ -1,37 +1,140 @@
-"""How commands print: JSON for scripts, lines for people, one line for an error."""
+"""How commands print: the one door to the terminal. JSON for scripts, lines for people, one line for an error.
 
-import json
+Most of what is printed holds text of others: of agents, of a repository, of programs. It is cleaned here, so no command
+can forget to; `tests/unit/test_output.py` fails when a command prints past this file. Colours are ours: `paint` marks
+them with a sign that nobody else can know, and they are put in after the cleaning.
+"""
+
 import os
+import re
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-import click
+from llmc.fit import json_text, printable, visible
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: known to this process alone, so that a text cannot bring colours of its own
+_SIGN = os.urandom(6).hex()
+_STYLE = re.compile(f"\ufdd0{_SIGN}([0-9;]*)\ufdd1")
+_CODES = {"bold": "1", "dim": "2"} | {
+    f"{bright}{name}": str(base + number)
+    for bright, base in (("", 30), ("bright_", 90))
+    for number, name in enumerate(("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"))
+}
 
 
-def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
+def json_option(command: _Command) -> _Command:
+    import click  # here, so that the hot commands can print without it
+
+    decorate: Callable[[_Command], _Command] = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON."
+    )
+    return decorate(command)
+
+
+def say(text: str, *, err: bool = False, flush: bool = True) -> None:
+    """One line, whatever is in it."""
+    _write(_cleaned(text, printable) + "\n", err, flush)
+
+
+def say_lines(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """A text with lines of its own; what a terminal would act on is written out."""
+    _write(_cleaned(text, visible) + ("\n" if nl else ""), err)
+
+
+def note(text: str) -> None:
+    """Progress and advice go to standard error: standard output is the result."""
+    say(text, err=True)
+
+
+def print_json(value: Any, *, indent: int | None = None, flush: bool = True) -> None:
+    _write(json_text(value, indent=indent, ascii_only=not _is_utf8(sys.stdout)) + "\n", False, flush)
 
 
 def print_error(
     message: str, hint: str, exit_code: int, as_json: bool, details: dict[str, Any] | None = None
 ) -> None:
-    """One line with what failed and the fix; with --json an object on standard output as well."""
+    """What failed and the fix, in a line (more where a program said more); with --json an object on standard output too."""
     if as_json:
         print_json({"error": message, "hint": hint, "exit_code": int(exit_code), **(details or {})})
     separator = "" if not hint else " " if message.endswith((".", "!", "?")) else ". "
-    click.echo(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
+    say_lines(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
+
+
+def show_frame(lines: Sequence[str]) -> None:
+    """A screen drawn over the one before it, so that nothing flickers."""
+    shown = "".join(f"{_cleaned(line, printable)}\033[K\n" for line in lines)
+    _write(f"\033[H{shown}\033[J", False)
+
+
+def clear_screen() -> None:
+    if is_terminal():
+        _write("\033[2J\033[H", False)
+
+
+def ask(question: str, *, default: bool = False, abort: bool = False) -> bool:
+    """A question for yes or no, on standard error; with `abort` a no ends the command."""
+    import click
+
+    return click.confirm(printable(question), default=default, abort=abort, err=True)
+
+
+def completion(value: str, help: str = "") -> "CompletionItem":
+    """What a shell offers for completion; it prints that itself."""
+    from click.shell_completion import CompletionItem
+
+    return CompletionItem(printable(value), help=printable(help) or None)
+
+
+def is_terminal(*, err: bool = False) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty()
+
+
+def has_colours(*, err: bool = False) -> bool:
+    return is_terminal(err=err) and not os.environ.get("NO_COLOR")
 
 
 def paint(text: str, color: str, *, err: bool = False, bold: bool = False) -> str:
-    """Colour on a terminal, unless NO_COLOR is set; "": the terminal's own."""
-    stream = sys.stderr if err else sys.stdout
-    if os.environ.get("NO_COLOR") or not stream.isatty():
+    """Colour on a terminal, unless NO_COLOR is set; "": the terminal's own. For `say` and its like only."""
+    codes = ([_CODES[color]] if color else []) + ["1"] * bold
+    if not codes or not has_colours(err=err):
         return text
-    return click.style(text, fg=color or None, bold=bold)
+    return f"{_mark(';'.join(codes))}{text}{_mark('0')}"
 
 
-def note(text: str) -> None:
-    """Progress and advice go to standard error: standard output is the result."""
-    click.echo(text, err=True)
+def _mark(codes: str) -> str:
+    return f"\ufdd0{_SIGN}{codes}\ufdd1"
+
+
+def cleaned(text: str) -> bytes:
+    """As `say_lines` prints it, for a pager."""
+    return _cleaned(text, visible).encode("utf-8", "replace")
+
+
+def write_cleaned(data: bytes) -> None:
+    """Bytes from `cleaned`, or with the colours of a program whose text was found harmless."""
+    _write(data.decode("utf-8", "replace"), False)
+
+
+def _cleaned(text: str, clean: Callable[[str], str]) -> str:
+    """Every second part is a mark of ours."""
+    parts = _STYLE.split(text)
+    return "".join(f"\033[{part}m" if odd % 2 else clean(part) for odd, part in enumerate(parts))
+
+
+def _write(text: str, err: bool, flush: bool = True) -> None:
+    stream: TextIO = sys.stderr if err else sys.stdout
+    if not _is_utf8(stream):  # it gets what it can show
+        text = text.encode(stream.encoding, "replace").decode(stream.encoding)
+    stream.write(text)
+    if flush:
+        stream.flush()
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower() in ("utf-8", "utf8")

@@ -1,13 +1,11 @@
 """llmc overseer"""
 
 import contextlib
-import sys
 
 import click
 
 from llmc.cli import overseer_goals
-from llmc.cli.output import paint
-from llmc.cli.status import showable
+from llmc.cli.output import paint, say
 from llmc.cli.workers import project_of
 from llmc.services import overseer_session, remediation
 from llmc.services.notify import notify
@@ -49,6 +47,4 @@ class _Agent:
 def show(text: str, style: str) -> None:
     """A line for whoever watches; nobody may be there any more."""
     with contextlib.suppress(OSError, ValueError):
-        line = showable(text)
-        click.echo(paint(line, style) if style else line)
-        sys.stdout.flush()
+        say(paint(text, style) if style else text)

@@ -3,7 +3,7 @@
 import click
 
 from llmc.cli.goal_views import complete_goal, complete_node
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import project_of
 from llmc.errors import Exit
 from llmc.services.goal_ticks import tick_now, undriven
@@ -43,14 +43,14 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
         )
         return Exit.DONE if done.ok else Exit.FAILED
     for action in done.actions:
-        click.echo(action)
+        say(action)
     if not done.ok:
         note(paint("llmc: ", "red", err=True) + done.problem)
         return Exit.FAILED
     if not done.actions:
-        click.echo("records brought up to date" if done.did_work else "nothing to do")
+        say("records brought up to date" if done.did_work else "nothing to do")
     if done.next_due is not None:
-        click.echo(f"next: {clock(now_unix()).to_come(done.next_due)}")
+        say(f"next: {clock(now_unix()).to_come(done.next_due)}")
     return Exit.DONE
 
 
@@ -74,6 +74,6 @@ def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
         print_json({**found.data, "undriven": stands})
         return
     for line in found.lines:
-        click.echo(line)
+        say(line)
     if stands and found.data.get("goalStatus", found.data["status"]) == "active":
         note(paint(stands, "yellow", err=True))

@@ -1,6 +1,5 @@
 """llmc overseer status|goal|work|events|inbox|answer|tick|why|export|safe-mode: goals, beside the supervisor."""
 
-import json
 import time
 from pathlib import Path
 
@@ -18,9 +17,10 @@ from llmc.cli.goal_views import (
     summary,
     warn,
 )
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
+from llmc.fit import json_text
 from llmc.goals.export import event_row
 from llmc.goals.export import export as exported
 from llmc.goals.transitions import OPEN_ASSIGNMENT
@@ -84,14 +84,14 @@ def status(ctx: click.Context, as_json: bool) -> None:
         return
     warn(store, unreadable)
     if (why := undriven(project)) and (views or not project.config.overseer.goals.enabled):
-        click.echo(why)
+        say(why)
     for view in views:
-        click.echo(goal_line(view))
+        say(goal_line(view))
     if not views:
-        click.echo("no goals")
+        say("no goals")
     for row in rows:
         if row["status"] in ("stalled", "blocked"):
-            click.echo(assignment_line(row, now))
+            say(assignment_line(row, now))
 
 
 @click.command("events")
@@ -122,7 +122,7 @@ def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_js
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.ts))
         about = " ".join(filter(None, (event.goal_id, event.work_node_id, event.assignment_id)))
         said = event.data.get("reason") or event.data.get("title") or event.data.get("answer") or ""
-        click.echo(f"{when}  {event.type:<22} {about}  {said}".rstrip())
+        say(f"{when}  {event.type:<22} {about}  {said}".rstrip())
 
 
 @click.command("inbox")
@@ -143,9 +143,9 @@ def inbox(ctx: click.Context, as_json: bool) -> None:
     warn(open_store(project))
     for one in found:
         for line in question_lines(one, now):
-            click.echo(line)
+            say(line)
     if not found:
-        click.echo("nothing waits for you")
+        say("nothing waits for you")
 
 
 @click.command("answer")
@@ -170,7 +170,7 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
         "workNodeId": one.work_node_id,
         "assignmentId": one.assignment_id,
     }
-    print_json(row) if as_json else click.echo(f"{one.work_node_id}: answered, it goes on")
+    print_json(row) if as_json else say(f"{one.work_node_id}: answered, it goes on")
     note_settled(project, "answer")
 
 
@@ -196,12 +196,11 @@ def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
         raise store.damaged()
     warn(store, why)
     everything = {**exported(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
-    text = json.dumps(everything, ensure_ascii=False, indent=1)
     if output is None:
-        click.echo(text)
+        print_json(everything, indent=1)
         return
-    write_atomic(output, text.encode())
-    print_json({"file": str(output), "goals": len(views)}) if as_json else click.echo(f"wrote {output}")
+    write_atomic(output, json_text(everything, indent=1).encode())
+    print_json({"file": str(output), "goals": len(views)}) if as_json else say(f"wrote {output}")
 
 
 @click.command("safe-mode")
@@ -227,6 +226,6 @@ def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
         print_json({"safeMode": safe, "cleared": bool(clear and was)})
         return
     if on:
-        click.echo(f"on: {on.reason}; the damaged file is {store.directory / on.file}")
+        say(f"on: {on.reason}; the damaged file is {store.directory / on.file}")
     else:
-        click.echo("off now" if was else "off")
+        say("off now" if was else "off")

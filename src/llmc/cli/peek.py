@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say_lines
 from llmc.cli.workers import pane_of, project_of, worker_argument
 
 
@@ -25,4 +25,4 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})
         return
-    click.echo("\n".join(shown))
+    say_lines("\n".join(shown))

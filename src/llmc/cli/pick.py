@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import project_of, worker_argument
 from llmc.services.pick import pick
 
@@ -38,6 +38,6 @@ def command(ctx: click.Context, worker: str, branch: str | None, as_json: bool) 
         )
         return
     many = "1 commit" if done.commits == 1 else f"{done.commits} commits"
-    click.echo(paint(f"picked {many} of {worker}: {done.branch} is at {done.commit[:12]}", "green"))
+    say(paint(f"picked {many} of {worker}: {done.branch} is at {done.commit[:12]}", "green"))
     if done.dirty:
         note(f"not in it, since nobody committed it: {', '.join(done.dirty[:5])}")

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import json_option, paint, print_json
+from llmc.cli.output import json_option, paint, print_json, say
 from llmc.cli.workers import project_of, worker_argument
 from llmc.services.rebase import rebase
 
@@ -29,6 +29,6 @@ def command(ctx: click.Context, worker: str, as_json: bool) -> None:
         return
     branch = project.config.repo.default_branch
     if done.moved:
-        click.echo(paint(f"rebased {worker} onto {branch} {done.base[:12]}: {done.head[:12]}", "green"))
+        say(paint(f"rebased {worker} onto {branch} {done.base[:12]}: {done.head[:12]}", "green"))
     else:
-        click.echo(f"{worker} is up to date with {branch}")
+        say(f"{worker} is up to date with {branch}")

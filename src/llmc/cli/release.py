@@ -3,7 +3,7 @@
 import click
 
 from llmc.cli.hold import set_held
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of, worker_argument
 
 
@@ -22,4 +22,4 @@ def command(ctx: click.Context, worker: str, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "held": False})
     else:
-        click.echo(f"{worker} is released" if changed else f"{worker} was not held")
+        say(f"{worker} is released" if changed else f"{worker} was not held")

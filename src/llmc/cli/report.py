@@ -2,10 +2,10 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.errors import UsageError
-from llmc.services.reports import caller, report
+from llmc.services.reports import report, reporter
 
 
 @click.command("report")
@@ -30,9 +30,9 @@ def command(ctx: click.Context, kind: str, text: str, no_changes: bool, as_json:
     if kind == "blocked" and not text.strip():
         raise UsageError("say what blocks you", hint='llmc report blocked "what you need"')
     project = project_of(ctx)
-    who = caller(project)
+    who = reporter(project)
     report(project, who, kind, text.strip(), no_changes=no_changes)
     if as_json:
-        print_json({"worker": who.worker, "kind": kind, "no_changes": no_changes})
+        print_json({"worker": who.name, "kind": kind, "no_changes": no_changes})
     else:
-        click.echo(f"{who.worker}: reported {kind}")
+        say(f"{who.name}: reported {kind}")

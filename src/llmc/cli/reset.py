@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llmc.cli.ask import confirm
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import chosen_workers, complete_worker, project_of
 from llmc.errors import Exit, LlmcError
 from llmc.services.project import Project
@@ -64,9 +64,9 @@ def _show(rows: list[dict[str, Any]], as_json: bool, every: bool) -> int:
         print_json({"workers": rows} if every else rows[0])
     for row in [] if as_json else rows:
         if "status" in row:
-            click.echo(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
+            say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
             if row["ref"]:
-                click.echo(f"  its work is kept; get it back with: llmc trash restore {short(row['ref'])}")
+                say(f"  its work is kept; get it back with: llmc trash restore {short(row['ref'])}")
         if row["error"]:
             note(paint(f"{row['worker']}: {row['error']}. {row.get('hint', '')}".rstrip(), "red", err=True))
     return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE

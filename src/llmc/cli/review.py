@@ -1,18 +1,29 @@
 """llmc review"""
 
 import os
-import re
 import shutil
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import (
+    cleaned,
+    has_colours,
+    is_terminal,
+    json_option,
+    note,
+    paint,
+    print_json,
+    say,
+    say_lines,
+    write_cleaned,
+)
 from llmc.cli.overview import age
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import ToolFailed
+from llmc.fit import printable, visible
 from llmc.services.catch_up import catch_up
 from llmc.services.fresh_review import begin
 from llmc.services.review import FileChange, Review, longest_waiting, remember
@@ -38,7 +49,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
 def command(
     ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
-    """Show what a worker's accept would land: its commits, and the diff from where they left the default branch.
+    """Show what a worker's accept would land: its commits, and the diff to the default branch.
 
     Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
 
@@ -59,8 +70,9 @@ def command(
     if as_json:
         print_json(_view(review, with_diff=not name_only))
     elif name_only:
-        note(_head(review, time.time(), project.config.repo.default_branch))
-        click.echo("".join(f"{_line(file.path)}\n" for file in review.files), nl=False)
+        say_lines(_head(review, time.time(), project.config.repo.default_branch), err=True)
+        for file in review.files:
+            say(_name(file.path))
     else:
         _show(review, _head(review, time.time(), project.config.repo.default_branch), show)
     remember(project, review, seen=not name_only)
@@ -78,6 +90,8 @@ def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
         "ahead": review.ahead,
         "behind": review.behind,
         "not_rebased": review.not_rebased,
+        "conflicts": [_text(name) for name in review.conflicts],
+        "warnings": [_text(text) for text in review.warnings],
         "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
         "files": [_file_view(file) for file in review.files],
         "dirty": [_text(name) for name in review.dirty],
@@ -95,81 +109,92 @@ def _head(review: Review, now: float, branch: str) -> str:
     """Whose work, since when, which commits and files, and what else a reviewer has to know."""
     waited = age(max(0.0, now - review.since_unix))
     lines = [paint(f"{review.worker}  has waited {waited}", "yellow", bold=True)]
-    lines += [f"  {_line(line)}" for line in review.prompt.strip().splitlines()[:10]]
-    lines += [f"{commit.sha[:12]} {_line(commit.subject)}" for commit in review.commits]
+    lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
+    lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
     lines += [f"  {_stat(file)}" for file in review.files]
     if not review.diff:
         lines.append(paint("  the commits change nothing", "red"))
     if review.behind:
-        why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept rebases first"
-        moved = f"{branch} is {review.behind} ahead of it; {why}"
-        lines.append(paint(f"note: {moved}", "yellow"))
+        lines.append(paint(f"note: {branch} is {review.behind} ahead of it; {_why_behind(review)}", "yellow"))
+    lines += [paint(f"warning: {_name(text)}", "red") for text in review.warnings]
     if review.stale:
         lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
     if review.dirty:
-        names = ", ".join(_line(name) for name in review.dirty[:5]) + (
+        names = ", ".join(_name(name) for name in review.dirty[:5]) + (
             " ..." if len(review.dirty) > 5 else ""
         )
         lines.append(paint(f"note: not committed, and not part of this: {names}", "red"))
     return "\n".join(lines)
 
 
+def _why_behind(review: Review) -> str:
+    why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept merges them"
+    if review.conflicts:
+        return f"{why}; this is without {len(review.conflicts)} conflict(s): {', '.join(map(_name, review.conflicts[:5]))}"
+    return f"{why}; this is the diff to it, as it would land"
+
+
 def _stat(file: FileChange) -> str:
     counts = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
-    old = "" if file.renamed_from is None else f"{_line(file.renamed_from)} => "
-    return f"{counts:<12} {old}{_line(file.path)}"
+    old = "" if file.renamed_from is None else f"{_name(file.renamed_from)} => "
+    return f"{counts:<12} {old}{_name(file.path)}"
 
 
 def _show(review: Review, head: str, interface: str) -> None:
     if interface == "vscode":
-        click.echo(head)
-        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.head]
+        say_lines(head)
+        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.result]
         argv = ["git", "-C", str(review.worktree), *args]
+        git.look_first(review.worktree)
         code = proc.run_attached(argv, env=proc.command_env())
         if code:
             raise ToolFailed(argv, code, "")
         return
-    body = _difftastic(review) if interface == "difftastic" else _diff(review)
-    _page(review, f"{head}\n\n{body}" if body else f"{head}\n")
+    body = _shown(review, _difftastic if interface == "difftastic" else _diff)
+    _page(review, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
 
 
-def _diff(review: Review) -> str:
+def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
+    """The diff as it goes to a terminal. What the change itself would do to the terminal is written out (`^[`), and then
+    there are no colours: only in a diff without such characters every escape sequence is known to be the tool's own."""
+    plain = diff(review, "never")
+    is_harmless = visible(plain) == plain
+    if has_colours() and is_harmless:
+        return diff(review, "always").encode("utf-8", "replace")
+    return cleaned(plain)
+
+
+def _diff(review: Review, colour: str) -> str:
     """As the person's git shows it: their colours and settings, but no program of theirs in between."""
-    colour = "--color=always" if _colours() else "--color=never"
-    args = ["diff", "--no-ext-diff", colour, "--find-renames", review.base, review.head, "--"]
+    args = ["diff", "--no-ext-diff", f"--color={colour}", "--find-renames", review.base, review.result, "--"]
     return git.git(review.worktree, *args, timeout_s=300).stdout
 
 
-def _difftastic(review: Review) -> str:
+def _difftastic(review: Review, colour: str) -> str:
     env = {
         "GIT_EXTERNAL_DIFF": "difft",
-        "DFT_COLOR": "always" if _colours() else "never",
+        "DFT_COLOR": colour,
         "DFT_WIDTH": str(shutil.get_terminal_size().columns),
         "LC_ALL": "C.UTF-8",
     }
-    args = ["diff", "--ext-diff", review.base, review.head, "--"]
+    args = ["diff", "--ext-diff", review.base, review.result, "--"]
     return git.git(review.worktree, *args, timeout_s=300, env=env).stdout
 
 
-def _page(review: Review, text: str) -> None:
+def _page(review: Review, data: bytes) -> None:
     """Through the pager that git would use, on a terminal."""
-    data = text.encode("utf-8", "surrogateescape")
-    if not sys.stdout.isatty():
-        click.echo(data, nl=False)
+    if not is_terminal():
+        write_cleaned(data)
         return
     # clean_env drops GIT_PAGER, which is the person's own choice here. As git does: less keeps colours, ends if short.
     chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
     pager = git.git(review.worktree, "var", "GIT_PAGER", env=chosen).stdout.strip()
     if pager in ("", "cat"):
-        click.echo(data, nl=False)
+        write_cleaned(data)
         return
     proc.run_attached(
         ["/bin/sh", "-c", pager], env={"LESS": "FRX", "LV": "-c", **proc.command_env()}, input=data
     )
-
-
-def _colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _check_installed(interface: str) -> None:
@@ -187,6 +212,6 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _line(text: str) -> str:
-    """The same for one line of ours: what an agent named a file must not steer the terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", _text(text))
+def _name(text: str) -> str:
+    """A name in a line of ours; two that differ look different."""
+    return visible(text).replace("\n", "^J").replace("\t", "^I")

@@ -1,15 +1,13 @@
 """llmc status"""
 
-import os
 import shutil
-import sys
 import time
 from dataclasses import asdict
 
 import click
 
 from llmc.cli import fast
-from llmc.cli.output import json_option
+from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_lines, show_frame
 from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render
 from llmc.cli.workers import project_of
 from llmc.services.glance import Glance, look
@@ -37,22 +35,23 @@ def command(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> 
     if as_json:
         return fast.status(str(project.root.path))
     if not watch:
-        click.echo(_text(project))
+        say_lines(_text(project))
         return 0
-    click.clear()
+    clear_screen()
     while True:
-        click.echo(_frame(_text(project), f"every {interval:g} s; Ctrl-C ends this"), nl=False)
+        _draw(_text(project), f"every {interval:g} s; Ctrl-C ends this")
         time.sleep(interval)
 
 
-def _frame(text: str, foot: str) -> str:
-    """Drawn over the frame before it, so that nothing flickers; as much of it as the screen is high."""
-    if not sys.stdout.isatty():
-        return f"{text}\n\n"
+def _draw(text: str, foot: str) -> None:
+    """As much of it as the screen is high."""
+    if not is_terminal():
+        say_lines(f"{text}\n")
+        return
     lines, rows = text.splitlines(), shutil.get_terminal_size().lines - 3
     if len(lines) > rows:
         lines = [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines"]
-    return "\033[H" + "".join(f"{line}\033[K\n" for line in [*lines, "", foot]) + "\033[J"
+    show_frame([*lines, "", foot])
 
 
 def _text(project: Project) -> str:
@@ -62,7 +61,7 @@ def _text(project: Project) -> str:
         worker.update(asdict(seen.get(worker["name"], Glance())))
     text = render(view, time.time(), *page())
     goals = goals_line(project)
-    return showable(f"{text}\n\n{goals}" if goals else text)
+    return f"{text}\n\n{goals}" if goals else text
 
 
 def goals_line(project: Project) -> str:
@@ -90,25 +89,6 @@ def goals_line(project: Project) -> str:
 
 def page() -> tuple[int, Paint]:
     """How wide what is printed may be, and how it is coloured."""
-    if not sys.stdout.isatty():
-        return PLAIN_WIDTH, _plain
-    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, _paint
-
-
-def showable(text: str) -> str:
-    """A terminal that is not UTF-8 gets what it can show."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
-
-
-def _plain(text: str, style: str) -> str:
-    return text
-
-
-def _coloured(text: str, style: str) -> str:
-    if style in ("bold", "dim"):
-        return click.style(text, bold=style == "bold" or None, dim=style == "dim" or None)
-    return click.style(text, fg=style)
-
-
-_paint: Paint = _plain if os.environ.get("NO_COLOR") else _coloured
+    if not is_terminal():
+        return PLAIN_WIDTH, paint
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns, paint

@@ -5,29 +5,40 @@ from typing import Any
 from llmc.services.task_list import Overview
 from llmc.tasks.books import Books
 from llmc.tasks.claims import PROPOSED
+from llmc.tasks.draw import QUESTION
 from llmc.tasks.model import Task
 
 
-def hold(task: Task, books: Books) -> str:
+def hold(task: Task, found: Overview, books: Books) -> str:
     """The word for why it waits for a person; nothing when it does not."""
-    return task.waits_for_a_person or books.kept_back(task.id)
+    return books.kept_back(found.key(task.id)) or task.waits_for_a_person
 
 
-def why(task: Task, books: Books) -> str:
+def why(task: Task, found: Overview, books: Books) -> str:
     """The reason behind that word, as far as it is known."""
-    word = hold(task, books)
-    kept, failures = books.kept.get(task.id), books.failures.get(task.id, [])
-    if word == PROPOSED and task.made_by:
-        return f"made by {made_by(task)}"
+    key = found.key(task.id)
+    word, kept, failures = hold(task, found, books), books.kept.get(key), books.failures.get(key, [])
+    if word == PROPOSED and (made := made_by(task, found, books)):
+        return f"made by {made}"
     if word and kept is not None:
         return kept.reason
     if word and failures:
         return f"{len(failures)} attempts failed, the last one by {failures[-1].cause}: {failures[-1].reason}"
+    if found.states.get(task.id) == QUESTION:
+        return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
     return ""
 
 
-def made_by(task: Task) -> str:
-    by = task.made_by
+def maker(task: Task, found: Overview, books: Books) -> dict[str, str]:
+    """The worker whose session made it, and the task that one was at. A file without a row is of an older llmc."""
+    made = books.made.get(found.key(task.id))
+    if made is None:
+        return {key: str(value) for key, value in task.made_by.items()}
+    return {"worker": made.worker, **({"task": made.at} if made.at else {})}
+
+
+def made_by(task: Task, found: Overview, books: Books) -> str:
+    by = maker(task, found, books)
     at = f" at task {by['task']}" if by.get("task") else ""
     return f"{by['worker']}{at}" if by.get("worker") else ""
 
@@ -35,6 +46,7 @@ def made_by(task: Task) -> str:
 def view(task: Task, found: Overview, books: Books) -> dict[str, Any]:
     return {
         "id": task.id,
+        "list": found.list_name,
         "subject": task.subject,
         "description": task.description,
         "state": found.states[task.id],
@@ -44,12 +56,12 @@ def view(task: Task, found: Overview, books: Books) -> dict[str, Any]:
         "label": task.label or None,
         "after": sorted(found.edges.get(task.id, ())),
         "verify": task.verify or None,
-        "hold": hold(task, books) or None,
-        "hold_reason": why(task, books) or None,
-        "made_by": dict(task.made_by) or None,
+        "hold": hold(task, found, books) or None,
+        "hold_reason": why(task, found, books) or None,
+        "made_by": maker(task, found, books) or None,
         "attempts": [
             {"cause": failure.cause, "reason": failure.reason, "at_unix": failure.at_unix}
-            for failure in books.failures.get(task.id, ())
+            for failure in books.failures.get(found.key(task.id), ())
         ],
         "metadata": dict(task.metadata),
     }

@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.cli import task_views
 from llmc.cli.app import refuse_agents
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.errors import Exit, LlmcError, UsageError
 from llmc.names import TaskId
@@ -54,7 +54,7 @@ def _completion(applies: Callable[[Project, service.Overview], Collection[str]])
             ids = [i for i in applies(project, found) if i not in given and i.startswith(incomplete)]
         except (LlmcError, OSError):
             return []
-        return [CompletionItem(i, help=found.tasks[TaskId(i)].subject) for i in ids]
+        return [completion(i, help=found.tasks[TaskId(i)].subject) for i in ids]
 
     return complete
 
@@ -87,12 +87,12 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
         label = f" [{task.label}]" if task.label else ""
         owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
-        why = task_views.why(task, books)
-        click.echo(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
+        why = task_views.why(task, found, books)
+        say(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
-            click.echo(f"{'':>{width}}  {'':<11} {why}")
+            say(f"{'':>{width}}  {'':<11} {why}")
     if not rows:
-        click.echo("no tasks" if not found.tasks else f"no task is {state}")
+        say("no tasks" if not found.tasks else f"no task is {state}")
     return _say_problems(found)
 
 
@@ -130,9 +130,9 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
         raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
     written = service.read_drafts([file])[0] if file else Draft(subject or "")
     project = project_of(ctx)
-    books = open_ledger(project).books()
-    task = service.add(service.open_list(project), service.with_options(written, given), books)
-    print_json({"id": task.id, "subject": task.subject}) if as_json else click.echo(
+    ledger = open_ledger(project)
+    task = service.add(service.open_list(project), service.with_options(written, given), ledger)
+    print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
     )
 
@@ -148,12 +148,12 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
     """
     project = project_of(ctx)
     drafts = service.read_drafts(paths)
-    made = service.import_all(service.open_list(project), drafts, open_ledger(project).books())
+    made = service.import_all(service.open_list(project), drafts, open_ledger(project))
     if as_json:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
     for task in made:
-        click.echo(f"added {task.id}: {task.subject}")
+        say(f"added {task.id}: {task.subject}")
 
 
 @command.command("show")
@@ -168,23 +168,24 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     if as_json:
         print_json(task_views.view(task, found, books))
         return
-    click.echo(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
+    say(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
     facts = {
         "owner": task.owner,
         "priority": str(task.priority),
         "label": task.label,
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
-        "made by": task_views.made_by(task),
-        task_views.hold(task, books): task_views.why(task, books),
+        "made by": task_views.made_by(task, found, books),
+        task_views.hold(task, found, books) or found.states[task.id]: task_views.why(task, found, books),
     }
     for name, value in facts.items():
         if value:
-            click.echo(f"  {name}: {value}")
-    for number, failure in enumerate(books.failures.get(task.id, ()), 1):
-        click.echo(f"  attempt {number}: {failure.cause}: {failure.reason}")
+            say(f"  {name}: {value}")
+    for number, failure in enumerate(books.failures.get(found.key(task.id), ()), 1):
+        say(f"  attempt {number}: {failure.cause}: {failure.reason}")
     if task.description:
-        click.echo("\n" + task.description)
+        say("")
+        say_lines(task.description)
 
 
 @command.command("graph")
@@ -201,7 +202,7 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
         )
         return _code(found)
     for line in (draw.mermaid if mermaid else draw.tree)(tasks, found.edges, found.states):
-        click.echo(line)
+        say(line)
     return _say_problems(found)
 
 
@@ -229,7 +230,7 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     metavar="ID...",
     nargs=-1,
     required=True,
-    shell_complete=_in_state("quarantined", "parked", "completed"),
+    shell_complete=_in_state("question", "quarantined", "parked", "completed"),
 )
 @json_option
 @click.pass_context
@@ -242,6 +243,20 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     Their failed attempts are forgotten.
     """
     return _each(ctx, task_ids, as_json, words.requeue, "requeued")
+
+
+@command.command("done")
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_task)
+@json_option
+@click.pass_context
+def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
+    """Mark tasks as completed without doing them. What waits for them can begin.
+
+    \b
+    Examples:
+      llmc tasks done 3
+    """
+    return _each(ctx, task_ids, as_json, words.done, "done")
 
 
 @command.command("approve")
@@ -280,7 +295,7 @@ def _each(
             continue
         rows.append({"id": task.id, "outcome": done, "subject": task.subject})
         if not as_json:
-            click.echo(f"{done} {task.id}: {task.subject}")
+            say(f"{done} {task.id}: {task.subject}")
     if as_json:
         print_json({"tasks": rows})
     return Exit.FAILED if any("error" in row for row in rows) else Exit.DONE

@@ -6,9 +6,10 @@ import click
 import psutil
 
 from llmc.cli.goal_views import note_undriven
-from llmc.cli.output import json_option, note, paint, print_json
+from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
+from llmc.config import trust
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
 from llmc.errors import LlmcError, Refused, UsageError
@@ -92,6 +93,7 @@ def command(
         ends = None if until is None else parse_end(until, now_unix())
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     project = project_of(ctx)
+    trust.register(str(project.root.path))  # from now on it is found from inside, too
     if max_cost is not None and not project.config.prices:
         raise UsageError(
             "--max-cost needs prices, and config.toml has none",
@@ -100,6 +102,7 @@ def command(
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     if project.daemon_runs():
         return _start_the_missing(project, as_json)
+    _warn_of_others(project)
     _check_room(project)
     if auto and not project.config.overseer.goals.enabled:
         _note_goals(project)
@@ -116,14 +119,14 @@ def command(
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
         print_json({"pid": record["pid"], "instance_id": record["instance_id"], "workers": rows})
         return 0
-    click.echo(f"daemon {record['pid']} runs")
+    say(f"daemon {record['pid']} runs")
     for worker in workers:
         if worker.status is Status.OFFLINE:
-            click.echo(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
+            say(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
         else:
-            click.echo(f"  {worker.name}: {worker.status}")
+            say(f"  {worker.name}: {worker.status}")
     if not workers:
-        click.echo("no workers yet; next: llmc add adam")
+        say("no workers yet; next: llmc add adam")
     return 0
 
 
@@ -166,11 +169,19 @@ def _start_the_missing(project: Project, as_json: bool) -> int:
         rows = [{"name": name, "error_reason": problem or ""} for name, problem in problems.items()]
         print_json({"already_running": True, "workers": rows})
         return 0
-    click.echo(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
+    say(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
     for name, problem in problems.items():
         state = project.store.worker(name).status
-        click.echo(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
+        say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
     return 0
+
+
+def _warn_of_others(project: Project) -> None:
+    """config.toml names the programs that llmc runs."""
+    if project.root.path.stat().st_mode & 0o022 or project.root.config.stat().st_mode & 0o022:
+        note(
+            f"warning: {project.root.path} may be changed by other people; `llmc doctor --repair` makes it yours alone"
+        )
 
 
 def _check_room(project: Project) -> None:

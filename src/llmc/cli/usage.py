@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from llmc.auto.spending import Row, Spent, Tally, sums
-from llmc.cli.output import json_option, note, print_json
+from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.config.keys import join_key
@@ -44,7 +44,7 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """
     since_unix = parse_since(since, time.time())
     project = project_of(ctx)
-    tallies = sums((KEYS[by](row), row) for row in rows(project) if row.ts >= since_unix)
+    tallies = sums((KEYS[by](row), row) for row in rows(project, since_unix))
     prices = project.config.prices
     spent = {key: tally.priced(prices) for key, tally in tallies.items()}
     total = _sum(list(tallies.values())).priced(prices)
@@ -114,7 +114,7 @@ def _print_table(table: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for first, *rest in table:
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-        click.echo(f"{first:<{widths[0]}}  {numbers}".rstrip())
+        say(f"{first:<{widths[0]}}  {numbers}".rstrip())
 
 
 def _quoted(key: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from llmc.attention.items import attention
+from llmc.given import number, text
 
 Raw = dict[str, Any]
 
@@ -69,17 +70,22 @@ def overseer_view(record: Raw | None, running: bool, now: float) -> Raw | None:
     """`record` is overseer.json; a supervisor whose lock is free has ended, whatever it wrote. None: there was none."""
     if record is None:
         return None
-    daemon = (record.get("daemon") or {}) if running else {}
-    began = daemon.get("start_time_unix")
+    daemon = record.get("daemon") if running else None
+    daemon = daemon if isinstance(daemon, dict) else {}
+    began, events = number(daemon.get("start_time_unix")), record.get("events")
     return {
-        "state": record.get("state", "running") if running else "terminated",
+        "state": (text(record.get("state")) or "running") if running else "terminated",
         "pid": record.get("pid") if running else None,
         "daemon_pid": daemon.get("pid"),
         "uptime_s": None if began is None else max(0.0, round(now - began, 1)),
         "attempt": record.get("attempt") if running else None,
-        "events": record.get("events", []),
-        "why": record.get("why") or ("" if running else "it was killed"),
+        "events": [row for row in events if _is_told(row)] if isinstance(events, list) else [],
+        "why": text(record.get("why")) or ("" if running else "it was killed"),
     }
+
+
+def _is_told(row: Any) -> bool:
+    return isinstance(row, dict) and number(row.get("ts")) is not None and isinstance(row.get("text"), str)
 
 
 def self_review_waits(record: Raw) -> bool:

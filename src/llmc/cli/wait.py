@@ -5,7 +5,7 @@ import time
 import click
 
 from llmc.cli import fast
-from llmc.cli.output import json_option, print_error, print_json
+from llmc.cli.output import json_option, print_error, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import parse_duration
 from llmc.errors import Exit, UsageError
@@ -82,7 +82,7 @@ def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) ->
     if as_json:
         print_json({"reached": not left.open, "open": left.open, "needs_a_person": left.held})
     elif not left.open:
-        click.echo("every task is completed")
+        say("every task is completed")
     elif left.stuck:
         print_error(
             f"{len(left.open)} tasks are left, and none can be begun",

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llmc.cli.goal_views import complete_goal, complete_node, note_settled
-from llmc.cli.output import json_option, print_json
+from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.errors import UsageError
 from llmc.goals.model import Node, NodeStatus
@@ -129,7 +129,7 @@ def override(
 def _say(project: Project, node: Node, as_json: bool) -> None:
     mark = " (overridden)" if node.overridden else ""
     row = {"goalId": node.goal_id, "workNodeId": node.node_id, "status": node.status}
-    print_json({**row, "overridden": node.overridden}) if as_json else click.echo(
+    print_json({**row, "overridden": node.overridden}) if as_json else say(
         f"{node.node_id}: {node.status}{mark}"
     )
     note_settled(project, f"work {node.node_id} {node.status}")

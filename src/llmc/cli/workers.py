@@ -1,6 +1,5 @@
 """What the commands about a worker share: its argument, with completion, and the text to send."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,12 +7,13 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.cli.output import note, paint, print_json
+from llmc.cli.output import completion, note, paint, print_json, say
 from llmc.errors import LlmcError, NotFound, Refused, StateError, UsageError
 from llmc.names import OVERSEER
 from llmc.panes import Pane
 from llmc.services.project import Project, for_overseer, locate_root, open_project
 from llmc.services.submit import Receipt
+from llmc.tools.files import read_json
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome
 
@@ -25,12 +25,11 @@ def project_of(ctx: click.Context) -> Project:
 def complete_worker(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         root = locate_root((ctx.find_root().params or {}).get("root"))
-        workers = json.loads(root.state.read_bytes())["workers"]
-    except (LlmcError, OSError, ValueError, KeyError):
+        workers = read_json(root.state)["workers"]
+        names = {str(name): str(record.get("status", "")) for name, record in workers.items()}
+    except (LlmcError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    return [
-        CompletionItem(n, help=r.get("status", "")) for n, r in workers.items() if n.startswith(incomplete)
-    ]
+    return [completion(name, help=status) for name, status in names.items() if name.startswith(incomplete)]
 
 
 def pane_of(project: Project, worker: str) -> Pane:
@@ -103,7 +102,7 @@ def show_receipt(receipt: Receipt, as_json: bool) -> int:
         return code
     line = f"{receipt.worker}: {receipt.outcome} ({receipt.prompt_id}, {receipt.elapsed_ms} ms)"
     if code == 0:
-        click.echo(paint(line, "green"))
+        say(paint(line, "green"))
     else:
         note(paint(line, "red", err=True) + (f": {receipt.reason}" if receipt.reason else ""))
     return code

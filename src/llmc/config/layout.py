@@ -22,9 +22,16 @@ HEARTBEAT = ".llmc/auto.heartbeat"
 CANARY = ".llmc/canary.json"
 CANARIES = ".llmc/canary"
 INCIDENTS = ".llmc/incidents.json"
+LOOKED = ".llmc/looked.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
+TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
+SLOTS = ".llmc/slots"
+#: git settings that could not be used, as they were found
+SET_ASIDE = ".llmc/set-aside"
+#: the name by which a root is registered (config/trust.py)
+ROOT_ID = ".llmc/root-id"
 
 #: the kernel allows 107 bytes in a socket address; beyond this the socket moves to a short directory
 MAX_SOCKET_PATH = 100

@@ -51,7 +51,7 @@ class Repo(Table, frozen=True, kw_only=True):
     validate: Annotated[
         str,
         Meta(
-            description="Command run on the rebased commit; it lands only when this succeeds",
+            description="Command run on the commit that would land; it lands only when this succeeds",
             examples=["make test"],
             extra={"check": check_no_nul},
         ),
@@ -59,7 +59,7 @@ class Repo(Table, frozen=True, kw_only=True):
     setup: Annotated[
         str,
         Meta(
-            description="Command run once in each new worktree",
+            description="Command run once in each new worktree, and in a slot when its inputs change",
             examples=["npm ci"],
             extra={"check": check_no_nul},
         ),
@@ -80,6 +80,25 @@ class Repo(Table, frozen=True, kw_only=True):
     validate_timeout_s: Annotated[float, duration("Longest time the validate command may take", gt=0)] = (
         3600.0
     )
+    validate_in: Annotated[
+        Literal["slot", "worktree"],
+        Meta(
+            description="Where it runs: in a clean checkout of exactly what lands, or in the agent's worktree"
+        ),
+    ] = "slot"
+    validate_slots: Annotated[
+        int, Meta(ge=1, le=64, description="Most checks at the same time; a slot is made when it is needed")
+    ] = 4
+    validate_clean: Annotated[
+        bool, Meta(description="Remove ignored files (build caches) from a slot before each check, too")
+    ] = False
+    setup_inputs: Annotated[
+        tuple[NonEmpty, ...],
+        Meta(
+            description="Files that make `setup` run again in a slot; empty: the usual manifests and lock files",
+            examples=[["deps/*.lock"]],
+        ),
+    ] = ()
 
 
 class SelfReview(Table, frozen=True, kw_only=True):

@@ -1,13 +1,15 @@
 """The root: where a project's llmc files are, and how a command finds them."""
 
 import os
+import pwd
+import shlex
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmc.config import layout
-from llmc.errors import NotFound
+from llmc.config import layout, trust
+from llmc.errors import NotFound, Refused
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Root:
         return self.path / layout.INCIDENTS
 
     @property
+    def looked(self) -> Path:
+        """When a person last read the digest."""
+        return self.path / layout.LOOKED
+
+    @property
     def heartbeat(self) -> Path:
         return self.path / layout.HEARTBEAT
 
@@ -102,8 +109,17 @@ class Root:
         return self.path / layout.TRASH
 
     @property
+    def trash_ages(self) -> Path:
+        return self.path / layout.TRASH_AGES
+
+    @property
     def bin(self) -> Path:
         return self.path / layout.BIN
+
+    @property
+    def slots(self) -> Path:
+        """Checkouts in which what lands is validated (services/slots.py)."""
+        return self.path / layout.SLOTS
 
     @property
     def tmux_server(self) -> str:
@@ -176,7 +192,7 @@ SHORT_BASE = "/tmp"
 
 
 def default_root() -> Path:
-    return Path.home() / "llmc"
+    return Path(trust.default_root())
 
 
 def short_runtime_dir() -> Path:
@@ -193,25 +209,34 @@ def short_runtime_dir() -> Path:
 def find_root(
     explicit: str | None, environ: Mapping[str, str], cwd: Path, git_root: Callable[[], str | None]
 ) -> Root:
-    """The root a command means: --root, LLMC_ROOT, an enclosing root, the source's git config, ~/llmc."""
-    if explicit:
-        return _existing(Path(explicit), "--root")
-    if environ.get("LLMC_ROOT"):
-        return _existing(Path(environ["LLMC_ROOT"]), "LLMC_ROOT")
-    for directory in [cwd, *cwd.parents]:
-        if (directory / layout.PRIVATE).is_dir() and (directory / layout.CONFIG).is_file():
-            return Root(directory)
-    from_git = git_root()
-    if from_git:
-        return _existing(Path(from_git), "the git config llmc.root of this repository")
-    return _existing(default_root(), "the default root")
-
-
-def _existing(path: Path, origin: str) -> Root:
-    full = Path(os.path.realpath(os.path.expanduser(path)))
+    """The root a command means, by the rule of config/trust.py."""
+    try:
+        chosen = trust.choose(explicit, environ, str(cwd), git_root)
+    except trust.Untrusted as error:
+        raise _refusal(error) from error
+    full = Path(chosen.path)
     if not (full / layout.CONFIG).exists() and not (full / layout.PRIVATE).is_dir():
         raise NotFound(
-            f"{full} ({origin}) is not an llmc root",
+            f"{full} ({chosen.origin}) is not an llmc root",
             hint="Run `llmc init` inside your repository, or name a root with --root.",
         )
     return Root(full)
+
+
+def _refusal(error: trust.Untrusted) -> Refused:
+    if error.owner is not None:
+        return Refused(
+            f"{error.path} looks like an llmc root, but belongs to {_user(error.owner)}: nothing in it was read",
+            hint="Run llmc as that user, or name a root of yours with --root.",
+        )
+    return Refused(
+        f"{error.path} looks like an llmc root, but is not registered as one of yours: nothing in it was read",
+        hint=f"If you made it, register it once: llmc --root {shlex.quote(error.path)} up",
+    )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

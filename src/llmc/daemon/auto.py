@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from llmc.agents import task_files
 from llmc.auto import notices, waiting
 from llmc.config.load import load_config
 from llmc.config.model import Config
@@ -18,7 +19,7 @@ from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
 from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
-from llmc.services import auto, auto_giving_back, auto_settling, notify, setup, task_queue
+from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
 from llmc.services.auto_run import Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
@@ -103,6 +104,7 @@ class AutoMode:
         self._looking = False
         self._ended = False
         self._missing_said = False
+        self._persons_said = False
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
 
@@ -193,11 +195,12 @@ class AutoMode:
         if self._failed is not None:
             return
         self._failed = failure
-        about = {"worker": failure.worker, "task_id": failure.task_id, "cause": failure.cause}
+        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause}
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.update_auto(errors=tx.state.auto.errors + 1)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
-        file = self._run.queue.files.directory / f"{failure.task_id}.json" if failure.task_id else ""
+        files = self._run.queue.files.of(failure.task.list)
+        file = files.directory / task_files.file_name(failure.task.id) if failure.task.id else ""
         extra = {
             "action": "auto_failed",
             **about,
@@ -233,12 +236,24 @@ class AutoMode:
             self._poke_all(state, Status.NEEDS_REVIEW)
         if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):
             self._after_park(state)
+        self._watch_persons(state)
         if self._run.draining and self._is_quiet(state) and not self._ended:
             self._ended = True
             with self._project.store.transaction() as tx:
                 tx.emit("auto_stopped", reason=self._run.draining)
             self._say(f"no more tasks are taken ({self._run.draining}), and nothing runs any more")
             self._end(0)
+
+    def _watch_persons(self, state: State) -> None:
+        """No hook tells that a person has left, or cleared their draft."""
+        records = [r for name in self.workers if (r := state.workers.get(WorkerName(name))) is not None]
+        waiting_for = [record.name for record in records if record.person is not None]
+        for name in waiting_for:
+            self._poke(name, 0.0)
+        everybody = bool(records) and len(waiting_for) == len(records)
+        if everybody and not self._persons_said:
+            self._say(f"every worker waits for a person: {', '.join(waiting_for)}; `llmc status` says why")
+        self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
         """Somebody is free, and new tasks are given out."""
@@ -312,13 +327,14 @@ class AutoMode:
             try:
                 with self._project.worker_lock(name, timeout_s=20):
                     auto_giving_back.release(self._run, self._project, name)
+                    persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
 
     def tell_failure(self) -> None:
         """Once more what the event log should have said: the disk may be full, or the state broken. Known, it is not told."""
         if (failure := self._failed) is not None:
-            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task_id)
+            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:
@@ -348,7 +364,10 @@ class AutoMode:
 
 def _is_free(record: WorkerRecord | None) -> bool:
     return (
-        record is not None and record.status is Status.IDLE and record.assignment is None and not record.held
+        record is not None
+        and record.status is Status.IDLE
+        and record.assignment is None
+        and not record.waits_for_a_person
     )
 
 

@@ -3,11 +3,12 @@
 import logging
 
 from llmc.errors import LlmcError
+from llmc.services import rebase, undo
 from llmc.services.log_rotation import follow_own_output, rotate_logs
 from llmc.services.project import Project
 from llmc.services.provision import refresh_base
-from llmc.services.trash import prune
-from llmc.tools.clock import now_unix
+from llmc.services.trash_pruning import prune_by_itself
+from llmc.tools.proc import ShuttingDown
 from llmc.workers.model import Status
 
 
@@ -25,15 +26,26 @@ def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
         log.info(str(error), extra={"action": "patrol_problem"})
 
 
-def prune_trash(project: Project, log: logging.Logger) -> None:
-    """Old trash goes."""
+def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> None:
+    """Old trash goes; `ran_s`: how long this daemon has run since it last looked, None for its first look."""
     try:
-        gone = prune(project.root, project.config.trash.keep_days, now_unix())
-        if gone:
-            with project.store.transaction() as tx:
-                tx.emit("trash_pruned", refs=gone)
+        prune_by_itself(project, ran_s)
     except (LlmcError, OSError) as error:
         log.info(str(error), extra={"action": "prune_failed"})
+
+
+def finish_undo(project: Project, log: logging.Logger) -> None:
+    """An undo whose process was killed goes on."""
+    try:
+        done = undo.resume(project)
+        if done is not None:
+            said = f"an interrupted undo of {done.commit[:12]} was finished; {done.returned}"
+            log.info(said, extra={"action": "undo_finished"})
+            rebase.wake_queued(project)
+    except ShuttingDown:
+        pass  # the next daemon, or command, goes on with it
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": "undo_failed"})
 
 
 def rotate(project: Project, log: logging.Logger) -> None:

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from llmc.fit import visible
 from llmc.tools.files import append_line
+from llmc.urls import scrub, scrub_all
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 
@@ -28,7 +30,7 @@ class JsonLines(logging.Formatter):
             body = {**body, "action": body.get("action", "failed"), "cause": body.get("cause") or "bug"}
         if record.exc_info:
             body["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(body, ensure_ascii=False, default=str)
+        return json.dumps(scrub_all(body), ensure_ascii=False, default=lambda value: scrub(str(value)))
 
 
 class Appender(logging.Handler):
@@ -57,9 +59,11 @@ def open_log(path: Path) -> logging.Logger:
     return logger
 
 
-def say(line: str) -> None:
-    """A line for the person who watches `llmc up`; nobody may be there."""
+def say(text: str, *, bell: bool = False) -> None:
+    """For the person who watches `llmc up`; nobody may be there. Reasons and subjects in it are the words of others."""
     try:
-        print(line, flush=True)
+        encoding = sys.stdout.encoding or "utf-8"
+        shown = visible(text).encode(encoding, "replace").decode(encoding)
+        print(shown + ("\a" if bell else ""), flush=True)
     except OSError:
         sys.stdout = open("/dev/null", "w")

@@ -1,12 +1,11 @@
 """What the event log says that a person should know is told, while the daemon runs and once more when it ends."""
 
-import json
 import threading
 from typing import Any
 
 from llmc.auto.notices import Over, failing_after, judge
 from llmc.errors import LlmcError
-from llmc.log_reader import LogReader, archives
+from llmc.event_log import EventLog
 from llmc.services import notify
 from llmc.services.project import Project
 from llmc.state.events import last_seq
@@ -31,7 +30,7 @@ class Notices:
         self._failing = False
         self._turn = threading.Lock()
         self._retried = -RETRY_LOOK_S
-        self._log = LogReader(path, after=_before(path, seq))
+        self._log = EventLog(path).reader_after(seq)
 
     def tell(self, project: Project) -> None:
         """Tell what is new, and now and then what could not be told before. Never raises."""
@@ -63,24 +62,3 @@ class Notices:
 def _seq(row: dict[str, Any]) -> int:
     found = row.get("seq")
     return found if isinstance(found, int) else 0
-
-
-def _before(path: str, seq: int) -> int:
-    """The number of the newest rotated file without an event after `seq`."""
-    older = 0
-    for number, archive in archives(path):
-        if _first_seq(archive) > seq + 1:
-            break
-        older = number - 1
-    else:
-        if archives(path) and 0 < _first_seq(path) <= seq + 1:
-            older = archives(path)[-1][0]
-    return older
-
-
-def _first_seq(path: str) -> int:
-    try:
-        with open(path, "rb") as file:
-            return _seq(json.loads(file.readline()))
-    except (OSError, ValueError, AttributeError):
-        return 0

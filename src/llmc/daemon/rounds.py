@@ -103,4 +103,4 @@ class Rounds:
                 record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"
             )
             bell = wants_a_person and project.config.defaults.sound_on_review
-            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}" + ("\a" if bell else ""))
+            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}", bell=bell)

@@ -42,10 +42,10 @@ class TaskPool:
     def _ask(self, project: Project) -> None:
         try:
             if not self._taken_up:
-                task_pool.take_up(project, open_list(project), self._queue.ledger.books())
+                task_pool.take_up(project, open_list(project), self._queue.ledger)
                 self._taken_up = True
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
-                task = task_pool.take_in(project, open_list(project), self._queue.ledger.books())
+                task = task_pool.take_in(project, open_list(project), self._queue.ledger)
                 if task is not None:
                     self._say(f"task {task.id} from the task pool: {task.subject[:60]}")
         except task_pool.PoolFailed as error:

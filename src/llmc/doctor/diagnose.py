@@ -159,6 +159,12 @@ def _worktrees(facts: Facts) -> list[Finding]:
     if facts.state.kind is not StateFile.VALID:
         return []
     found = [_stray(stray) for stray in facts.strays]
+    for path in facts.left_slots:
+        text = f"no check uses the slot {path} any more"
+        found.append(Finding(Kind.SLOT, text, f"{REPAIR}: removed", "", path, True))
+    if facts.stopped_undo and not facts.daemon.runs:
+        text = f"an undo of {facts.stopped_undo[:12]} stopped"
+        found.append(Finding(Kind.UNDO_STOPPED, text, "`llmc undo` goes on with it"))
     return found + [
         Finding(
             Kind.WORKTREE_PRUNED, f"git remembers a worktree that is gone: {path}", REPAIR, "", path, True
@@ -185,6 +191,12 @@ def _git(facts: Facts) -> list[Finding]:
         should = f"{setting.wanted!r}" if setting.wanted is not None else "unset"
         text = f"the setting {setting.key} of the root's clone {is_now}, it should be {should}"
         found.append(Finding(Kind.SETTING, text, REPAIR, "", setting.key, True))
+    if facts.objects_shared:
+        text = "the root's clone shares files with the source: an agent that overwrites one here overwrites it there"
+        found.append(Finding(Kind.SHARED_OBJECTS, text, f"{REPAIR}: copied", repairable=True))
+    for key, text in facts.undone:
+        fix = "look at what that worker does; --repair takes this off the list"
+        found.append(Finding(Kind.GIT_CONFIG, text, fix, "", key, True))
     if facts.state.kind is StateFile.VALID:
         found += _branches(facts)
     return found
@@ -212,6 +224,9 @@ def _files(facts: Facts) -> list[Finding]:
         found.append(Finding(Kind.SOURCE, facts.source_problem, facts.source_fix))
     for text in facts.notify_problems:
         found.append(Finding(Kind.NOTIFY, text, "mend it, then `llmc notify test`", subject=text))
+    for path in facts.writable_by_others:
+        text = f"other people may write to {path}, which says what programs llmc runs"
+        found.append(Finding(Kind.PERMISSIONS, text, REPAIR, "", path, True))
     for path in facts.open_directories:
         text = f"other people may look into {path}"
         found.append(Finding(Kind.PERMISSIONS, text, REPAIR, "", path, True))

@@ -213,6 +213,10 @@ class Facts:
     strays: tuple[Stray, ...] = ()
     #: worktrees in git's books whose directory is gone
     pruned: tuple[str, ...] = ()
+    #: slots that no check uses any more
+    left_slots: tuple[str, ...] = ()
+    #: the commit whose undo was interrupted, where nobody is at it
+    stopped_undo: str = ""
     source_problem: str = ""
     source_fix: str = ""
     #: directories others may look into
@@ -237,3 +241,9 @@ class Facts:
     remembered: tuple[str, ...] = ()
     #: uncommitted changes in the source: nothing lands there while they are
     source_dirty: tuple[str, ...] = ()
+    #: the clone's objects are a person's files too, or another repository's
+    objects_shared: bool = False
+    #: key and text of settings in the clone that were undone
+    undone: tuple[tuple[str, str], ...] = ()
+    #: of the root, what other people may write to
+    writable_by_others: tuple[str, ...] = ()

@@ -62,6 +62,8 @@ class Kind(StrEnum):
     WORKER_ERROR = "worker_error"
     #: an accept stopped, and nobody goes on with it
     ACCEPT_STOPPED = "accept_stopped"
+    #: an undo stopped, and nobody goes on with it
+    UNDO_STOPPED = "undo_stopped"
     #: a prompt is on its way, and nobody brings it
     DELIVERY_STOPPED = "delivery_stopped"
     #: a worker of config.toml was never added
@@ -78,6 +80,8 @@ class Kind(StrEnum):
     WORKTREE_STRAY = "worktree_stray"
     #: git remembers a worktree that is gone
     WORKTREE_PRUNED = "worktree_pruned"
+    #: a slot that no check uses any more
+    SLOT = "slot"
     #: a git command that is gone left its lock
     INDEX_LOCK = "index_lock"
     #: a rebase is in progress, and nobody is at it
@@ -86,6 +90,10 @@ class Kind(StrEnum):
     CLONE = "clone"
     #: a git setting that `init` made is another one
     SETTING = "setting"
+    #: files of the root's clone are the source's own files too
+    SHARED_OBJECTS = "shared_objects"
+    #: settings in the root's clone ran or redirected a program, and were undone
+    GIT_CONFIG = "git_config"
     #: a git command that is gone left a lock in the root's clone or in the source
     GIT_LOCK = "git_lock"
     #: a branch `llmc/...` belongs to no worker
@@ -94,7 +102,7 @@ class Kind(StrEnum):
     SOURCE = "source"
     #: a person may not hear of what happens
     NOTIFY = "notify"
-    #: other people may look into a private directory, or llmc cannot use one
+    #: other people may look into a private directory or write to the root, or llmc cannot use a directory
     PERMISSIONS = "permissions"
     #: the disk is nearly full
     DISK = "disk"
@@ -123,7 +131,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.SESSION_UNKNOWN,
         Kind.HOOKS,
     ),
-    "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.DELIVERY_STOPPED),
+    "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.UNDO_STOPPED, Kind.DELIVERY_STOPPED),
     "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
@@ -132,10 +140,18 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.WORKTREE_DIRTY,
         Kind.WORKTREE_STRAY,
         Kind.WORKTREE_PRUNED,
+        Kind.SLOT,
         Kind.INDEX_LOCK,
         Kind.REBASE,
     ),
-    "git": (Kind.CLONE, Kind.SETTING, Kind.GIT_LOCK, Kind.BRANCH),
+    "git": (
+        Kind.CLONE,
+        Kind.SETTING,
+        Kind.SHARED_OBJECTS,
+        Kind.GIT_CONFIG,
+        Kind.GIT_LOCK,
+        Kind.BRANCH,
+    ),
     "source": (Kind.SOURCE,),
     "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
 }

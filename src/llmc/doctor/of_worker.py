@@ -6,8 +6,8 @@ from llmc.doctor.records import mends
 from llmc.workers.decide import BUSY
 from llmc.workers.model import Status, WorkerRecord
 
-#: a git command of somebody else may hold an index for long, but hardly for longer
-STALE_LOCK_S = 300.0
+#: a lock that no process uses is dead at once; this long a git may need to end
+STALE_LOCK_S = 10.0
 #: the agent itself stopped in the middle of something, and goes on when it is answered
 _ASKS = ("question", "permission")
 
@@ -26,14 +26,14 @@ def worker_findings(worker: WorkerFacts, now: float, daemon_runs: bool) -> list[
     return found + [_unless_taken(finding, worker) for finding in acts]
 
 
-def hands_off(worker: WorkerFacts) -> str:
+def hands_off(worker: WorkerFacts, kind: Kind | None = None) -> str:
     """Why a repair must not touch a worker, and what to do first; "" when it may."""
     record = worker.record
     if record.held:
         return f"it is held; first `llmc release {record.name}`"
     if worker.attached:
         return "somebody is attached to it; detach first (C-b d)"
-    if record.accept is not None:
+    if record.accept is not None and kind is not Kind.INDEX_LOCK:  # the lock may be what keeps it from ending
         return f"its accept comes first: `llmc accept {record.name}`"
     if worker.pane is PaneState.UNKNOWN:
         return "tmux gave no answer; try again"
@@ -41,7 +41,7 @@ def hands_off(worker: WorkerFacts) -> str:
 
 
 def _unless_taken(finding: Finding, worker: WorkerFacts) -> Finding:
-    reason = hands_off(worker)
+    reason = hands_off(worker, finding.kind)
     if not finding.repairable or not reason:
         return finding
     return Finding(finding.kind, finding.text, reason, finding.worker, finding.subject)
@@ -112,7 +112,7 @@ def _tree(record: WorkerRecord, tree: Tree | None) -> list[Finding]:
         text = f"its worktree cannot be used: {tree.problem}"
         fix = f"`llmc console {name}` and mend it by hand; `llmc nuke {name}` keeps all of it in the trash"
         if tree.foreign:
-            fix = f"{REPAIR}: the directory goes into the trash, a new one is made from its branch"
+            fix = f"{REPAIR}: linked to the clone again, its files stay"
         return [Finding(Kind.WORKTREE_BROKEN, text, fix, name, "", tree.foreign)]
     found = _index_lock(name, tree)
     if record.status is Status.ERROR or record.status in BUSY:

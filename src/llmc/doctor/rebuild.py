@@ -1,12 +1,12 @@
 """A worker's record made anew from what is on disk, in git and in tmux. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.names import ClaudeSessionId, SessionName, WorkerName
+from llmc.names import ClaudeSessionId, SessionName, TaskKey, WorkerName
 from llmc.tasks.books import Claim
 from llmc.tasks.claims import is_ours
 from llmc.tasks.model import Task, TaskStatus
@@ -137,25 +137,27 @@ def keep_marks(record: WorkerRecord, old: WorkerRecord | None) -> WorkerRecord:
     return record if old is None else replace(record, held=old.held)
 
 
-def assigned(record: WorkerRecord, claim: Claim | None, tasks: Iterable[Task], now: float) -> WorkerRecord:
+def assigned(
+    record: WorkerRecord, claim: Claim | None, tasks: Mapping[TaskKey, Task], now: float
+) -> WorkerRecord:
     """The record with the task that the worker has claimed; one whose file says somebody else's is not it."""
     if claim is None:
         return record
-    task = next((task for task in tasks if task.id == claim.task), None)
+    task = tasks.get(claim.task)
     if task is not None and not is_ours(task, claim):
         return record
     known: dict[str, Any] = {}
     if task is not None:  # the client removes files of tasks
         known = {"subject": task.subject, "label": task.label, "verify": task.verify, "budget": task.budget}
-    at = Assignment(task_id=claim.task, claim=claim.id, since_unix=now, **known)
+    at = Assignment(task_id=claim.task.id, task_list=claim.task.list, claim=claim.id, since_unix=now, **known)
     return replace(record, assignment=at)
 
 
-def owned(record: WorkerRecord, tasks: Iterable[Task]) -> Claim | None:
+def owned(record: WorkerRecord, tasks: Mapping[TaskKey, Task]) -> Claim | None:
     """The claim that a task's file alone knows. A list may be shared, and workers of two roots have the same names: so
     the worker's own conversation must be about it."""
-    for task in tasks:
+    for key, task in tasks.items():
         mine = task.status is TaskStatus.IN_PROGRESS and task.owner == record.name and task.claim
         if mine and task.subject and task.subject in record.current_prompt:
-            return Claim(task.claim, task.id, record.name)
+            return Claim(task.claim, key, record.name)
     return None

@@ -78,7 +78,7 @@ def _tasks(facts: Facts) -> list[Finding]:
     for claim in facts.claims:
         if claim.id not in assigned:
             text = f"the task {claim.task} is claimed by {claim.worker}, which is not at it"
-            found.append(Finding(Kind.CLAIM, text, f"{REPAIR}: free again", "", claim.task, True))
+            found.append(Finding(Kind.CLAIM, text, f"{REPAIR}: free again", "", claim.id, True))
     return found
 
 

@@ -334,12 +334,13 @@ class Scratch:
 
     def completed(self) -> set[int]:
         """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
-        return {self._number(task) for task in Ledger(self.root / TASKS_LEDGER).books().completed}
+        lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
+        return {self._number(task) for tasks in lists for task in tasks}
 
     def landed(self) -> list[int]:
         """The tasks on the default branch, as often as they are there."""
-        done = git.git(self.source, "log", "--format=%s", "main", "--", check=False)
-        return [int(s.removeprefix("Task ")) for s in done.stdout.splitlines() if s.startswith("Task ")]
+        done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
+        return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
 
 
 def overwrite(path: Path, text: str) -> None:

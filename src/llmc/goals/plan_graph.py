@@ -36,6 +36,8 @@ def graph_problems(waits: Sequence[Wait], elsewhere: frozenset[str] = frozenset(
     """
     first: dict[str, Wait] = {}
     problems: list[Problem] = []
+    # A node without an id is a problem of its shape; "" is also what is no part of anything.
+    waits = [wait for wait in waits if wait.id]
     for wait in waits:
         if wait.id in first:
             text = f"the id {wait.id} is in {first[wait.id].path} already"

@@ -1,10 +1,11 @@
 """What the supervisor knows of a daemon, and of a failure. Pure data."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from llmc import given
 
 #: levels of the daemon's log that are failures, with all the names that logging has for them
 FAILURES = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
@@ -72,11 +73,10 @@ class Record:
             for key in ("message", "action", "cause", "worker", "task_id", "task_file")
         }
         output = str(row.get("output") or row.get("traceback") or "")
-        ts = row.get("ts")
         return cls(
             level=str(row["level"]).upper(),
             output=output,
-            ts=float(ts) if isinstance(ts, int | float) else 0.0,
+            ts=given.number(row.get("ts")) or 0.0,
             **texts,
         )
 
@@ -97,11 +97,8 @@ def failures(lines: Iterable[bytes]) -> list[Record]:
     """The records of lines at WARN and above; a line that is no JSON object was torn, and says nothing."""
     found = []
     for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        record = Record.read(row) if isinstance(row, dict) else None
+        row = given.row(line)
+        record = Record.read(row) if row is not None else None
         if record is not None:
             found.append(record)
     return found

@@ -13,6 +13,8 @@ _CO_AUTHOR = re.compile(
     r"(?:.*<noreply@anthropic\.com>|Claude(?:[ -](?:Code|Opus|Sonnet|Haiku|v?[\d.]+)\b[^<]*)?\s*(?:<[^>]*>)?)\s*$",
     re.IGNORECASE,
 )
+#: what `git merge` calls a commit when nobody gives it a message
+_MERGE_SUBJECT = re.compile(r"Merge (?:(?:remote-tracking )?branch(?:es)?|commits?|tags?) '")
 
 
 def clean(message: str) -> str:
@@ -37,6 +39,12 @@ def squashed(messages: list[str]) -> str:
     if not distinct:
         return "Work without a message\n"
     return "\n\n".join(distinct) + "\n"
+
+
+def of_merge(message: str) -> str:
+    """What a merge commit's message says beyond the subject that git wrote itself, which says nothing of the work."""
+    first, _, rest = message.strip("\n").partition("\n")
+    return rest if _MERGE_SUBJECT.match(first) else message
 
 
 def subject(message: str) -> str:

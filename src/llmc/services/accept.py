@@ -2,45 +2,52 @@
 
 The journal is the field `accept` of the worker's record. It names the step that comes next and is written before
 that step acts, so a crash anywhere resumes there; every step can be repeated.
+
+What lands is made first, from trees; then exactly that is validated, and landed. The worktree stays as it is until the
+reset at the end, unless there are conflicts, or it has to be validated there.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.auto.model import NOT_DIRTY
+from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
-from llmc.names import TaskId
-from llmc.review import messages
+from llmc.names import TaskKey
 from llmc.services import (
+    checking,
     intake,
     landing,
+    merging,
     post_accept,
     provision,
     rebase,
     review,
     submodules,
-    validation,
 )
-from llmc.services.authorship import signature
+from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
 from llmc.state.store import Transaction
 from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
+from llmc.tools.proc import ShuttingDown
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
 #: the steps in their order; `finish` ends the journal
-STEPS = ("check", "rebase", "validate", "squash", "land", "verify", "complete", "reset", "finish")
+STEPS = ("check", "merge", "validate", "land", "verify", "complete", "reset", "finish")
+#: steps in the journals of an older llmc: what it had made is made again
+_FORMER = {"rebase": "merge", "squash": "merge"}
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
-#: so long a look at the source is good enough to land by; a validation or a wait for others makes it old
+#: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
 CHECK_HOLDS_S = 1.0
 
 Progress = Callable[[str], None]
@@ -53,10 +60,43 @@ class Accepted:
     commit: str
     subject: str
     reviewed: Reviewed
+    #: the trash ref of what the worker changed while its work landed; empty: nothing
+    late: str = ""
+
+
+class WorkChanged(Refused):
+    """The worker has something else now than what was taken; nothing landed, and nothing of it is lost."""
+
+
+class Cancelled(Refused):
+    """A person had something to say to the worker while its work was validated."""
+
+
+def may_have_landed(journal: AcceptJournal | None) -> bool:
+    """Whether an accept has come so far that only its end can tell what became of the work."""
+    return journal is not None and _position(journal.step) >= STEPS.index("land")
+
+
+def is_past_landing(journal: AcceptJournal | None) -> bool:
+    return journal is not None and _position(journal.step) > STEPS.index("land")
+
+
+def _position(step_name: str) -> int:
+    return STEPS.index(_FORMER.get(step_name, step_name))
 
 
 def accept(project: Project, name: str, progress: Progress = lambda _: None) -> Accepted:
-    """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock."""
+    """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock.
+
+    While it validates in a slot, the worker's lock is free for others; its accept lock is not.
+    """
+    with project.try_accept_lock(name) as is_ours:
+        if not is_ours:
+            raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
+        return _accept(project, name, progress)
+
+
+def _accept(project: Project, name: str, progress: Progress) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
@@ -64,12 +104,35 @@ def accept(project: Project, name: str, progress: Progress = lambda _: None) -> 
         record = rebase.settle(project, name)
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
         raise rebase.tell(project, name)
-    if record.accept is None:
-        record = _begin(project, record)
+    resumes = record.accept is not None
+    record = _resumed(project, record) if resumes else _begin(project, record)
     try:
-        return _Pipeline(project, record, progress).run()
+        return _Pipeline(project, record, progress, resumes=resumes).run()
     except rebase.HasConflicts as found:
         raise rebase.tell(project, name) from found
+
+
+def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """With the journal of an older llmc as this one reads it: there the worktree was rebased first."""
+    journal = record.accept
+    assert journal is not None
+    if journal.step in STEPS and not journal.rebased:
+        return record
+    tip = journal.rebased or git.head(Path(record.worktree_path))
+    new = replace(journal, step=_FORMER.get(journal.step, journal.step), tip=tip, rebased="")
+    with project.store.transaction() as tx:
+        return tx.update(record.name, accept=new)
+
+
+def cancel(project: Project, name: str, why: str) -> bool:
+    """End an accept that has not begun to land; whether there was one. The caller holds the worker's lock."""
+    journal = project.store.worker(name).accept
+    if journal is None or may_have_landed(journal):
+        return False
+    with project.store.transaction() as tx:
+        tx.update(name, accept=None)
+        tx.emit("accept_failed", worker=name, reason=why, step=journal.step)
+    return True
 
 
 def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -100,7 +163,7 @@ def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState)
 
 
 class _Pipeline:
-    def __init__(self, project: Project, record: WorkerRecord, progress: Progress) -> None:
+    def __init__(self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool) -> None:
         assert record.accept is not None
         self.project = project
         self.name = record.name
@@ -110,11 +173,17 @@ class _Pipeline:
         self.progress = progress
         self.ticket = ExitStack()
         self.has_ticket = False
-        #: what this very run has done, which after a crash is not known
+        self.resumes = resumes
+        #: when the worker was last seen at rest, with nothing uncommitted; after a crash that is not known
+        self.worker_seen_at = 0.0 if resumes else time.monotonic()
+        #: what this very run has done, which after a crash is not known either
         self.checked: Path | None = None
         self.checked_at = 0.0
         self.just_made = ""
         self.subject = ""
+        self.late = ""
+        #: no slot could be used after all
+        self.without_slot = False
 
     def run(self) -> Accepted:
         with self.ticket:
@@ -125,18 +194,19 @@ class _Pipeline:
                 if self._can_let_others_land():
                     self.ticket.close()
                     self.has_ticket = False
-        return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed)
+        return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
 
     def _should_go_first(self) -> bool:
         """After a lost race; and where nothing has to be validated, because then nobody waits for long.
 
-        Others who rebase at the same time would rebase in vain.
+        Others who merge at the same time would do it in vain.
         """
-        if not STEPS.index("rebase") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
+        if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
             return False
-        task = self.record.assignment
-        validates = self.project.config.repo.validate or (task is not None and task.verify)
-        return self.journal.attempt > 1 or not validates
+        return self.journal.attempt > 1 or not self._has_checks()
+
+    def _has_checks(self) -> bool:
+        return checking.is_wanted(self.project, self.record.assignment)
 
     def _can_let_others_land(self) -> bool:
         """It is on the branch, and no command has to run before somebody else's is."""
@@ -158,10 +228,12 @@ class _Pipeline:
         except landing.BaseMoved:
             self._again()
             return
-        except rebase.HasConflicts:
-            raise  # the journal ended with the step that made the worker `rebasing`
+        except (rebase.HasConflicts, Cancelled):
+            raise  # the journal has ended already
         except LlmcError as error:
             self._give_up(current, error)
+            if current == "validate" and isinstance(error, CommandFailed):
+                self._put_on_its_base()
             raise
         except KeyboardInterrupt:
             # Who presses Ctrl-C means stop. Without this the daemon would finish it as it finishes a crash.
@@ -180,14 +252,13 @@ class _Pipeline:
         self.journal = journal
 
     def _again(self) -> None:
-        """Somebody else landed first: rebase and validate on the new base, and from now on with the ticket."""
+        """Somebody else landed first: merge with the new base, and from now on with the ticket."""
         if self.journal.attempt >= MAX_ATTEMPTS:
             error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times while accepting")
-            self._give_up("rebase", error)
+            self._give_up("merge", error)
             raise error
         self.progress("the branch moved; again")
-        again = replace(self.journal, step="rebase", squash="", rebased="", attempt=self.journal.attempt + 1)
-        self._write(again)
+        self._write(replace(self.journal, step="merge", squash="", attempt=self.journal.attempt + 1))
 
     def _take_ticket(self) -> None:
         """First come, first served: nobody else lands while somebody holds it. It dies with its holder."""
@@ -201,12 +272,19 @@ class _Pipeline:
 
         Where it may have landed the journal stays, and the next accept finds out.
         """
-        landed_perhaps = at == "land" and not isinstance(error, landing.SourceBusy)
+        landed_perhaps = at == "land" and not isinstance(error, landing.SourceBusy | WorkChanged)
         if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
             return
         with self.project.store.transaction() as tx:
             tx.update(self.name, accept=None)
             tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
+
+    def _put_on_its_base(self) -> None:
+        """A check failed: whoever looks for the cause needs the base it failed on, and the worker may not have it."""
+        try:
+            rebase.onto_base(self.project, self.name, base=self.journal.base)
+        except LlmcError as problem:  # a person has the worker by now; the failure itself is worth more
+            self.progress(f"{self.name} stays on its own base: {problem.message}")
 
     def check(self) -> AcceptJournal:
         try:
@@ -226,43 +304,151 @@ class _Pipeline:
     def _merge_lock(self) -> AbstractContextManager[None]:
         return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
 
-    def rebase(self) -> AcceptJournal:
-        """The worker's commits on top of the newest base. Conflicts end the accept: the worker resolves them first."""
+    def merge(self) -> AcceptJournal:
+        """The one commit that lands: all that the worker changed, on top of the newest base. It has a ref from now on."""
+        apart = not self.without_slot and checking.is_apart(self.project, self.record.assignment)
+        interrupted = bool(self.record.pre_rebase_sha)  # a rebase of ours, which goes on
+        if not interrupted:
+            self._refuse_if_changed()
+        in_worktree = self._has_checks() and not apart
+        made = self._rebased_first() if interrupted or in_worktree else self._merged()
+        if not made.commit:
+            # The same change is on the branch already: nothing lands, and the worker is free again.
+            ahead = self._after_landing()
+            return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
+        landing.keep(self.project, self.name, made.commit)
+        self.just_made = made.commit
+        self.subject = made.subject
+        reviewed = review.compare(self.record, made.work.base, made.commit)
+        if reviewed is not Reviewed.SAME:
+            self._refuse_what_was_taken_back(made)
+        return replace(
+            self.journal,
+            base=made.work.base,
+            tip=made.work.tip,
+            squash=made.commit,
+            tree=made.tree,
+            apart=apart,
+            reviewed=reviewed,
+        )
+
+    def _merged(self) -> merging.Made:
+        """By trees; only conflicts go to the worktree, and to the worker if they have to."""
+        base = provision.refresh_base(self.project)
+        try:
+            return merging.landing_commit(self.project, self.name, base, git.head(self.worktree))
+        except merging.Conflicts:
+            return self._rebased_first()
+
+    def _rebased_first(self) -> merging.Made:
+        """Conflicts end the accept: the worker resolves them first."""
         done = rebase.onto_base(self.project, self.name)
-        return replace(self.journal, base=done.base, rebased=done.head)
+        return merging.landing_commit(self.project, self.name, done.base, done.head)
+
+    def _refuse_what_was_taken_back(self, made: merging.Made) -> None:
+        """Unless a person saw this very change, and with it what comes again."""
+        again = merging.brought_back(self.project, made.work, made.tree, self.record.taken_back)
+        if again:
+            branch = self.project.config.repo.default_branch
+            raise Refused(
+                f"{self.name} still has what was taken back on {branch}, and it would land again: {'; '.join(again)}",
+                hint=f"llmc message {self.name} 'Take it out: start from origin/{branch}.' "
+                f"If you want it back: llmc review {self.name}, then accept.",
+            )
 
     def validate(self) -> AcceptJournal:
-        validation.validate(self.project, self.name, self.worktree)
-        if self.record.assignment is not None:
-            validation.verify(self.project, self.name, self.worktree, self.record.assignment)
-        return self.journal
+        """Exactly the commit that lands; once for each tree."""
+        if not self._has_checks() or self.journal.validated == self.journal.tree:
+            return self.journal
+        self.worker_seen_at = 0.0
+        if self.journal.apart:
+            return self._validate_apart()
+        if self.resumes:
+            self._clear_away()
+        checking.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
+        return replace(self.journal, validated=self.journal.tree)
 
-    def squash(self) -> AcceptJournal:
-        """One commit with the rebased tree; its id is in the journal before it lands."""
-        base, rebased = self.journal.base, self.journal.rebased
-        trees, commits = _commits(self.worktree, base, rebased)
-        if not commits or trees[base] == trees[rebased]:
-            # The same change is on the branch already: nothing lands, and the worker is free again.
-            return replace(self.journal, step=self._after_landing(), squash="")
-        message = messages.squashed([commit.message for commit in commits])
-        first = commits[0]
-        done = git.git(
-            self.worktree,
-            *["commit-tree", trees[rebased], "-p", base, "-F", "-"],
-            input=message.encode("utf-8", "surrogateescape"),
-            env=signature(self.worktree, first.author, first.email, first.date),
-        )
-        squash = done.stdout.strip()
-        self.just_made = squash
-        self.subject = messages.subject(message)
-        reviewed = review.compare(self.record, self.journal.base, squash)
-        return replace(self.journal, squash=squash, reviewed=reviewed)
+    def _validate_apart(self) -> AcceptJournal:
+        """In a slot, while others may have the worker's lock."""
+        from llmc.services.slots import NoSlot  # where nothing is validated, nobody has to wait for it
+
+        journal, task = self.journal, self.record.assignment
+        try:
+            with self.project.worker_unlocked(self.name):
+                checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
+        except NoSlot:
+            self._look_at_worker()
+            self.without_slot = True
+            return replace(journal, step="merge", squash="", apart=False)
+        except (CommandFailed, ShuttingDown):
+            self._look_at_worker()  # it may have been cancelled, and then the rest does not matter
+            raise
+        self._look_at_worker()
+        return replace(journal, validated=journal.tree)
+
+    def _clear_away(self) -> None:
+        """What a check that was killed left in the worktree: there was nothing uncommitted when it began."""
+        rebase.refuse_if_disturbed(self.project, self.record)
+        self._refuse_if_committed()
+        checking.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
+
+    def _cancellable(self) -> Project:
+        """The same project, in which a command ends when the accept is cancelled."""
+        stopping = self.project.stopping
+
+        def is_over() -> bool:
+            return bool(stopping and stopping()) or self._is_cancelled()
+
+        return with_fields(self.project, stopping=is_over)
+
+    def _is_cancelled(self) -> bool:
+        record = self.project.store.read().workers.get(self.record.name)
+        journal = record.accept if record else None
+        return journal is None or journal.started_unix != self.journal.started_unix
+
+    def _look_at_worker(self) -> None:
+        """What became of the worker while others could have it."""
+        self.record = intake.apply_pending(self.project, self.name)
+        if self._is_cancelled():
+            raise Cancelled(
+                f"the accept of {self.name} was cancelled while it was validated; nothing landed",
+                hint=f"`llmc events {self.name}` says by whom.",
+            )
+
+    def _refuse_if_changed(self) -> None:
+        """The worker must still have what was taken, all of it committed, and be at rest."""
+        self._refuse_if_committed()
+        if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
+            return
+        try:
+            rebase.refuse_if_disturbed(self.project, self.record)
+        except Refused as taken:
+            raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
+        found = git.tree_state(self.worktree)
+        if not found.clean:
+            names = ", ".join([*found.tracked, *found.untracked][:5])
+            raise WorkChanged(
+                f"{self.name} changed files while it was accepted: {names}; nothing landed",
+                hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",
+            )
+        self.worker_seen_at = time.monotonic()
+
+    def _refuse_if_committed(self) -> None:
+        head = git.head(self.worktree)
+        if head != self.journal.tip and git.tree_of(self.worktree, head) != git.tree_of(
+            self.worktree, self.journal.tip
+        ):
+            raise WorkChanged(
+                f"{self.name} made a commit while it was accepted: {head[:12]}; nothing landed",
+                hint=f"Look at it: llmc review {self.name}, then accept again.",
+            )
 
     def land(self) -> AcceptJournal:
         # One made by this very run cannot have landed; after a crash it may have.
         if self.journal.squash != self.just_made and landing.is_landed(self.project, self.journal.squash):
             return self.journal
         self._take_ticket()
+        self._refuse_if_changed()
         if self.record.assignment is not None and self.project.in_daemon:
             post_accept.run_due(self.project)
         if self.record.assignment is not None:
@@ -270,6 +456,7 @@ class _Pipeline:
 
             claims.about_to_land(self.project, self.record.name, self.record.assignment, self.journal.squash)
         with self._merge_lock():
+            self._refuse_if_committed()
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
             landing.land(self.project, self.name, self.journal.squash, self.journal.base, checked=checked)
@@ -303,11 +490,21 @@ class _Pipeline:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
         if not git.same_commit(self.worktree, "HEAD", self.project.base):
             rebase.refuse_if_disturbed(self.project, self.record)
+            late = self._has_more()
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
                 with self.project.store.transaction() as tx:
-                    tx.emit("work_pinned", worker=self.name, reason="accepted", ref=ref)
+                    tx.emit("work_pinned", worker=self.name, reason="late" if late else "accepted", ref=ref)
+                self.late = ref if late else ""
         return self.journal
+
+    def _has_more(self) -> bool:
+        """Whether the worker did more while its work landed: that is kept, and said."""
+        try:
+            self._refuse_if_committed()
+        except WorkChanged:
+            return True
+        return False
 
     def finish(self) -> AcceptJournal:
         with self.project.store.transaction() as tx:
@@ -331,40 +528,18 @@ def completed(tx: Transaction, name: str, commit: str | None) -> None:
     """The worker's task, if it had one, counts as completed."""
     task = tx.worker(name).assignment
     if task is not None:
-        count_completed(tx, name, task.task_id, commit, task.subject)
+        count_completed(tx, name, task.task, commit, task.subject)
 
 
-def count_completed(tx: Transaction, name: str, task_id: TaskId, commit: str | None, subject: str) -> None:
+def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | None, subject: str) -> None:
     auto = tx.state.auto
     tx.update_auto(
         tasks_completed=auto.tasks_completed + 1,
         last_task_completion_unix=tx.now,
-        post_accept_due=(*auto.post_accept_due, task_id) if commit else auto.post_accept_due,
+        **due_fields((*auto.due, task) if commit else auto.due),
         **NOT_DIRTY,
     )
-    tx.emit("task_completed", worker=name, task_id=task_id, commit=commit, subject=subject)
+    tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}
-
-
-@dataclass(frozen=True)
-class _Commit:
-    author: str
-    email: str
-    date: str
-    message: str
-
-
-def _commits(worktree: Path, base: str, tip: str) -> tuple[dict[str, str], list[_Commit]]:
-    """What base..tip consists of, oldest first; and the trees of these commits and of the base."""
-    flags = ["--reverse", "--boundary", "--no-show-signature", "-z", "--format=%m%H%n%T%n%an%n%ae%n%aI%n%B"]
-    trees: dict[str, str] = {}
-    commits = []
-    for row in git.git(worktree, "log", *flags, f"{base}..{tip}").stdout.split("\0"):
-        if row:
-            name, tree, author, email, date, message = row.split("\n", 5)
-            trees[name[1:]] = tree
-            if name[0] != "-":  # else it is where the range begins
-                commits.append(_Commit(author, email, date, message))
-    return trees, commits

@@ -9,10 +9,10 @@ from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.services import post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import complete_unchanged, is_landing, land
-from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_id_of
+from llmc.services.auto_persons import is_hindered, tell_again
+from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_of
 from llmc.services.commands import CommandFailed
 from llmc.services.hard_failure import HardFailure
-from llmc.services.parks import has_a_person
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
 from llmc.services.tasks import start_task
@@ -42,7 +42,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)
             todo = steps.next_step(record, _situation(run, project, record, clock, spent))
-            if isinstance(todo, steps.Wait) or has_a_person(project, record):
+            if is_hindered(run, project, record, todo) or isinstance(todo, steps.Wait):
                 return
             if todo == before:  # it was done, and changed nothing; nor would it the next time
                 words = f"{name}: {type(todo).__name__} is needed again and again"
@@ -52,7 +52,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
-        raise HardFailure(Cause.COMMAND, error.message, task_id=error.task_id, output=error.output) from error
+        raise HardFailure(Cause.COMMAND, error.message, task=error.task, output=error.output) from error
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
@@ -79,7 +79,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         landing=now >= state.source_repo_dirty_retry_after_unix,
         resuming=waiting.may_resume(state, record.since_unix, now),
         claimed=task is not None and run.queue.holds(task.claim),
-        completed=task is not None and task.task_id in run.queue.ledger.books().completed,
+        completed=task is not None and run.queue.ledger.books().is_completed(task.task),
         busy_s=clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
         near_budget=spent.words if spent.level is Level.SOFT else "",
@@ -124,6 +124,8 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
             return _ask_to_finish(project, record, words)
         case GiveUp():
             return give_up(run, project, record, todo)
+        case steps.Tell():
+            return tell_again(run, project, record)
         case steps.Park(cause, reason):
             run.parks.park(project, record, cause, reason)
             return False
@@ -131,7 +133,7 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
             run.parks.resume(project, record)
             return False
         case steps.Stop(cause, reason):
-            raise HardFailure(cause, reason, worker=record.name, task_id=task_id_of(record))
+            raise HardFailure(cause, reason, worker=record.name, task=task_of(record))
         case steps.Clean() | steps.Restart():
             return start_over(run, project, record)
         case steps.Wait():
@@ -161,6 +163,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         task, claim = found
         assignment = Assignment(
             task_id=task.id,
+            task_list=claim.task.list,
             claim=claim.id,
             since_unix=now_unix(),
             subject=task.subject,
@@ -175,7 +178,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             tx.emit(
                 "task_assigned",
                 worker=record.name,
-                task_id=task.id,
+                **claim.task.fields(),
                 subject=task.subject,
                 label=task.label,
                 claim=claim.id,
@@ -187,11 +190,11 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
 def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
     try:
-        text = task_queue.text_of(project, run.queue.files.get(task.task_id))
+        text = task_queue.text_of(project, run.queue.files.of(task.task_list).get(task.task_id))
     except NotFound:
         return give_up(run, project, record, GiveUp(Cause.TASK, "its file is gone", counts=False))
     except LlmcError as error:
-        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task_id=task.task_id) from error
+        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
     try:
         receipt = start_task(project, record.name, text)
     except CommandFailed as error:
@@ -206,11 +209,17 @@ def _ask_to_commit(project: Project, record: WorkerRecord) -> bool:
     asked = replace(assignment_of(record), asked_to_commit=True)
     text = prompts.ask_to_commit_prompt(record)
     receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
+    if receipt.met_a_person:  # then it was not asked
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
     return not receipt.outcome.arrived
 
 
 def _ask_to_finish(project: Project, record: WorkerRecord, words: str) -> bool:
     told = replace(assignment_of(record), told_of_budget=True)
     text = prompts.near_budget_prompt(words)
-    submit.submit(project, record.name, "budget", text, assignment=told)
+    receipt = submit.submit(project, record.name, "budget", text, assignment=told)
+    if receipt.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
     return False

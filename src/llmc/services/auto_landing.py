@@ -10,6 +10,7 @@ from llmc.doctor.unattended import stale_lock
 from llmc.errors import LlmcError, LockTimeout, Refused
 from llmc.services import accept, claims, landing, prompts, rebase, submit
 from llmc.services.auto_giving_back import give_up
+from llmc.services.auto_persons import not_told
 from llmc.services.auto_run import BUSY_S, Run, assignment_of
 from llmc.services.commands import CommandFailed
 from llmc.services.examine_unattended import locks_of_source
@@ -32,6 +33,11 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
         return False  # it is told, and resolves them
+    except accept.Cancelled:
+        return False  # a person talks with it
+    except accept.WorkChanged:
+        run.look_again(record.name, BUSY_S)  # it starts over with what is there then
+        return False
     except landing.SourceBusy as error:
         _refuse_stale_lock(run, project, record)
         return _wait_for_source(run, project, error)
@@ -112,16 +118,12 @@ def _return_to_worker(
             "task_sent_back",
             worker=record.name,
             reason=why[:300],
-            task_id=task.task_id,
+            **task.task.fields(),
             round=after.sent_back,
             code=code,
         )
     receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
-    if not receipt.outcome.arrived:
-        return give_up(
-            run, project, project.store.worker(record.name), GiveUp(Cause.AGENT, "it did not take its prompt")
-        )
-    return False
+    return False if receipt.outcome.arrived else not_told(run, project, record, receipt)
 
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
@@ -138,9 +140,4 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
 
 def is_landing(record: WorkerRecord) -> bool:
     """Its work is on the branch or about to be, and its post-accept command is not due yet."""
-    journal = record.accept
-    return (
-        journal is not None
-        and record.assignment is not None
-        and accept.STEPS.index(journal.step) > accept.STEPS.index("land")
-    )
+    return record.assignment is not None and accept.is_past_landing(record.accept)

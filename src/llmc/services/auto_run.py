@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from llmc.errors import LlmcError
+from llmc.names import NO_TASK, TaskKey
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
 from llmc.services.spending import Spending
@@ -68,7 +69,7 @@ class Run:
 
     def hard(self, cause: Cause, record: WorkerRecord, error: LlmcError) -> HardFailure:
         cause = Cause.DISK if isinstance(error, DiskFull) else cause
-        return HardFailure(cause, error.message, worker=record.name, task_id=task_id_of(record))
+        return HardFailure(cause, error.message, worker=record.name, task=task_of(record))
 
 
 def assignment_of(record: WorkerRecord) -> Assignment:
@@ -76,5 +77,5 @@ def assignment_of(record: WorkerRecord) -> Assignment:
     return record.assignment
 
 
-def task_id_of(record: WorkerRecord) -> str:
-    return record.assignment.task_id if record.assignment else ""
+def task_of(record: WorkerRecord) -> TaskKey:
+    return record.assignment.task if record.assignment else NO_TASK

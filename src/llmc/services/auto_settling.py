@@ -49,5 +49,5 @@ def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) ->
 def _free(project: Project, queue: TaskQueue, claim: Claim) -> None:
     claims.give_back(queue.files, queue.ledger, claim, UNKNOWN_CLAIM)
     with project.store.transaction() as tx:
-        said = {"worker": claim.worker, "task_id": claim.task, "reason": UNKNOWN_CLAIM}
+        said = {"worker": claim.worker, **claim.task.fields(), "reason": UNKNOWN_CLAIM}
         tx.emit("task_released", **said, cause="", ref=None)

@@ -30,7 +30,7 @@ from llmc.services.submit import submit
 from llmc.state.store import Store
 from llmc.tools import locks, proc, processes
 from llmc.tools.clock import now_unix
-from llmc.tools.files import json_row, private_dir, write_atomic
+from llmc.tools.files import json_row, private_dir, read_given, write_atomic
 from llmc.tools.tmux import Tmux
 from llmc.workers.model import WorkerRecord
 
@@ -54,8 +54,8 @@ Say = Callable[[str], None]
 def last_verdict(root: Root) -> Verdict | None:
     """What the last probe found; None when there was none that can be read."""
     try:
-        return msgspec.json.decode(root.canary.read_bytes(), type=Verdict)
-    except (OSError, ValueError):
+        return msgspec.json.decode(read_given(root.canary), type=Verdict)
+    except (OSError, ValueError, RecursionError):
         return None
 
 

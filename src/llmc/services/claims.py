@@ -5,39 +5,36 @@ from functools import partial
 
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, NotFound
-from llmc.names import TaskId, WorkerName
+from llmc.names import TaskKey, WorkerName
 from llmc.services.project import Project
+from llmc.services.task_list import open_ledger as open_ledger
 from llmc.services.task_list import open_list
 from llmc.state.ledger import Ledger
 from llmc.tasks import claims
 from llmc.tasks.books import Action, Books, Claim, entry
-from llmc.tasks.model import TaskStatus
+from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.workers.model import Assignment, WorkerRecord
-
-
-def open_ledger(project: Project) -> Ledger:
-    return Ledger(project.root.tasks_ledger, project.root.log("task_pool"))
 
 
 def take(
     files: TaskFiles,
     ledger: Ledger,
     worker: str,
-    task_id: TaskId,
+    task: TaskKey,
     subject: str = "",
     dispatch: str = "",
     part: str = "",
 ) -> Claim | None:
     """Claim a task for a worker; None when somebody else was faster."""
-    claim = Claim(os.urandom(6).hex(), task_id, worker)
+    claim = Claim(os.urandom(6).hex(), task, worker)
     of_goal = {name: value for name, value in (("dispatch", dispatch), ("part", part)) if value}
     with fault_step("claim.ledger"):
         ledger.write(entry("claimed", claim, now_unix(), subject=subject, **of_goal))
     with fault_step("claim.file"):
         try:
-            won = files.change(task_id, partial(claims.taken, claim=claim)).claim == claim.id
+            won = files.of(task.list).change(task.id, partial(claims.taken, claim=claim)).claim == claim.id
         except NotFound:
             won = False
         except LlmcError:
@@ -50,7 +47,7 @@ def take(
 
 
 def claim_of(worker: str, assignment: Assignment) -> Claim:
-    return Claim(assignment.claim, assignment.task_id, worker)
+    return Claim(assignment.claim, assignment.task, worker)
 
 
 def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
@@ -106,29 +103,58 @@ def free(project: Project, claim: Claim, reason: str) -> None:
     else:  # the list was taken out of the configuration since
         ledger.write(entry("released", claim, now_unix(), reason=reason))
     with project.store.transaction() as tx:
-        tx.emit("task_released", worker=claim.worker, reason=reason, task_id=claim.task, cause="", ref=None)
+        about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
+        tx.emit("task_released", **about, cause="", ref=None)
 
 
-def settle_files(files: TaskFiles, books: Books) -> list[TaskId]:
-    """What the ledger knows as completed or given back is so in the files, too; the tasks that were put right.
+def landed_as(project: Project, commit: str) -> TaskKey | None:
+    """The task whose work landed as this commit; None for a person's own, and for one that was taken back since."""
+    books = open_ledger(project).books()
+    task = books.landed_as(commit)
+    return task if task is not None and books.is_completed(task) else None
 
-    After a crash between the two, or when somebody put a completed task back by hand without `tasks requeue`.
+
+def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
+    """A task whose work was undone is pending again, in ledger and list; can be repeated after a crash.
+
+    None, and it stays completed, where its file is gone: nothing is left to do it from, and what waits for it goes on.
+    """
+    ledger = open_ledger(project)
+    task = ledger.books().whole(task)
+    files = open_list(project).of(task.list)
+    try:
+        seen = files.get(task.id)
+    except NotFound:
+        return None
+    if ledger.books().is_completed(task):
+        with fault_step("claim.take_back"):
+            ledger.write(entry("requeued", Claim(seen.claim, task, seen.owner), now_unix(), reason=reason))
+    if seen.status is not TaskStatus.COMPLETED:
+        return seen  # done before a crash, or somebody has begun it since
+    return files.change(task.id, partial(claims.freed, seen=seen))
+
+
+def settle_files(files: TaskFiles, books: Books) -> list[TaskKey]:
+    """What a crash left between ledger and file is finished in the file; the tasks that were put right.
+
+    Only where our own claim is on the file: what else a file says is somebody's word (see `in_question`).
     """
     put_right = []
     for task in files.listing().tasks.values():
-        claim = Claim(task.claim, task.id, task.owner)
-        if task.id in books.completed and task.status is not TaskStatus.COMPLETED:
-            _edit_if_there(files, task.id, partial(claims.done, claim=claim))
-            put_right.append(task.id)
-        elif task.id not in books.completed and books.has_ended(task.claim, task.id):
-            edit = partial(claims.given_back, claim=claim, hold=books.kept_back(task.id))
-            _edit_if_there(files, task.id, edit)
-            put_right.append(task.id)
+        key = files.key(task.id)
+        claim = Claim(task.claim, key, task.owner)
+        if not books.has_ended(task.claim, key):
+            continue
+        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
+        if books.is_completed(key):
+            edit = partial(claims.done, claim=claim)
+        _edit_if_there(files, key, edit)
+        put_right.append(key)
     return put_right
 
 
-def _edit_if_there(files: TaskFiles, task_id: TaskId, edit: "claims.Edit") -> None:
+def _edit_if_there(files: TaskFiles, task: TaskKey, edit: "claims.Edit") -> None:
     try:
-        files.change(task_id, edit)
+        files.of(task.list).change(task.id, edit)
     except NotFound:
         return  # the client, or a person, removed it meanwhile

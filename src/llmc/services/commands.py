@@ -1,6 +1,8 @@
 """Commands a person configured ([repo].setup, [repo].validate, a task's verify), run for a worker: one place says how they failed."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from llmc.errors import ToolFailed
@@ -35,6 +37,23 @@ def run_in_log(
 ) -> proc.Done:
     """The same for a command that is no worker's; `log` is the name of its log, `answer` where its output goes instead."""
     return _run(project, log, command, cwd, timeout_s, env, answer)
+
+
+def run_in_slot(
+    project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
+) -> proc.Done:
+    """The same in a slot, where no worker is: in what it printed, and in the worker's log, the slot is `shown_as`."""
+    rotate_log(project, project.root.log(worker))
+    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, "LLMC_SLOT": str(slot)}
+    output.unlink(missing_ok=True)
+    try:
+        done = proc.run_logged(
+            command, cwd=slot, env=env, log=output, timeout_s=timeout_s, stopping=project.stopping
+        )
+    finally:
+        if output.exists():
+            proc.copy_log(output, project.root.log(worker), os.fsencode(slot), os.fsencode(shown_as))
+    return replace(done, stdout=done.stdout.replace(str(slot), str(shown_as)))
 
 
 def _run(

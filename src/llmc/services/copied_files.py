@@ -11,10 +11,9 @@ from pathlib import Path
 
 from llmc.services import trash
 from llmc.services.excludes import exclude
-from llmc.services.project import Project
+from llmc.services.project import Place, Project
 from llmc.tools import git
-from llmc.tools.files import explain, write_atomic
-from llmc.workers.model import WorkerRecord
+from llmc.tools.files import explain, json_record, write_atomic
 
 INCLUDE_FILE = ".worktreeinclude"
 
@@ -22,7 +21,7 @@ INCLUDE_FILE = ".worktreeinclude"
 Copied = dict[str, list[int]]
 
 
-def copy_files(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:
+def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
     """Copy what is missing here or newer in the source; the problems. What an agent changed is pinned first."""
     source = Path(project.source)
     names = _wanted(project, source)
@@ -30,10 +29,13 @@ def copy_files(project: Project, record: WorkerRecord, worktree: Path) -> list[s
         return []
     manifest = git.git_paths(worktree, "llmc-copied")[0]
     before = _read(manifest)
-    tracked = set(git.git(worktree, "ls-files", "-z").stdout.split("\0"))
+    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
     problems, stale = [], []
     for name in names:
-        if name in tracked or not _is_stale(source / name, worktree / name):
+        here = worktree / name
+        # Where nobody works, what is no longer as it was copied is of no worth to anybody.
+        spoilt = not place.has_branch and _changed_here(here, before.get(name))
+        if name in tracked or not (spoilt or _is_stale(source / name, here)):
             continue
         if problem := _in_the_way(worktree, name):
             problems.append(f"{name} is not copied: {problem}")
@@ -43,10 +45,10 @@ def copy_files(project: Project, record: WorkerRecord, worktree: Path) -> list[s
         return problems
     _exclude_what_the_worktree_shows(project, worktree, stale)
     changed = [name for name in stale if _changed_here(worktree / name, before.get(name))]
-    if changed:
-        ref = trash.pin(project.root, worktree, record.name, "copy", ignored=changed, move_out=False)
+    if changed and place.has_branch:
+        ref = trash.pin(project.root, worktree, place.name, "copy", ignored=changed, move_out=False)
         with project.store.transaction() as tx:
-            tx.emit("work_pinned", worker=record.name, reason="copy", ref=ref)
+            tx.emit("work_pinned", worker=place.name, reason="copy", ref=ref)
     for name in stale:
         before[name] = _copy(source / name, worktree / name, aside=manifest.with_name("llmc-copying"))
     write_atomic(manifest, json.dumps(before).encode())
@@ -123,7 +125,4 @@ def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: li
 
 
 def _read(manifest: Path) -> Copied:
-    try:
-        return dict(json.loads(manifest.read_bytes()))
-    except (FileNotFoundError, ValueError):
-        return {}
+    return json_record(manifest)

@@ -1,6 +1,5 @@
 """Starting the daemon in the background, and stopping it, from another process."""
 
-import json
 import re
 import signal
 import sys
@@ -10,7 +9,7 @@ from typing import Any
 from llmc.errors import LlmcError, Refused
 from llmc.services.project import Project
 from llmc.tools import locks, proc, processes
-from llmc.tools.files import private_dir
+from llmc.tools.files import json_record, private_dir
 from llmc.tools.processes import Process, wait_until
 
 READY_LIMIT_S = 60.0
@@ -22,11 +21,7 @@ def registration(project: Project) -> dict[str, Any] | None:
     """daemon.json, while its daemon lives."""
     if not project.daemon_runs():
         return None
-    try:
-        record = json.loads(project.root.daemon.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
+    return json_record(project.root.daemon) or None
 
 
 def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:

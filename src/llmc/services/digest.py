@@ -1,47 +1,78 @@
 """The morning report of a root: reads the event log, the task list and the state, and lets the rules judge them."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from llmc.agents.task_files import list_name
 from llmc.auto.digest import Digest, digest
-from llmc.auto.digest_reader import ACTIONS, last_start
+from llmc.auto.digest_reader import ACTIONS
 from llmc.auto.digest_text import Paint, render
 from llmc.auto.digest_waits import Facts, GoalQuestion
 from llmc.auto.model import AutoState
 from llmc.errors import LlmcError
+from llmc.event_log import EventLog
 from llmc.goals.questions import questions
 from llmc.goals.waits import held_up_by
 from llmc.services.goal_work import open_views
 from llmc.services.goals import open_store
 from llmc.services.project import Project
-from llmc.services.task_list import open_list
-from llmc.state.events import read_lines
-from llmc.state.ledger import Ledger
+from llmc.services.task_list import believed_tasks, open_ledger, open_list
 from llmc.state.model import State
 from llmc.tasks.model import Task
 from llmc.tools.clock import now_unix
-from llmc.tools.files import explain, json_row, read_text
+from llmc.tools.files import explain, json_row, read_text, write_atomic
 
-#: without a start of auto mode in the log, the report is about this long
+#: the first report, before a person has ever looked, is about this long
 DEFAULT_S = 24 * 3600.0
+#: who looks again this soon sees the same period again
+SAME_LOOK_S = 3600.0
 PLAIN_WIDTH = 80
 
 _ACTION = re.compile(rb'"action": ?"([a-z_]+)"')
 
 
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """When a person last read the report, and from which time on it was."""
+
+    at_unix: float
+    since_unix: float
+
+
+def since_last_look(project: Project) -> float:
+    """From when on a report without a time is: since a person last read one, else a day ago."""
+    now = now_unix()
+    try:
+        last = msgspec.json.decode(project.root.looked.read_bytes(), type=Look)
+    except (OSError, msgspec.MsgspecError):
+        return now - DEFAULT_S
+    if not last.since_unix <= last.at_unix <= now:  # the clock was set
+        return now - DEFAULT_S
+    return last.since_unix if now - last.at_unix < SAME_LOOK_S else last.at_unix
+
+
+def remember_look(project: Project, found: Digest) -> None:
+    """A person has read this; that it cannot be kept must not keep the report from them."""
+    look = Look(at_unix=found.until_unix, since_unix=found.since_unix)
+    with contextlib.suppress(LlmcError, OSError):
+        write_atomic(project.root.looked, msgspec.json.encode(look))
+
+
 def report(project: Project, since: float | None = None) -> Digest:
-    """What happened since then; without a time, since auto mode was started last, else in the last 24 hours."""
+    """What happened since then; without a time, since a person last looked."""
     problems: list[str] = []
     state = _state(project, problems)
-    rows = list(_rows(project, state))
     now = now_unix()
-    if since is None:
-        started = last_start(rows)
-        since = now - DEFAULT_S if started is None else started
+    since = since_last_look(project) if since is None else since
+    # An attempt counts with all it took, also what lies before the period.
+    rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
     facts = Facts(
         tasks=_tasks(project, problems),
+        list_name=list_name(project.config.auto.task_list_id),
         completed=_completed(project),
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
@@ -68,11 +99,11 @@ def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None)
     return render(found, width, paint or (lambda text, style: text), lambda at: _local(at).strftime(form))
 
 
-def _rows(project: Project, state: State | None) -> Iterator[dict[str, Any]]:
-    """The events that matter here, oldest first; the others, most of them, are not even parsed."""
+def _rows(project: Project, state: State | None, since: float) -> Iterator[dict[str, Any]]:
+    """The events since then that matter here, oldest first; the others, most of them, are not even parsed."""
     last = 0
     try:
-        for row in of_interest(read_lines(project.root.events)):
+        for row in of_interest(EventLog(str(project.root.events)).lines_since(since)):
             seq = row.get("seq")
             last = max(last, seq) if isinstance(seq, int) else last
             yield row
@@ -116,7 +147,7 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     if not project.config.auto.task_list_id:
         return None
     try:
-        return list(open_list(project).listing().tasks.values()) or None
+        return believed_tasks(open_list(project), open_ledger(project).books()) or None
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")
         return None
@@ -152,7 +183,7 @@ def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
 
 def _completed(project: Project) -> set[str]:
     try:
-        return {str(task) for task in Ledger(project.root.tasks_ledger).books().completed}
+        return set(open_ledger(project).books().completed_in(list_name(project.config.auto.task_list_id)))
     except OSError:
         return set()
 

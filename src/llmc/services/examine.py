@@ -1,6 +1,5 @@
 """Looks at a root for `llmc doctor`: everything it can see, as facts. Changes nothing, and needs nothing to work."""
 
-import json
 import os
 import shlex
 import shutil
@@ -12,18 +11,19 @@ from llmc.config.advice import advice
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
+from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
-from llmc.services import canary, examine_unattended, notify, restore
+from llmc.services import canary, examine_unattended, notify, own_objects, restore, slots, undo
 from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
-from llmc.services.setup import CLONE_SETTINGS
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
 from llmc.tools import git, locks, proc
 from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import json_record
 from llmc.tools.proc import ToolMissing
 from llmc.tools.tmux import Tmux, Unknown
 
@@ -75,6 +75,8 @@ def examine(root: Root) -> seen.Facts:
         branches=_branches(project) if has_clone and not config_problems else (),
         strays=_strays(root, names),
         pruned=_pruned(project, state) if has_clone else (),
+        left_slots=() if config_problems else tuple(str(one.path) for one in slots.left_over(project)),
+        stopped_undo=undo.stopped(project) if state else "",
         source_problem=source_problem,
         source_fix=source_fix,
         open_directories=_open_directories(root),
@@ -92,6 +94,9 @@ def examine(root: Root) -> seen.Facts:
         dead_overseer=examine_unattended.dead_overseer(root),
         remembered=() if names else examine_unattended.remembered(root),
         source_dirty=_source_dirty(project) if has_git and not config_problems and not source_problem else (),
+        objects_shared=has_clone and own_objects.is_shared(root.path / ".git"),
+        writable_by_others=_writable_by_others(root),
+        undone=_undone(project),  # last: git above may have found something
     )
 
 
@@ -129,11 +134,8 @@ def _daemon(project: Project) -> seen.DaemonFacts:
     root = project.root
     lock = root.lock("daemon")
     runs = project.daemon_runs()
-    try:
-        registration = json.loads(root.daemon.read_bytes())
-    except (OSError, ValueError):
-        registration = None
-    registered = isinstance(registration, dict)
+    registration = json_record(root.daemon)
+    registered = bool(registration)
     return seen.DaemonFacts(
         runs=runs,
         registered=registered,
@@ -141,7 +143,7 @@ def _daemon(project: Project) -> seen.DaemonFacts:
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
         files=() if runs else tuple(str(path) for path in daemon_files(root)),
-        **(_running(root, registration) if runs and isinstance(registration, dict) else {}),
+        **(_running(root, registration) if runs and registered else {}),
     )
 
 
@@ -247,7 +249,7 @@ def _settings(clone: Path) -> tuple[seen.Setting, ...]:
 
 def _branches(project: Project) -> tuple[seen.Branch, ...]:
     clone = project.root.path
-    names = git.out(clone, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/llmc").splitlines()
+    names = [name for (name,) in git.refs(clone, "refs/heads/llmc", "refname:lstrip=2")]
     return tuple(
         seen.Branch(
             name=name,
@@ -280,19 +282,9 @@ def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
 def _pruned(project: Project, state: State | None) -> tuple[str, ...]:
     """Worktrees whose directory is gone, but for those of workers: these are made again."""
     owned = {record.worktree_path for record in state.workers.values()} if state else set()
-    return tuple(path for path, _ in booked_but_gone(project) if path not in owned)
-
-
-def booked_but_gone(project: Project) -> list[tuple[str, str]]:
-    """Path and HEAD of the worktrees that git still has in its books."""
-    found = []
-    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
-    for lines in (entry.split("\0") for entry in listed):
-        path = lines[0].removeprefix("worktree ")
-        if any(line.startswith("prunable") for line in lines):
-            head = next((line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")), "")
-            found.append((path, head))
-    return found
+    gone = git.worktrees(project.root.path, gone=True)
+    # A slot is made again by its next user.
+    return tuple(path for path, _ in gone if path not in owned and Path(path).parent != project.root.slots)
 
 
 def _source(project: Project) -> tuple[str, str]:
@@ -330,6 +322,19 @@ def _source_dirty(project: Project) -> tuple[str, ...]:
         return git.tree_state(place).tracked if place is not None else ()
     except LlmcError:
         return ()
+
+
+def _writable_by_others(root: Root) -> tuple[str, ...]:
+    places = (root.path, root.config)
+    return tuple(str(path) for path in places if path.exists() and path.stat().st_mode & 0o022)
+
+
+def _undone(project: Project) -> tuple[tuple[str, str], ...]:
+    try:
+        items = project.store.read().attention.items()
+    except LlmcError:
+        return ()
+    return tuple((key, item.text) for key, item in items if item.kind == "git_config")
 
 
 def _open_directories(root: Root) -> tuple[str, ...]:

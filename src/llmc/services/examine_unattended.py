@@ -1,16 +1,17 @@
 """Looks for what a fleet meets when nobody watches it, for `llmc doctor`, as facts. Changes nothing."""
 
-import json
+import contextlib
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from llmc.config.paths import Root
 from llmc.doctor import facts as seen
 from llmc.errors import LlmcError
+from llmc.event_log import EventLog
 from llmc.services.claims import open_ledger
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -19,7 +20,7 @@ from llmc.state.goal_errors import SET_ASIDE
 from llmc.state.model import State
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
-from llmc.tools.files import json_row, read_text
+from llmc.tools.files import json_row, read_json, read_text
 
 #: git's own files of objects are many, and have no locks that outlive a command and matter
 _NO_LOCKS_IN = ("objects", "logs")
@@ -29,18 +30,25 @@ _SAME_PROCESS_S = 5.0
 
 
 def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]:
-    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source."""
+    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
+
+    A slot's are not looked at: its next user removes them.
+    """
     clone = project.root.path / ".git"
     owned = set(state.workers) if state else set()
     found = [
         path
         for path in _lock_files(clone)
-        if not (
-            path.name == "index.lock" and path.parent.parent.name == "worktrees" and path.parent.name in owned
-        )
+        if not (path.parent.parent.name == "worktrees" and _is_seen_elsewhere(project.root, path, owned))
     ]
     own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
     return (*own, *locks_of_source(project))
+
+
+def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool:
+    if lock.name == "index.lock" and lock.parent.name in workers:
+        return True
+    return Path(read_text(lock.with_name("gitdir")).strip()).parent.parent == root.slots
 
 
 def locks_of_source(project: Project) -> tuple[seen.GitLock, ...]:
@@ -114,7 +122,7 @@ def _unusable(path: Path, bits: int) -> seen.Unusable | None:
 def claims(project: Project) -> tuple[seen.LeftClaim, ...]:
     """The claims that this root's ledger holds open."""
     books = open_ledger(project).books()
-    return tuple(seen.LeftClaim(claim.id, claim.task, claim.worker) for claim in books.claims.values())
+    return tuple(seen.LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values())
 
 
 def goal_problems(project: Project) -> tuple[tuple[str, str], ...]:
@@ -163,11 +171,11 @@ def dead_overseer(root: Root) -> str:
     path = root.private / "overseer.json"
     try:
         written = path.stat().st_mtime
-        registration: Any = json.loads(path.read_bytes())
+        registration: Any = read_json(path)
         pid = int(registration["pid"])
     except FileNotFoundError:
         return ""
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return str(path)  # half a file is of nobody who lives
     began = processes.began_unix(pid)
     lives = began is not None and began <= written + _SAME_PROCESS_S
@@ -177,15 +185,13 @@ def dead_overseer(root: Root) -> str:
 def remembered(root: Root) -> tuple[str, ...]:
     """The workers that were added and not removed, by the event log."""
     found: dict[str, None] = {}
-    try:
-        lines = root.events.read_bytes().splitlines()
-    except OSError:
-        return ()
-    for event in (json_row(line) for line in lines if b'"worker_' in line):
-        if event is not None and event.get("action") == "worker_added":
-            found[str(event.get("worker"))] = None
-        elif event is not None and event.get("action") == "worker_removed":
-            found.pop(str(event.get("worker")), None)
+    with contextlib.suppress(OSError):
+        for line in EventLog(str(root.events)).lines_since(0):
+            event = json_row(line) if b'"worker_' in line else None
+            if event is not None and event.get("action") == "worker_added":
+                found[str(event.get("worker"))] = None
+            elif event is not None and event.get("action") == "worker_removed":
+                found.pop(str(event.get("worker")), None)
     return tuple(found)
 
 
@@ -212,7 +218,7 @@ def heartbeat_age_s(root: Root, registration: dict[str, Any]) -> float | None:
     now = now_unix()
     try:
         ages = [age_s(root.daemon.stat().st_mtime, now)]
-        beat = json.loads(root.heartbeat.read_bytes())
+        beat = read_json(root.heartbeat)
         if beat.get("instance_id") == registration.get("instance_id"):
             ages.append(age_s(float(beat["timestamp_unix"]), now))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -12,11 +12,12 @@ from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, ToolFailed
 from llmc.panes import Pane, Panes
 from llmc.services import sessions
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
+from llmc.services.worktrees import lock_holders
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
+from llmc.tools.files import read_json
 from llmc.tools.proc import ToolMissing
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
@@ -88,7 +89,7 @@ def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
             return seen.Tree(exists=False, tip=tip)
         if not (worktree / ".git").exists():
             return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
-        if not is_worktree(project, worktree):
+        if not git.is_worktree_of(worktree, project.root.path):
             return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
     except ToolMissing:
@@ -134,15 +135,14 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
         age = age_s(lock.stat().st_mtime, now_unix())
     except FileNotFoundError:
         return None, False
-    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
-    return age, bool(at_work or processes.works_in(os.path.realpath(lock)))
+    return age, bool(lock_holders(worktree, lock))
 
 
 def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
         wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         return f"its hooks are registered nowhere: {path} is gone"
     except (OSError, ValueError, LlmcError):

@@ -42,12 +42,12 @@ def _subjects(project: Project, commits: list[str]) -> dict[str, str]:
     """The subjects of commits, all in one call; one that is gone, or git's failure, leaves a gap."""
     if not commits:
         return {}
-    options = ["--no-walk=unsorted", "--ignore-missing", "--no-show-signature", "--format=%H %s"]
+    options = ["--no-walk=unsorted", "--ignore-missing", "--no-show-signature", "-z", "--format=%H %s"]
     try:
         shown = git.git(project.root.path, "log", *options, *commits, check=False)
     except LlmcError:
         return {}
-    return {sha: subject for sha, _, subject in (row.partition(" ") for row in shown.stdout.splitlines())}
+    return {sha: subject for sha, _, subject in (row.partition(" ") for row in git.rows(shown.stdout))}
 
 
 def _has_dialog(record: WorkerRecord, pane: Pane | Unknown | None) -> bool:

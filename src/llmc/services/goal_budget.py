@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from llmc.auto import spending
 from llmc.auto.spending import Tally
+from llmc.given import text
 from llmc.goals.model import GoalView
 from llmc.log_reader import LogReader
+from llmc.names import TaskId, TaskKey
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
 from llmc.state.ledger import Ledger
@@ -35,16 +37,20 @@ class GoalSpending:
     def __init__(self) -> None:
         self._log: LogReader | None = None
         self._ledger: Ledger | None = None
-        self._of_task: dict[str, Tally] = {}
+        self._of_task: dict[TaskKey, Tally] = {}
         self._of_goal: dict[str, Tally] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
         self._read(project)
         made = self._ledger.books().dispatches if self._ledger else {}
         sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
-        tasks = {made.get(dispatch) or run for dispatch, run in sent.items()} - {"", None}
+        tasks = {
+            made.get(dispatch) or self._whole("", run)
+            for dispatch, run in sent.items()
+            if run or dispatch in made
+        }
         prices = project.config.prices
-        work = [self._of_task.get(str(task), Tally()).priced(prices) for task in tasks]
+        work = [self._of_task.get(task, Tally()).priced(prices) for task in tasks]
         own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
         unpriced = {model for one in (*work, own) for model in one.unpriced}
         return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
@@ -62,4 +68,9 @@ class GoalSpending:
                 key = str(event["goal_id"])
                 self._of_goal[key] = self._of_goal.get(key, Tally()).plus(row)
             elif row.task_id:
-                self._of_task[row.task_id] = self._of_task.get(row.task_id, Tally()).plus(row)
+                task = self._whole(text(event.get("task_list")), row.task_id)
+                self._of_task[task] = self._of_task.get(task, Tally()).plus(row)
+
+    def _whole(self, list_name: str, task_id: str) -> TaskKey:
+        assert self._ledger is not None
+        return self._ledger.books().whole(TaskKey(list_name, TaskId(task_id)))

@@ -15,13 +15,14 @@ from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.goals.intents import REPLAN, WITHDRAW, Action
 from llmc.goals.model import Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
-from llmc.names import PromptId, TaskId, WorkerName, header_id, header_line
+from llmc.names import PromptId, TaskKey, WorkerName, carries, header_line
+from llmc.services import persons, typist
 from llmc.services.claims import open_ledger
 from llmc.services.notify import channels_of, settings_of
 from llmc.services.project import Project
 from llmc.services.recover import finish_interrupted
-from llmc.services.reset import reset_worker
-from llmc.services.task_list import add, open_list
+from llmc.services.reset import reset_unattended
+from llmc.services.task_list import add, believed_tasks, open_list
 from llmc.services.tasks import send_message
 from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
@@ -80,7 +81,7 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
     files, ledger = open_list(project), open_ledger(project)
     made = _task_of(files, ledger, action.dispatch_id)
     if made is not None:
-        return Done(Result.ACCEPTED, "it was there", made)
+        return Done(Result.ACCEPTED, "it was there", made.id)
     if unsettled := files.listing().unsettled:
         return Done(None, f"{min(unsettled)} is being written, and may be it")
     withdrawn = _withdraw(project, action, files, ledger)
@@ -88,7 +89,7 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
         return withdrawn
     # Only now nobody has one of them any more, and none can land after this look.
     replaced = map(partial(_task_of, files, ledger), action.replaces)
-    landed = next((one for one in replaced if one in ledger.books().completed), None)
+    landed = next((one for one in replaced if one and ledger.books().is_completed(one)), None)
     if landed:
         return Done(Result.ERROR, f"task {landed} has landed meanwhile")
     subject = f"{action.work_node_id}: {node.name}" if node else action.work_node_id
@@ -106,52 +107,53 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
         },
     )
     with fault_step("goals.spawn"):
-        task = add(files, draft, ledger.books())
+        task = add(files, draft, ledger)
     return Done(Result.ACCEPTED, f"task {task.id}", task.id)
 
 
-def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskId | None:
-    """The task that a dispatch made: the ledger remembers it when its file is gone."""
-    known = ledger.books().dispatches.get(dispatch_id)
-    return known or next((t.id for t in files.listing().tasks.values() if t.dispatch == dispatch_id), None)
+def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskKey | None:
+    """The task that a dispatch made: the ledger remembers it, a crash may have come between its file and that."""
+    books = ledger.books()
+    found = (files.key(t.id) for t in believed_tasks(files, books) if t.dispatch == dispatch_id)
+    return books.dispatches.get(dispatch_id) or next(found, None)
 
 
 def _withdraw(project: Project, action: Action, files: TaskFiles, ledger: Ledger) -> Done:
     """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
     too_late: list[str] = []
     for dispatch_id in action.replaces:
-        task_id = _task_of(files, ledger, dispatch_id)
-        if task_id is not None and not _taken_back(project, files, ledger, task_id):
-            return Done(None, f"task {task_id} is just being taken or landed")
-        if landed := ledger.books().landed.get(task_id or TaskId("")):
+        task = _task_of(files, ledger, dispatch_id)
+        if task is None:
+            continue
+        if not _taken_back(project, files.of(task.list), ledger, task):
+            return Done(None, f"task {task} is just being taken or landed")
+        if landed := ledger.books().landed.get(task):
             too_late.append(
-                f"task {task_id} had landed before" + (f", as {landed.commit[:12]}" if landed.commit else "")
+                f"task {task} had landed before" + (f", as {landed.commit[:12]}" if landed.commit else "")
             )
     return Done(Result.OK, "; ".join(too_late))
 
 
-def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task_id: TaskId) -> bool:
+def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task: TaskKey) -> bool:
     """Whether nobody has the task, and nobody can take it: first nobody new may, then who has it lets go."""
-    if task_id in ledger.books().completed:
+    if ledger.books().is_completed(task):
         return True
-    if ledger.books().kept_back(task_id) != claims.WITHDRAWN:
+    if ledger.books().kept_back(task) != claims.WITHDRAWN:
         ledger.write(
-            entry(
-                "withdrawn", Claim("", task_id, ""), now_unix(), reason="its goal does not want it any more"
-            )
+            entry("withdrawn", Claim("", task, ""), now_unix(), reason="its goal does not want it any more")
         )
     with contextlib.suppress(NotFound):
-        files.change(task_id, claims.withdrawn)
-    claim = next((one for one in ledger.books().claims.values() if one.task == task_id), None)
+        files.change(task.id, claims.withdrawn)
+    claim = ledger.books().claim_on(task)
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return files.remove(task_id, partial(_is_nobodys, books=ledger.books()))
+        return files.remove(task.id, partial(_is_nobodys, books=ledger.books(), key=task))
 
 
-def _is_nobodys(task: Task, books: Books) -> bool:
+def _is_nobodys(task: Task, books: Books, key: TaskKey) -> bool:
     """Free, or its claim has ended, and only the file does not say so: a crash came between."""
-    return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, task.id)
+    return (task.status is TaskStatus.PENDING and not task.owner) or books.has_ended(task.claim, key)
 
 
 def _let_go(project: Project, claim: Claim) -> bool:
@@ -163,7 +165,7 @@ def _let_go(project: Project, claim: Claim) -> bool:
                 return not open_ledger(project).books().holds(claim.id)
             if record.accept is not None:
                 return False
-            reset_worker(project, claim.worker)
+            reset_unattended(project, claim.worker)
     except Refused:
         return False
     except NotFound:
@@ -184,14 +186,21 @@ def _send(project: Project, action: Action) -> Done:
                 return Done(Result.OK, _TYPED_BEFORE, prompt_id)
         if before is not None and before.arrived:
             return Done(_RESULTS[before], _TYPED_BEFORE, prompt_id)
+        record = project.store.worker(worker)
+        if (met := typist.person_in_way(project, record)) is not None:
+            if record.auto:
+                persons.note(project, record, met)
+            return Done(None, str(met))  # not even tried: nothing is counted, and it is as it was
         receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
+        if receipt.met_a_person:
+            return Done(None, receipt.reason)
     return Done(_RESULTS[receipt.outcome], receipt.reason, prompt_id)
 
 
 def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
     """Whether the conversation has a prompt of which nobody saw in time that it arrived."""
     rows, _ = rows_since(Path(record.transcript_path), header_line(prompt_id).encode(), 0)
-    return any(header_id(row_text(row)) == prompt_id for row in rows)
+    return any(carries(row_text(row), prompt_id) for row in rows)
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:

@@ -14,7 +14,7 @@ from llmc.goals.model import GoalStatus, GoalView
 from llmc.goals.questions import questions
 from llmc.goals.rollup import whole_progress
 from llmc.services.project import Project
-from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.files import private_dir, read_given, write_atomic
 
 _GOING_ON = (GoalStatus.ACTIVE, GoalStatus.PAUSED)
 
@@ -93,6 +93,6 @@ def write_tick(project: Project, record: TickRecord) -> None:
 def last_tick(project: Project) -> TickRecord | None:
     """None: there was none yet, or its mark cannot be read."""
     try:
-        return msgspec.json.decode(tick_file(project).read_bytes(), type=TickRecord)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(read_given(tick_file(project)), type=TickRecord)
+    except (OSError, ValueError, RecursionError):
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.auto.waiting import is_parked
+from llmc.given import number
 from llmc.goals import ladder
 from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
@@ -17,10 +18,10 @@ from llmc.goals.policy import HOME, session_key, worker_of
 from llmc.goals.updates import Claim as Claimed
 from llmc.goals.updates import Update
 from llmc.log_reader import LogReader
-from llmc.names import TaskId, WorkerName
+from llmc.names import TaskKey, WorkerName
 from llmc.services.claims import open_ledger
 from llmc.services.project import Project
-from llmc.services.task_list import open_list
+from llmc.services.task_list import believed_tasks, open_list
 from llmc.services.transcript_tail import last_growth_unix, last_messages, last_word_unix
 from llmc.state.model import State
 from llmc.tasks.books import Books
@@ -28,13 +29,13 @@ from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
-from llmc.workers.decide import BUSY
+from llmc.workers.decide import BUSY, STOPPED
 from llmc.workers.model import Status, WorkerRecord
 
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
 _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
-_ABOUT = (b'"agent_reported"', b'"accepted"', b'"prompt_pending"', b'"prompt_delivered"')
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 @dataclass
@@ -57,15 +58,18 @@ class _Log:
                 self._note(row)
 
     def _note(self, row: Mapping[str, Any]) -> None:
-        worker, ts = str(row.get("worker")), float(row.get("ts") or 0.0)
+        worker, ts = str(row.get("worker")), number(row.get("ts")) or 0.0
         match row.get("action"):
-            case "agent_reported" if row.get("kind") in _KINDS:
+            case "agent_reported" if str(row.get("kind")) in _KINDS:
                 kind, text = _KINDS[str(row["kind"])], str(row.get("text") or "")
                 blockers = (text[:500],) if kind is Claimed.BLOCKED and text else None
                 update = Update(status=kind, summary=text[:4000] or None, blockers=blockers)
                 _keep(self.reports, worker, (ts, update))
             case "accepted":
                 _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
+            case "undone":
+                landed = self.accepted.get(worker, [])
+                self.accepted[worker] = [one for one in landed if one[1] != row.get("commit")]
             case "prompt_pending" | "prompt_delivered":
                 _keep(self.prompted, worker, ts)
 
@@ -81,6 +85,8 @@ class _Facts:
     project: Project
     state: State
     books: Books
+    #: the list of this root
+    list_name: str
     #: the tasks in the list, by the dispatch that made them
     tasks: Mapping[str, Task]
     log: _Log
@@ -104,11 +110,13 @@ class Observer:
         if not wanted:
             return {}
         self._log.read(project)
-        found = self._files.listing().tasks.values() if self._files is not None else ()
+        books = self._ledger.books()
+        found = believed_tasks(self._files, books) if self._files is not None else []
         facts = _Facts(
             project=project,
             state=project.store.read(),
-            books=self._ledger.books(),
+            books=books,
+            list_name=self._files.list_name if self._files is not None else "",
             tasks={task.dispatch: task for task in found if task.dispatch},
             log=self._log,
             now=now_unix(),
@@ -128,15 +136,15 @@ def _of(facts: _Facts, assignment: Assignment) -> Signals:
     if last.mode is Mode.SEND and assignment.agent_id != HOME:
         return _of_persons_worker(facts, assignment, last.ts)
     runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
-    landed = next((run for run in runs if run is not None and run[0] in facts.books.completed), None)
+    landed = next((run for run in runs if run is not None and facts.books.is_completed(run[0])), None)
     run = landed or (runs[-1] if runs else None)
     return Signals() if run is None else _of_task(facts, assignment, *run)
 
 
-def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskId, Task | None] | None:
+def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskKey, Task | None] | None:
     task = facts.tasks.get(dispatch)
-    task_id = facts.books.dispatches.get(dispatch) or (task.id if task else None)
-    return (task_id, task) if task_id is not None else None
+    key = facts.books.dispatches.get(dispatch) or (TaskKey(facts.list_name, task.id) if task else None)
+    return (key, task) if key is not None else None
 
 
 def _spawned(assignment: Assignment) -> list[str]:
@@ -145,26 +153,25 @@ def _spawned(assignment: Assignment) -> list[str]:
     return [d.dispatch_id for d in spawned if d.purpose in ("work", "reassign")]
 
 
-def _of_task(facts: _Facts, assignment: Assignment, task_id: TaskId, task: Task | None) -> Signals:
-    books = facts.books
-    if task_id in books.completed:
-        return Signals(run_id=task_id, run=Run.ENDED, merged=_merged(facts, task_id, task))
-    claim = next((one for one in books.claims.values() if one.task == task_id), None)
+def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | None) -> Signals:
+    books, run_id = facts.books, key.id
+    if books.is_completed(key):
+        return Signals(run_id=run_id, run=Run.ENDED, merged=_merged(facts, key, task))
+    claim = books.claim_on(key)
     record = facts.state.workers.get(WorkerName(claim.worker)) if claim else None
-    if record is not None and record.assignment is not None and record.assignment.task_id == task_id:
-        return _of_worker(facts, assignment, task_id, record, record.assignment.since_unix)
+    if claim is not None and record is not None and record.assignment and record.assignment.claim == claim.id:
+        return _of_worker(facts, assignment, run_id, record, record.assignment.since_unix)
     if claim is not None:
-        return Signals(run_id=task_id, run=Run.IN_FLIGHT)
-    kept = books.kept_back(task_id)
+        return Signals(run_id=run_id, run=Run.IN_FLIGHT)
+    kept = books.kept_back(key)
     if kept == "quarantined":
-        failures = books.failures.get(task_id, [])
+        failures = books.failures.get(key, [])
         why = failures[-1].reason if failures else "it failed too often"
-        return Signals(run_id=task_id, run=Run.FAILED, run_error=why, run_ended_at=_at(failures))
-    if kept:
-        held = books.kept[task_id]
+        return Signals(run_id=run_id, run=Run.FAILED, run_error=why, run_ended_at=_at(failures))
+    if kept and (held := books.kept.get(key)):
         asked = BlockedReason(kind=kept, text=held.reason[:1000], question=held.reason[:1000])
-        return Signals(run_id=task_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
-    return Signals(run_id=task_id, run=Run.WAITING if task is not None else Run.NONE)
+        return Signals(run_id=run_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
+    return Signals(run_id=run_id, run=Run.WAITING if task is not None else Run.NONE)
 
 
 def _at(failures: list[Any]) -> float | None:
@@ -218,7 +225,7 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
         return replaced(
             signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
         )
-    if record.status is Status.NEEDS_INPUT and record.reason not in ("stopped_clean", "stopped_dirty"):
+    if record.status is Status.NEEDS_INPUT and record.reason not in STOPPED:
         asked = BlockedReason(kind="worker", text=record.error_reason or f"it asks ({record.reason})")
         return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
     return signals
@@ -230,12 +237,12 @@ def _committed(project: Project, record: WorkerRecord, since: float) -> float | 
     return at if at is not None and at >= since - 1 else None
 
 
-def _merged(facts: _Facts, task_id: TaskId, task: Task | None) -> Merged:
-    landed = facts.books.landed.get(task_id)
+def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
+    landed = facts.books.landed.get(key)
     commit, at = (landed.commit, landed.at_unix) if landed else ("", facts.now)
     verify = task.verify if task is not None else ""
     if not commit:
-        return Merged("", at, Evidence(external_refs=(f"task {task_id}",)), "nothing had to change")
+        return Merged("", at, Evidence(external_refs=(f"task {key}",)), "nothing had to change")
     evidence = _evidence(facts.project, commit, verify)
     return Merged(
         commit, at, evidence, git.out(Path(facts.project.root.path), "log", "-1", "--format=%s", commit)
@@ -244,8 +251,8 @@ def _merged(facts: _Facts, task_id: TaskId, task: Task | None) -> Merged:
 
 def _evidence(project: Project, commit: str, verify: str) -> Evidence:
     """What git knows of a commit, and which checks llmc ran on it before it landed."""
-    done = git.git(project.root.path, "show", "--format=", "--name-only", commit, "--", check=False)
-    files = tuple(done.stdout.splitlines()[:50]) if done.ok else ()
+    done = git.git(project.root.path, "show", "--format=", "--name-only", "-z", commit, "--", check=False)
+    files = tuple(git.rows(done.stdout)[:50]) if done.ok else ()
     checks = [command for command in (verify, project.config.repo.validate) if command]
     return Evidence(
         files_touched=files,

@@ -54,6 +54,31 @@ def reopen(project: Project, node_id: str, goal_id: str = "", *, reason: str) ->
     )
 
 
+def open_again(project: Project, commit: str, reason: str) -> str:
+    """The part of a plan that this commit made done is open again, in words; "" where none is. Safe to repeat."""
+    with open_store(project).reading() as found:
+        merged = [(view, node) for view in found.views() for node in _merged_as(found, view, commit)]
+    for view, node in merged:
+        said = f"{node.node_id} of goal {view.goal.goal_id} is open again"
+        if node.status is NodeStatus.DONE:
+            try:
+                reopen(project, node.node_id, view.goal.goal_id, reason=reason)
+            except Refused as error:
+                return f"{node.node_id} of goal {view.goal.goal_id} stays done: {error.message}"
+            return said
+        if reason in node.word:  # before a crash
+            return said
+    return ""
+
+
+def _merged_as(found: Reader, view: GoalView, commit: str) -> list[Node]:
+    """The leaves that came to this commit; its own is the first that a leaf's record names."""
+    latest = {one.work_node_id: one for one in found.crystallizations(view.goal.goal_id)}
+    parents = {node.parent_id for node in view.nodes.values()}
+    came_to = {node_id for node_id, one in latest.items() if one.evidence.commits[:1] == (commit,)}
+    return [node for node in view.nodes.values() if node.node_id in came_to - parents]
+
+
 def override(
     project: Project, node_id: str, goal_id: str = "", *, status: str, reason: str, actor: str = HUMAN
 ) -> Node:

@@ -1,5 +1,6 @@
 """What ends auto mode: a failure that trying again cannot mend."""
 
+from llmc.names import NO_TASK, TaskKey
 from llmc.workers.causes import Cause
 
 
@@ -7,11 +8,11 @@ class HardFailure(Exception):
     """Auto mode cannot go on."""
 
     def __init__(
-        self, cause: Cause, reason: str, *, worker: str = "", task_id: str = "", output: str = ""
+        self, cause: Cause, reason: str, *, worker: str = "", task: TaskKey = NO_TASK, output: str = ""
     ) -> None:
         super().__init__(reason)
         self.cause = cause
         self.reason = reason
         self.worker = worker
-        self.task_id = task_id
+        self.task = task
         self.output = output

@@ -2,11 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, ToolFailed
+from llmc.names import TaskKey
 from llmc.panes import Pane
 from llmc.review import conflicts
 from llmc.services import leftovers
@@ -20,9 +20,6 @@ from llmc.tools.tmux import Unknown
 from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import Status, WorkerRecord
-
-if TYPE_CHECKING:
-    from llmc.tasks.model import Task
 
 
 def apply_pending(project: Project, name: str) -> WorkerRecord:
@@ -115,7 +112,7 @@ def _apply(
 
 def _tasks_made(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
-) -> "dict[str, tuple[Task, str]]":
+) -> dict[str, tuple[TaskKey, str, str]]:
     made = any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh)
     if not made or not record.has_branch:  # without one, it has a task list of its own
         return {}
@@ -124,13 +121,13 @@ def _tasks_made(
     return worker_tasks.mark(project, record, fresh)
 
 
-def _count(tx: Transaction, name: str, task: "Task", hold: str) -> None:
+def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:
     """A task that the worker's session made."""
     at = tx.worker(name).assignment
     if at is not None:
         tx.update(name, assignment=replace(at, made=at.made + 1))
     if hold:
-        tx.emit("task_proposed", worker=name, task_id=task.id, subject=task.subject)
+        tx.emit("task_proposed", worker=name, **task.fields(), subject=subject)
 
 
 def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:

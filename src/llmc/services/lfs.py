@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from llmc.services import own_objects
 from llmc.services.project import Project
 from llmc.tools import git
 
@@ -23,10 +24,11 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     set_up(project.root.path)
     if not is_installed():
         return [NOT_INSTALLED]
-    if not _pointers(worktree):
-        return []
-    git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
     left = _pointers(worktree)
+    if left:
+        git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
+        left = _pointers(worktree)
+    own_objects.unshare(project.root.path / ".git", below="lfs/objects")  # git-lfs links them to the source's
     if not left:
         return []
     names = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
@@ -60,6 +62,7 @@ def send(project: Project, ref: str) -> None:
     place = Path(project.source)
     where = f"file://{place.resolve()}" if place.is_dir() else project.source
     git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600)
+    own_objects.unshare(project.root.path / ".git", below="lfs/objects")
 
 
 def is_used(repo: Path, where: str) -> bool:
@@ -71,5 +74,5 @@ def is_used(repo: Path, where: str) -> bool:
 
 def _pointers(worktree: Path) -> list[str]:
     """The files of which only the pointer is here, as `git lfs ls-files` marks them."""
-    rows = git.git(worktree, "lfs", "ls-files").stdout.splitlines()
+    rows = git.git(worktree, "lfs", "ls-files").stdout.split("\n")  # it has no -z
     return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

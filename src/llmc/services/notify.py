@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from llmc.auto.notices import KINDS, Notice, Over, payload
+from llmc.auto.notices import KINDS, Notice, Over, fit_to_tell, payload
 from llmc.config.model import Notify
 from llmc.errors import LlmcError
 from llmc.services.project import Project
@@ -23,6 +23,7 @@ from llmc.tools import notifiers
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.notifiers import Channel, Outcome, Result
+from llmc.urls import scrub, scrub_all
 
 #: longest time that one telling may take
 TIMEOUT_S = 10.0
@@ -40,7 +41,10 @@ def notify(project: Project, kind: str, title: str, body: str, *, key: str, **fa
 
 def post(project: Project, notice: Notice) -> None:
     """The same without waiting: a thread tells it, `flush` waits for that. Never raises."""
-    settings = settings_of(project)
+    settings, notice = settings_of(project), fit_to_tell(notice)
+    notice = with_(
+        notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
+    )
     if notice.kind in KINDS and notice.kind not in settings.on:
         return
     channels = channels_of(settings)

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.config.load import load_config
-from llmc.errors import Refused
-from llmc.services import intake, reset, sessions, trash
+from llmc.errors import LlmcError, Refused
+from llmc.services import intake, provision, reset, sessions, trash, worktrees
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, private_dir
 from llmc.workers.model import WorkerRecord
+
+_PLAIN = ("-z", "--no-show-signature")
+#: names that git gives to commits for a while
+_PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,10 @@ def nuke_worker(project: Project, name: str) -> Removed:
 def _pin(project: Project, record: WorkerRecord) -> str | None:
     """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
     root, worktree = project.root, Path(record.worktree_path)
-    if is_worktree(project, worktree):
+    if os.path.lexists(worktree):
+        with contextlib.suppress(LlmcError):  # what git cannot read even then goes into the trash as it is
+            provision.link(project, record)
+    if git.is_worktree_of(worktree, root.path):
         tips = _loose_tips(project, record, worktree)
         ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
         _tell(project, record.name, ref)
@@ -71,16 +78,6 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
     return ref
 
 
-def is_worktree(project: Project, path: Path) -> bool:
-    """Whether it is a worktree of the root's clone; inside the root git finds a repository for any directory."""
-    done = git.git(path, "rev-parse", "--git-common-dir", check=False) if (path / ".git").exists() else None
-    return (
-        done is not None
-        and done.ok
-        and os.path.realpath(path / done.stdout.strip()) == os.path.realpath(project.root.path / ".git")
-    )
-
-
 def _tell(project: Project, name: str, ref: str) -> None:
     with project.store.transaction() as tx:
         tx.update(name, removal_ref=ref)
@@ -91,20 +88,29 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
     """Commits that only the reflogs of the worktree, or worktrees inside of it, still name: they go with it."""
     commits = []
     for name in ("HEAD", f"refs/heads/{record.branch}"):
-        log = git.git(worktree, "log", "--walk-reflogs", "--format=%H", name, "--", check=False)
-        commits += log.stdout.split()
-    listed = git.git(project.root.path, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
-    for lines in (entry.split("\0") for entry in listed):
-        if lines[0].startswith(f"worktree {worktree}/"):
-            commits += [line.removeprefix("HEAD ") for line in lines if line.startswith("HEAD ")]
+        log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
+        commits += git.rows(log.stdout)
+    commits += [head for path, head in git.worktrees(project.root.path) if path.startswith(f"{worktree}/")]
+    commits += _unfinished(worktree)
     kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
     wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
+    listed = "".join(f"{line}\n" for line in wanted).encode()
     done = git.git(
-        worktree,
-        *["rev-list", "--parents", "--ignore-missing", "--stdin"],
-        input="".join(f"{line}\n" for line in wanted).encode(),
+        worktree, "log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin", input=listed, timeout_s=300
     )
-    return tips_of([line.split() for line in done.stdout.splitlines()])
+    return tips_of([row.split() for row in git.rows(done.stdout)])
+
+
+def _unfinished(worktree: Path) -> list[str]:
+    """Commits that only a merge, a rebase or a bisect in progress names, and git's entry for the worktree goes."""
+    own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
+    own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
+    named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
+    own += [done.stdout.strip() for done in named if done.ok]
+    for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
+        with contextlib.suppress(OSError):
+            own.append(path.read_text().strip())
+    return [commit for commit in own if git.resolve(worktree, commit)]
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:
@@ -140,7 +146,7 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
     root = project.root.path
     with project.repo_lock():
         git.git(root, "worktree", "unlock", record.worktree_path, check=False)
-        git.git(root, "worktree", "prune")
+        worktrees.prune(project)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
             raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")

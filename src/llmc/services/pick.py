@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.errors import Refused, UsageError
-from llmc.services import intake, landing, lfs, provision, submodules
+from llmc.services import intake, landing, lfs, merging, provision, submodules
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.workers.model import Status, WorkerRecord
@@ -88,15 +88,18 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
 
 
 def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple[str, int]:
-    """The commits on top of the base, and how many they are; those whose change is there already are left out."""
-    root = project.root.path
-    flags = ["--reverse", "--topo-order", "--no-merges", "--cherry-pick", "--right-only"]
-    commits = git.out(root, "rev-list", *flags, f"{base}...{head}").split()
-    tip, count = base, 0
-    for commit in commits:
-        made = _replay(project, record, commit, tip)
-        count += made != tip
-        tip = made
+    """The commits on top of the base, and how many they are; those whose change is there already are left out.
+
+    With merges among them they become one: put there one by one, what a merge itself changed would be lost.
+    """
+    work = merging.work_of(project, record.name, base, head)
+    try:
+        tip, count = _as_one(project, work) if work.has_merges else _one_by_one(project, work)
+    except merging.Conflicts as found:
+        raise Refused(
+            f"{record.name} conflicts with {project.config.repo.default_branch} in {found}; nothing was changed",
+            hint=f"When it is needs_review, `llmc rebase {record.name}` lets it resolve them.",
+        ) from found
     if tip == base:
         branch = project.config.repo.default_branch
         raise Refused(
@@ -105,40 +108,44 @@ def _onto(project: Project, record: WorkerRecord, base: str, head: str) -> tuple
     return tip, count
 
 
-def _replay(project: Project, record: WorkerRecord, commit: str, tip: str) -> str:
+def _as_one(project: Project, work: merging.Work) -> tuple[str, int]:
+    tree = merging.merged_tree(project, work)
+    if tree == work.base_tree:
+        return work.base, 0
+    return _commit(project, tree, work.base, work.message, work.tip), 1
+
+
+def _one_by_one(project: Project, work: merging.Work) -> tuple[str, int]:
+    flags = ["--reverse", "--topo-order", "--cherry-pick", "--right-only"]
+    commits = git.out(project.root.path, "rev-list", *flags, f"{work.base}...{work.tip}").split()
+    tip, count = work.base, 0
+    for commit in commits:
+        made = _replay(project, work, commit, tip)
+        count += made != tip
+        tip = made
+    return tip, count
+
+
+def _replay(project: Project, work: merging.Work, commit: str, tip: str) -> str:
     """One commit on top of another one, by a merge of trees."""
     root = project.root.path
-    parent = git.resolve(root, f"{commit}^")
-    if parent is None:
-        raise Refused(
-            f"{record.name}'s commits have no common history with {project.config.repo.default_branch}",
-            hint=f"Take the branch as it is: git fetch {root} {record.branch}",
-        )
+    parent = git.out(root, "rev-parse", "--verify", f"{commit}^")
     if parent == tip:
         return commit
-    # The tip's tree with the parent as its history: then the parent is what both sides have in common.
-    ours = git.git(
-        root, "commit-tree", f"{tip}^{{tree}}", "-p", parent, "-m", "ours", env=_people(root, commit)
-    )
-    flags = ["--write-tree", "--name-only", "--no-messages"]
-    done = git.git(root, "merge-tree", *flags, ours.stdout.strip(), commit, check=False)
-    tree, *files = done.stdout.strip().split("\n")
-    if not done.ok:
-        names = ", ".join(dict.fromkeys(files))
-        raise Refused(
-            f"{record.name} conflicts with {project.config.repo.default_branch} in {names}; nothing was changed",
-            hint=f"When it is needs_review, `llmc rebase {record.name}` lets it resolve them.",
-        )
+    # The commit's parent is what both sides have in common.
+    tree = merging.merge_with(project, parent, tip, commit, base=work.base)
     if tree == git.tree_of(root, tip):
         return tip
     message = git.git(root, "log", "-1", "--no-show-signature", "--format=%B", commit).stdout
-    made = git.git(
-        root,
-        *["commit-tree", tree, "-p", tip, "-F", "-"],
-        input=message.rstrip("\n").encode("utf-8", "surrogateescape") + b"\n",
-        env=_people(root, commit),
-    )
-    return made.stdout.strip()
+    return _commit(project, tree, tip, message, commit)
+
+
+def _commit(project: Project, tree: str, parent: str, message: str, like: str) -> str:
+    """By the people and at the time of another commit: the same pick twice makes the same one."""
+    root = project.root.path
+    text = message.rstrip("\n").encode("utf-8", "surrogateescape") + b"\n"
+    args = ["commit-tree", tree, "-p", parent, "-F", "-"]
+    return git.git(root, *args, input=text, env=_people(root, like)).stdout.strip()
 
 
 def _people(root: Path, commit: str) -> dict[str, str]:

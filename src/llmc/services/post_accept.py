@@ -4,7 +4,9 @@ import threading
 import time
 from pathlib import Path
 
+from llmc.auto.model import due_fields
 from llmc.errors import LlmcError
+from llmc.names import TaskKey
 from llmc.services import commands
 from llmc.services.project import Project
 from llmc.tools import progress
@@ -19,12 +21,12 @@ _turn = threading.Lock()
 class PostAcceptFailed(LlmcError):
     """It failed; what landed stays."""
 
-    def __init__(self, task_id: str, code: int, output: str) -> None:
+    def __init__(self, task: TaskKey, code: int, output: str) -> None:
         super().__init__(
             f"the post-accept command failed with code {code}",
             hint="Its whole output is in logs/post_accept.log.",
         )
-        self.task_id = task_id
+        self.task = task
         self.output = output
 
 
@@ -35,28 +37,34 @@ def run_due(project: Project) -> None:
     with progress.waiting(TIMEOUT_S):
         _turn.acquire()
     try:
-        for task_id in project.store.read().auto.post_accept_due:
-            _run(project, task_id)
+        for task in project.store.read().auto.due:
+            _run(project, task)
     finally:
         _turn.release()
 
 
-def _run(project: Project, task_id: str) -> None:
+def _run(project: Project, task: TaskKey) -> None:
     began = time.monotonic()
     command = project.config.auto.post_accept_command
     with fault_step("auto.post_accept"):
         done = commands.run_in_log(
-            project, "post_accept", command, cwd=_home(project), timeout_s=TIMEOUT_S, LLMC_TASK_ID=task_id
+            project,
+            "post_accept",
+            command,
+            cwd=_home(project),
+            timeout_s=TIMEOUT_S,
+            LLMC_TASK_ID=task.id,
+            LLMC_TASK_LIST=task.list,
         )
     with project.store.transaction() as tx:
-        left = list(tx.state.auto.post_accept_due)
-        left.remove(task_id)
-        tx.update_auto(post_accept_due=tuple(left))
+        left = list(tx.state.auto.due)
+        left.remove(task)
+        tx.update_auto(**due_fields(left))
         if command:
             elapsed_s = round(time.monotonic() - began, 3)
-            tx.emit("post_accept", task_id=task_id, code=done.returncode, elapsed_s=elapsed_s)
+            tx.emit("post_accept", **task.fields(), code=done.returncode, elapsed_s=elapsed_s)
     if not done.ok:
-        raise PostAcceptFailed(task_id, done.returncode, done.stdout)
+        raise PostAcceptFailed(task, done.returncode, done.stdout)
 
 
 def _home(project: Project) -> Path:

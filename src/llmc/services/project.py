@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
 from llmc.config.load import load_config
@@ -14,11 +16,27 @@ from llmc.config.paths import OverseerRoot, Root, find_root
 from llmc.errors import NotFound, UsageError
 from llmc.names import OVERSEER, SessionName
 from llmc.panes import Pane
+from llmc.services import clone_guard
 from llmc.state.store import Store
 from llmc.tools import git, locks
 from llmc.tools.tmux import Tmux, Unknown
 from llmc.tools.wake import wake
 from llmc.workers.model import WorkerRecord
+
+
+class Place(Protocol):
+    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worktree_path(self) -> str: ...
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether work is done there. Where none is, nothing has to be kept."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,10 @@ class Project:
     #: the directory that the client has to trust, where it is not the root (services/canary.py)
     trusted_as: Path | None = None
 
+    def __post_init__(self) -> None:
+        # From here on git runs in this root behind its guard, whatever calls it.
+        clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source))
+
     @property
     def base(self) -> str:
         """The branch of the root clone that mirrors where work lands."""
@@ -41,8 +63,8 @@ class Project:
 
     @property
     def source(self) -> str:
-        """Where accepted work lands: a path, or a URL."""
-        return os.path.expanduser(self.config.repo.source)
+        """Where accepted work lands: a path, or a URL, without the password that config.toml may have in it."""
+        return urls.split(os.path.expanduser(self.config.repo.source)).address
 
     def session(self, worker: str) -> SessionName:
         if self.root.is_default:
@@ -67,6 +89,33 @@ class Project:
             # Events that came meanwhile could not be applied by the daemon: it looks again now.
             if not self.in_daemon:
                 self.wake(worker)
+
+    @contextmanager
+    def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        """Taken before the worker's own lock, by whoever is ready to wait for an accept that runs."""
+        with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
+            yield
+
+    def try_accept_lock(self, worker: str) -> AbstractContextManager[bool]:
+        return locks.attempt(self._accept_lock(worker), locks.Rank.ACCEPT)
+
+    def others_accept(self, worker: str) -> bool:
+        """Whether another process, or another thread, is accepting the worker's work at this moment."""
+        return locks.is_locked_by_others(self._accept_lock(worker))
+
+    def _accept_lock(self, worker: str) -> Path:
+        return self.root.lock(f"accept-{worker}")
+
+    @contextmanager
+    def worker_unlocked(self, worker: str) -> Iterator[None]:
+        """While the caller, who has the worker's lock and its accept lock, does not need the first one.
+
+        Taken back under a ticket it cannot block: only an accept of this worker would wait for the ticket with it.
+        """
+        with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
+            if not self.in_daemon:
+                self.wake(worker)
+            yield
 
     @contextmanager
     def repo_lock(self) -> Iterator[None]:

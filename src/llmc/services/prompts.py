@@ -63,7 +63,7 @@ def reject_prompt(project: Project, review: Review, feedback: str) -> str:
         .render(
             feedback=feedback,
             worktree=review.worktree,
-            base=review.base[:12],
+            base=review.parting[:12],
             head=review.head[:12],
             validate=project.config.repo.validate,
             diff=diff,

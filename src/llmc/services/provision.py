@@ -1,14 +1,16 @@
 """Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
 
-import os
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmc.errors import LlmcError
-from llmc.services import commands, copied_files, lfs, serena, submodules, trash
-from llmc.services.project import Project
+from llmc.services import commands, copied_files, lfs, serena, submodules, trash, worktrees
+from llmc.services.project import Place, Project
 from llmc.tools import git
-from llmc.tools.files import append_line
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import append_line, write_atomic
+from llmc.tools.proc import Done
 from llmc.workers.model import WorkerRecord
 
 SETUP_TIMEOUT_S = 1800
@@ -17,41 +19,63 @@ SETUP_TIMEOUT_S = 1800
 def provision(project: Project, record: WorkerRecord) -> list[str]:
     """The worktree is there, on its branch, with the files it needs and its setup done; what is missing all the same."""
     worktree = Path(record.worktree_path)
-    if not (worktree / ".git").exists():
-        _add_worktree(project, record, worktree)
-    # Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again.
-    done = git.git_paths(worktree, "llmc-provisioned")[0]
+    link(project, record)
     missing = furnish(project, record, thorough=True)
-    if not done.exists():
-        setup = project.config.repo.setup
-        ran = commands.run_command(project, record.name, setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S)
-        if not ran.ok:
-            raise commands.failure(project, record.name, ran, what="[repo].setup")
-        done.touch()
+    ran = set_up(
+        record,
+        lambda: commands.run_command(
+            project, record.name, project.config.repo.setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S
+        ),
+    )
+    if ran is not None and not ran.ok:
+        raise commands.failure(project, record.name, ran, what="[repo].setup")
     return missing
 
 
-def furnish(project: Project, record: WorkerRecord, *, thorough: bool = False) -> list[str]:
-    """What a worktree needs besides its commit, after each change of that; what cannot be had is said once."""
-    worktree = Path(record.worktree_path)
+def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done | None:
+    """Run [repo].setup, unless it succeeded here with the same inputs; None: it did, nothing ran."""
+    done = set_up_mark(place)
+    if done.exists() and done.read_text() == inputs:
+        return None
+    done.unlink(missing_ok=True)
+    ran = run()
+    if ran.ok:
+        write_atomic(done, inputs.encode())
+    return ran
+
+
+def set_up_mark(place: Place) -> Path:
+    """Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again."""
+    return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
+
+
+def link(project: Project, record: WorkerRecord) -> None:
+    """The worktree is one that git can work in, and its files are as they were."""
+    if not git.is_worktree_of(Path(record.worktree_path), project.root.path):
+        worktrees.ensure(project, record, refresh_base(project))
+
+
+def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
+    """What a checkout needs besides its commit, after each change of that; what cannot be had is said once."""
+    worktree = Path(place.worktree_path)
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
-    missing += copied_files.copy_files(project, record, worktree)
-    serena.settle(project, record, worktree)
-    return _say_once(project, record, worktree, missing)
+    missing += copied_files.copy_files(project, place, worktree)
+    serena.settle(project, place, worktree)
+    return _say_once(project, place, worktree, missing)
 
 
-def _say_once(project: Project, record: WorkerRecord, worktree: Path, missing: list[str]) -> list[str]:
+def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]) -> list[str]:
     """A worktree is provisioned again and again; a problem is news only when it begins."""
     if not missing:
         return []
     said = git.git_paths(worktree, "llmc-said")[0]
-    before = said.read_text().splitlines() if said.exists() else []
+    before = said.read_text().split("\n") if said.exists() else []
     news = [text for text in missing if text not in before]
     if news:
         with project.store.transaction() as tx:
             for text in news:
-                tx.emit("provision_incomplete", worker=record.name, reason=text)
+                tx.emit("provision_incomplete", worker=place.name if place.has_branch else None, reason=text)
         for text in news:
             append_line(said, text.replace("\n", " ").encode())
     return news
@@ -64,7 +88,7 @@ def refresh_base(project: Project) -> str:
     if commit is not None and commit == source_tip(project):
         return commit  # to ask is much cheaper than to fetch nothing
     with project.repo_lock():
-        git.fetch(project.root.path, branch)
+        git.fetch(project.root.path, project.source, branch)
     commit = git.resolve(project.root.path, project.base)
     if commit is None:
         raise LlmcError(
@@ -86,8 +110,27 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
 
     Returns the trash ref, None when nothing had to be pinned. Ignored files (build caches) stay.
     """
+    key = f"worktree:{record.name}"
+    try:
+        ref = _reset(project, record, commit, why)
+    except LlmcError as error:
+        with contextlib.suppress(LlmcError), project.store.transaction() as tx:
+            again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
+            text = f"its worktree could not be reset: {error.message}"
+            tx.raise_item(key, kind="worktree", severity="blocked", who=record.name, text=text, next=again)
+        raise
+    if key in project.store.read().attention:
+        with project.store.transaction() as tx:
+            tx.clear_item(key)
+    return ref
+
+
+def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
     worktree = Path(record.worktree_path)
-    modules = submodules.pin_changes(project, record, worktree, why)
+    link(project, record)
+    worktrees.drop_dead_locks(project, record)
+    git.show_hidden_changes(worktree)
+    modules = submodules.pin_changes(project, record, worktree, commit, why)
     rebasing = git.rebase_in_progress(worktree)
     found = git.tree_state(worktree)
     on_branch, head = found.branch == record.branch, found.head
@@ -102,18 +145,15 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
         return None
     # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
-    overwritten = _in_the_way(worktree, head, commit)
+    overwritten = trash.in_the_way(worktree, head, commit, found.tracked, [*modules])
     ref = None
     if rebasing or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
-    if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
-        # It was an `am`, which asks for an identity even to stop.
-        git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
-    if not on_branch:
-        # -B takes the worktree back to its branch when the agent left it somewhere else.
-        git.git(worktree, "checkout", "--quiet", "--force", "-B", record.branch, commit, timeout_s=300)
-    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
-    git.git(worktree, "clean", "-fdq")
+    with fault_step("provision.reset"):
+        _check_out(worktree, record.branch, commit, rebasing=rebasing, on_branch=on_branch)
+    # Under the ignore rules of this commit other files are ignored than under those the agent had.
+    with fault_step("provision.clean"):
+        ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
     submodules.clean(project, record, worktree, modules, why)
     furnish(project, record)
     left = git.tree_state(worktree)
@@ -129,6 +169,17 @@ def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str
     return ref
 
 
+def _check_out(worktree: Path, branch: str, commit: str, *, rebasing: bool, on_branch: bool) -> None:
+    """The commit on the worker's branch, whatever was going on there."""
+    if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
+        # It was an `am`, which asks for an identity even to stop.
+        git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
+    if not on_branch:
+        # -B takes the worktree back to its branch when the agent left it somewhere else.
+        git.git(worktree, "checkout", "--quiet", "--force", "-B", branch, commit, timeout_s=300)
+    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
+
+
 def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
     """What a worktree has that the base has not is kept under a trash ref, and stays where it is; None: nothing."""
     worktree = Path(record.worktree_path)
@@ -137,6 +188,23 @@ def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | No
     if found.clean and _are_in(worktree, {found.head, tip}, project.base):
         return None
     return trash.pin(project.root, worktree, record.name, why, branch=record.branch, move_out=False)
+
+
+def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+    """Ignored files that a rebase onto a commit, or back to one, would write over are kept under a trash ref."""
+    worktree = Path(record.worktree_path)
+    head = git.resolve(worktree, "HEAD")
+    blocked = set(trash.in_the_way(worktree, head, commit))
+    # A commit of the worker may add what a later one removes again: the rebase goes through all of them.
+    between = ["--format=", "--name-only", "--no-renames", "--diff-filter=A", "-z", f"{commit}..HEAD", "--"]
+    passed = set(git.rows(git.git(worktree, "log", *between, timeout_s=300).stdout)) if head else set()
+    if passed:
+        passed -= set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
+        blocked |= trash.obstacles(worktree, passed)
+    if not blocked:
+        return None
+    root, name = project.root, record.name
+    return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
 
 
 def _write_anew(worktree: Path, names: Sequence[str]) -> None:
@@ -152,23 +220,3 @@ def _write_anew(worktree: Path, names: Sequence[str]) -> None:
 
 def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:
     return all(git.is_ancestor(worktree, tip, commit) for tip in tips if tip)
-
-
-def _in_the_way(worktree: Path, head: str | None, commit: str) -> list[str]:
-    """Files that are here and that the commit adds: checking it out overwrites them, ignored ones too."""
-    before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
-    done = git.git(worktree, "diff", "--name-only", "-z", "--no-renames", "--diff-filter=A", before, commit)
-    return [name for name in done.stdout.split("\0") if name and os.path.lexists(worktree / name)]
-
-
-def _add_worktree(project: Project, record: WorkerRecord, worktree: Path) -> None:
-    root = project.root.path
-    base = refresh_base(project)
-    worktree.parent.mkdir(mode=0o700, exist_ok=True)
-    with project.repo_lock():
-        git.git(root, "worktree", "prune")
-        if lfs.is_used(root, base):
-            lfs.set_up(root)  # before files are checked out, so that they come whole
-        exists = git.resolve(root, f"refs/heads/{record.branch}") is not None
-        where = [str(worktree), record.branch] if exists else ["-b", record.branch, str(worktree), base]
-        git.git(root, "worktree", "add", "--quiet", *where, timeout_s=600)

@@ -6,12 +6,16 @@ to be ours or not, and one cut short by a crash is undone and made again.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.panes import Pane
-from llmc.services import intake, provision, review, submit, trash, validation
+from llmc.services import checking, intake, merging, provision, quiet, review, submit, trash, worktrees
 from llmc.services.authorship import committer
+from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
 from llmc.services.prompts import conflict_prompt, validation_prompt
 from llmc.services.sessions import is_taken, status_of
@@ -31,6 +35,8 @@ AFTER_STOP_S = 2.0
 REST_WAIT_S = 5.0
 #: of a validation's output, so much goes back to the worker
 OUTPUT_CHARS = 4000
+#: of the commits that were taken back on the branch, so many are looked for in a worker's work
+MOST_TAKEN_BACK = 20
 #: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
 _SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
 
@@ -136,19 +142,31 @@ def settle(project: Project, name: str) -> WorkerRecord:
         with project.store.transaction() as tx:
             return tx.update(name, validation_due=False)
     with fault_step("rebase.validate"):
-        done = validation.run(project, name, worktree)
+        failed = _failed_check(project, record, facts)
         if git.head(worktree) != facts.head:
             raise LlmcError(f"{name} made a commit while it was validated", hint="It is validated again.")
-        output = done.stdout[-OUTPUT_CHARS:]
+        code = (failed.returncode or 1) if failed else 0
+        output = failed.output[-OUTPUT_CHARS:] if failed else ""
         with project.store.transaction() as tx:
-            verdict = decide.after_validation(tx.worker(name), facts.head, done.returncode, output)
+            verdict = decide.after_validation(tx.worker(name), facts.head, code, output)
             tx.update(name, **verdict.fields)
             tx.emit(verdict.action, worker=name, **verdict.details)
             after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
-    if not done.ok and after.status is Status.NEEDS_REVIEW:
-        so = "but it is rebased, and waits in needs_review"
-        raise validation.failure(project, name, done, so=so)
+    if failed and after.status is Status.NEEDS_REVIEW:
+        failed.message = failed.message.replace(
+            "nothing landed", "but it is rebased, and waits in needs_review"
+        )
+        raise failed
     return after
+
+
+def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> CommandFailed | None:
+    base = record.rebase_base or git.resolve(project.root.path, project.base) or facts.head
+    try:
+        checking.checked_out(project, record, facts.head, base)
+    except CommandFailed as error:
+        return error
+    return None
 
 
 def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
@@ -170,47 +188,116 @@ def was_interrupted(record: WorkerRecord) -> bool:
     return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
 
 
-def onto_base(project: Project, name: str, *, then_validate: bool = False) -> Rebased:
-    """A worker's commits on top of the newest base. Raises HasConflicts; any other failure leaves all as it was.
+def onto_base(project: Project, name: str, *, then_validate: bool = False, base: str = "") -> Rebased:
+    """A worker's commits on top of the newest base, or of that one. Raises HasConflicts; any other failure leaves all as it was.
 
     With `then_validate` a clean rebase leaves a validation due, where one is configured.
     """
     record = project.store.worker(name)
     worktree = Path(record.worktree_path)
     refuse_if_disturbed(project, record)
-    base = provision.refresh_base(project)
-    rebasing, before = git.rebase_and_head(worktree)
-    if rebasing:
-        if not record.pre_rebase_sha:
-            raise Refused(
-                f"a rebase that llmc did not begin is in progress in the worktree of {name}",
-                hint=f"Finish or abort it: llmc attach {name}",
-            )
-        git.git(worktree, "rebase", "--abort", timeout_s=300)
-        before = git.head(worktree)
-    if git.is_ancestor(worktree, base, before):
+    worktrees.drop_dead_locks(project, record)
+    base = base or provision.refresh_base(project)
+    before = _without_open_rebase(project, record, worktree)
+    work = merging.work_of(project, name, base, before)
+    if work.on_base:
         if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
             _record_clean(project, name, base, before, then_validate)
         return Rebased(base, before, moved=bool(record.pre_rebase_sha))
-    _persist(project, record, worktree, before, base)
-    with fault_step("rebase.run"):
-        done = _run(worktree, before, base)
+    if work.has_merges or _changes_attributes(worktree, work):
+        before = _collapse(project, record, worktree, work)
+    done = _begin(project, record, worktree, before, work)
+    if not done.ok and before == work.tip and len(work.commits) > 1 and _merges(project, work):
+        # Commits that conflict one by one, though all they change together does not.
+        git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
+        before = _collapse(project, record, worktree, work)
+        done = _begin(project, record, worktree, before, work)
     rebasing, after = git.rebase_and_head(worktree)
     if done.ok and not rebasing:
         provision.furnish(project, record)  # the new base may want other submodules and files
         _record_clean(project, name, base, after, then_validate)
         return Rebased(base, after, moved=True)
+    raise _gave_trouble(project, record, worktree, before, done)
+
+
+def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
+    """HEAD, once a rebase that a crash of ours left is undone."""
+    rebasing, before = git.rebase_and_head(worktree)
+    if not rebasing:
+        return before
+    if not record.pre_rebase_sha:
+        raise Refused(
+            f"a rebase that llmc did not begin is in progress in the worktree of {record.name}",
+            hint=f"Finish or abort it: llmc attach {record.name}",
+        )
+    provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
+    provision.pin_unfinished(project, record, "rebase-abort")
+    git.git(worktree, "rebase", "--abort", timeout_s=300)
+    return git.head(worktree)
+
+
+def _changes_attributes(worktree: Path, work: merging.Work) -> bool:
+    """Then the worker's own `.gitattributes` would say how its later commits are merged."""
+    flags = ["--quiet", "--no-ext-diff", work.parting, work.tip, "--", ":(glob)**/.gitattributes"]
+    return not git.git(worktree, "diff", *flags, check=False, timeout_s=300).ok
+
+
+def _merges(project: Project, work: merging.Work) -> bool:
+    try:
+        merging.merged_tree(project, work)
+    except merging.Conflicts:
+        return False
+    return True
+
+
+def _collapse(project: Project, record: WorkerRecord, worktree: Path, work: merging.Work) -> str:
+    """One commit instead of all of them, with the same tree: files and index stay as they are. They are pinned first."""
+    one = merging.collapsed(project, work)
+    with fault_step("rebase.collapse"):
+        ref = _pinned(project, record, worktree, work.tip)
+        git.git(worktree, "reset", "--quiet", "--soft", one)
+        with project.store.transaction() as tx:
+            now = tx.update(record.name, **_renamed(tx.worker(record.name), work.tip, one))
+            tx.emit("commits_collapsed", worker=now.name, commit=one, tip=work.tip, ref=ref)
+    return one
+
+
+def _renamed(record: WorkerRecord, old: str, new: str) -> dict[str, Any]:
+    """The fields of a record that name its commits, after those got another name."""
+    fields: dict[str, Any] = {}
+    if record.status is Status.NEEDS_REVIEW:
+        fields["commit_sha"] = new
+    if record.reviewed_sha == old:
+        fields["reviewed_sha"] = new
+    if record.accept is not None:
+        fields["accept"] = replace(record.accept, tip=new)
+    return fields
+
+
+def _begin(
+    project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work
+) -> proc.Done:
+    _persist(project, record, worktree, before, work)
+    with fault_step("rebase.run"):
+        return _run(worktree, before, work.base)
+
+
+def _gave_trouble(
+    project: Project, record: WorkerRecord, worktree: Path, before: str, done: proc.Done
+) -> Exception:
+    """Conflicts that the worker has to resolve; or what to say, with all as it was before."""
+    name = record.name
     files = git.conflicted_files(worktree)
     if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
         _record_conflicts(project, name, files)
-        raise HasConflicts
+        return HasConflicts()
     _restore(project, name, worktree, before, done.stderr or done.stdout)
     if files:
-        raise LlmcError(
+        return LlmcError(
             f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}, and is {record.status}",
             hint="Run `llmc up`, then do it again: it will resolve them.",
         )
-    raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+    return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 
 
 def _run(worktree: Path, before: str, base: str) -> proc.Done:
@@ -226,24 +313,39 @@ def _run(worktree: Path, before: str, base: str) -> proc.Done:
     return done
 
 
-def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, base: str) -> None:
+def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
     with fault_step("rebase.persist"):
-        places = [f"refs/llmc/trash/{record.name}"]
-        kept = git.out(
-            worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", before, *places
-        )
-        # The commits alone: a rebase refuses to begin where files are changed, and leaves those git does not know.
-        ref = kept or trash.pin_commit(project.root, record.name, "rebase", before)
+        ref = _pinned(project, record, worktree, before)
+        provision.pin_in_the_way(project, record, work.base, "rebase")
+        # On top of the base, nothing would tell any more that the worker has them from before.
+        taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
         with project.store.transaction() as tx:
-            tx.update(record.name, pre_rebase_sha=before, rebase_base=base, rebase_started_at_unix=now_unix())
-            tx.emit("rebase_started", worker=record.name, commit=before, base=base, ref=ref)
+            tx.update(
+                record.name,
+                pre_rebase_sha=before,
+                rebase_base=work.base,
+                rebase_started_at_unix=now_unix(),
+                taken_back=tuple(taken_back)[-MOST_TAKEN_BACK:],
+            )
+            tx.emit("rebase_started", worker=record.name, commit=before, base=work.base, ref=ref)
+
+
+def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str) -> str:
+    """A ref that keeps the commits. They alone: a rebase refuses to begin where files are changed, and leaves new ones."""
+    places = [f"refs/llmc/trash/{record.name}"]
+    kept = git.out(
+        worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, *places
+    )
+    return kept or trash.pin_commit(project.root, record.name, "rebase", commit)
 
 
 def _record_clean(project: Project, name: str, base: str, head: str, then_validate: bool) -> None:
     before = project.store.worker(name)
-    seen = {}
+    seen: dict[str, Any] = {}
     if before.reviewed_sha == before.pre_rebase_sha and review.compare(before, base, head) is Reviewed.SAME:
         seen = {"reviewed_sha": head}  # a person knows this change, whatever its commit is called now
+    if before.accept is not None:
+        seen["accept"] = replace(before.accept, tip=head)
     with fault_step("rebase.record"), project.store.transaction() as tx:
         record = tx.update(name, **NO_REBASE, **seen)
         tx.emit("rebased", worker=name, commit=head, base=base)
@@ -261,7 +363,7 @@ def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> No
     with fault_step("rebase.record"), project.store.transaction() as tx:
         record = tx.worker(name)
         if record.accept is not None:
-            tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="rebase")
+            tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="merge")
         tx.emit("rebase_conflicted", worker=name, files=files, base=record.rebase_base)
         tx.update(
             name,
@@ -344,9 +446,16 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then."""
-    wait_until(lambda: status_of(record, pane) is not ClientStatus.BUSY, AFTER_STOP_S, interval_s=0.02)
-    return status_of(record, pane) not in (ClientStatus.BUSY, ClientStatus.WAITING)
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+
+    And it calls itself idle for a moment before it goes on with a message that was queued.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record, pane)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:

@@ -20,19 +20,19 @@ from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.records import task_in
 from llmc.errors import LlmcError, NotFound, Refused, StateError
-from llmc.names import ClaudeSessionId, WorkerName
+from llmc.names import ClaudeSessionId, TaskKey, WorkerName
 from llmc.panes import Pane, Panes
 from llmc.services import intake, trash
 from llmc.services.claims import open_ledger
-from llmc.services.nuke import is_worktree
 from llmc.services.project import Project, agent_for
 from llmc.services.prompts import task_of
 from llmc.services.sessions import launched
-from llmc.services.task_list import open_list
+from llmc.services.task_list import believed_tasks, open_list
 from llmc.state.events import read_lines
 from llmc.state.model import State
 from llmc.state.store import NewerState
 from llmc.tasks.books import entry
+from llmc.tasks.model import Task
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
@@ -79,9 +79,14 @@ def rebuild(project: Project) -> Rebuilt:
 
 def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
     """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
-    tasks = list(open_list(project).listing().tasks.values()) if project.config.auto.task_list_id else []
     ledger = open_ledger(project)
     claims = ledger.books().claims
+    tasks: dict[TaskKey, Task] = {}
+    if project.config.auto.task_list_id:
+        files = open_list(project)
+        for one in {"", *(claim.task.list for claim in claims.values())}:
+            there = files.of(one)
+            tasks |= {there.key(task.id): task for task in believed_tasks(there, ledger.books())}
     if not project.root.tasks_ledger.exists():
         found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
         for claim in found:
@@ -120,7 +125,9 @@ def _names(project: Project) -> list[WorkerName]:
     """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
     clone = project.root.path
     names = {
-        entry.name for entry in _directories(project.root.worktrees) if is_worktree(project, Path(entry.path))
+        entry.name
+        for entry in _directories(project.root.worktrees)
+        if git.is_worktree_of(Path(entry.path), clone)
     }
     names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
     return [

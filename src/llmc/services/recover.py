@@ -18,6 +18,8 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     pane = project.pane(record)
     if isinstance(pane, Unknown) or is_taken(record, pane):
         return record
+    if record.accept is not None and project.others_accept(name):
+        return record  # it was not interrupted: it validates, and has left the worker's lock to others
     if record.accept is not None:
         with suppress(rebase.Conflict):  # the worker is told, its record says so
             accept.accept(project, name)
@@ -28,6 +30,8 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
         record = project.store.worker(name)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
+    if record.person is not None:
+        return record  # nothing can be typed; who waits for the person to leave looks again
     if rebase.must_tell(record):
         rebase.tell(project, name)
         record = project.store.worker(name)

@@ -22,14 +22,16 @@ from llmc.services import (
     examine,
     examine_unattended,
     fleet,
+    own_objects,
     provision,
     rebase,
     reset,
     sessions,
+    slots,
     trash,
+    worktrees,
 )
 from llmc.services.examine_worker import worker_facts
-from llmc.services.nuke import move_into_trash
 from llmc.services.project import Project, agent_for
 from llmc.services.setup import configure_clone, write_launcher
 from llmc.tools import git, locks
@@ -146,32 +148,20 @@ def _reset(project: Project, record: WorkerRecord) -> str:
 def _make_worktree(project: Project, record: WorkerRecord) -> str:
     """The agent's directory is gone, so it is ended: a new directory of that name is not the one it is in."""
     sessions.end(project, record.name, "worktree gone")
-    _keep_booked_heads(project)
     provision.provision(project, record)
     return f"made again from {record.branch}"
 
 
-def _replace_worktree(project: Project, record: WorkerRecord) -> str:
-    sessions.end(project, record.name, "worktree broken")
-    _keep_booked_heads(project)
-    clone, worktree = project.root.path, Path(record.worktree_path)
-    tip = git.resolve(clone, f"refs/heads/{record.branch}") or git.out(clone, "rev-parse", project.base)
-    with fault_step("repair.pin"):
-        ref = trash.pin_commit(project.root, record.name, "doctor", tip)
-    folder = trash.folder_of(project.root, ref)
-    with fault_step("repair.remove"):
-        move_into_trash(worktree, folder)
-    if (folder / ".git").is_file():
-        (folder / ".git").unlink()  # it would lead to the new worktree
-    with project.store.transaction() as tx:
-        tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
+def _link_worktree(project: Project, record: WorkerRecord) -> str:
+    """The directory stays, and with it the agent that works in it; a worker without a task gets a clean start."""
     provision.provision(project, record)
-    return f"made again from {record.branch}; what was there is in {folder}"
+    if record.status in (Status.IDLE, Status.NO_CHANGES):
+        return f"linked to the clone again; {_reset(project, record)}"
+    return "linked to the clone again; its files are as they were"
 
 
 def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
-    reset.drop_stale_index_lock(Path(record.worktree_path))
-    return "removed"
+    return "removed" if worktrees.drop_dead_locks(project, record) else "no longer so"
 
 
 def _end_rebase(project: Project, record: WorkerRecord) -> str:
@@ -181,7 +171,11 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     rebase.refuse_if_disturbed(project, record)
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
-        ref = trash.pin(project.root, worktree, record.name, "rebase-abort", branch=record.branch)
+        back = git.resolve(worktree, f"refs/heads/{record.branch}")
+        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else []
+        ref = trash.pin(
+            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=blocked
+        )
     with project.store.transaction() as tx:
         tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
     with fault_step("repair.remove"):
@@ -250,10 +244,10 @@ def _drop_git_lock(project: Project, path: str) -> str:
     return "removed"
 
 
-def _free_task(project: Project, task: str) -> str:
+def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
     ledger = claims.open_ledger(project)
-    claim = next((claim for claim in ledger.books().claims.values() if claim.task == task), None)
+    claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))
@@ -269,6 +263,16 @@ def _configure(project: Project, _: str) -> str:
     return "set"
 
 
+def _own_objects(project: Project, _: str) -> str:
+    return own_objects.make_own(project)
+
+
+def _seen_setting(project: Project, key: str) -> str:
+    with project.store.transaction() as tx:
+        tx.clear_item(key)
+    return "off the list"
+
+
 def _end_session(project: Project, name: str) -> str:
     if any(record.session_id == name for record in project.store.read().workers.values()):
         return "no longer so"
@@ -277,27 +281,23 @@ def _end_session(project: Project, name: str) -> str:
 
 
 def _forget_worktree(project: Project, _: str) -> str:
-    _keep_booked_heads(project)
     with project.repo_lock():
-        git.git(project.root.path, "worktree", "prune")
+        worktrees.prune(project)
     return "forgotten"
 
 
-def _keep_booked_heads(project: Project) -> None:
-    """A worktree that is gone may have had commits that only its entry in git's books still names."""
-    for path, head in examine.booked_but_gone(project):
-        clone = project.root.path
-        if not head or git.resolve(clone, head) is None:
-            continue
-        kept = git.out(clone, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", head)
-        if not kept:
-            trash.pin_commit(project.root, _safe(Path(path).name), "doctor", head)
+def _discard_slot(project: Project, path: str) -> str:
+    one = next((one for one in slots.left_over(project) if str(one.path) == path), None)
+    if one is None:
+        return "no longer so"
+    slots.discard(project, one)
+    return "removed"
 
 
 def _remove_branch(project: Project, branch: str) -> str:
     """A worker of this name may be on its way: its lock first, then another look."""
     name, clone = branch.removeprefix("llmc/"), project.root.path
-    with project.worker_lock(_safe(name), timeout_s=LOCK_S), project.repo_lock():
+    with project.worker_lock(trash.safe(name), timeout_s=LOCK_S), project.repo_lock():
         tip = git.resolve(clone, f"refs/heads/{branch}")
         owned = any(record.branch == branch for record in project.store.read().workers.values())
         if tip is None or owned or git.checked_out_at(clone, branch) is not None:
@@ -305,15 +305,10 @@ def _remove_branch(project: Project, branch: str) -> str:
         ref = None
         if not git.is_ancestor(clone, tip, project.base):
             with fault_step("repair.pin"):
-                ref = trash.pin_commit(project.root, _safe(name), "doctor", tip)
+                ref = trash.pin_commit(project.root, trash.safe(name), "doctor", tip)
         with fault_step("repair.remove"):
             git.git(clone, "update-ref", "-d", f"refs/heads/{branch}", tip)
     return f"removed; its commits are kept: llmc trash restore {trash.short(ref)}" if ref else "removed"
-
-
-def _safe(name: str) -> str:
-    """A name as a part of a ref and of a file's name."""
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
 
 
 _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
@@ -321,7 +316,7 @@ _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
     Kind.SESSION_DEAD: _offline,
     Kind.HOOKS: _register_hooks,
     Kind.WORKTREE_MISSING: _make_worktree,
-    Kind.WORKTREE_BROKEN: _replace_worktree,
+    Kind.WORKTREE_BROKEN: _link_worktree,
     Kind.INDEX_LOCK: _drop_index_lock,
     Kind.REBASE: _end_rebase,
     Kind.WORKTREE_OFF_BRANCH: _reset,
@@ -334,8 +329,11 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.LAUNCHER: _write_launcher,
     Kind.PERMISSIONS: _close_directory,
     Kind.SETTING: _configure,
+    Kind.SHARED_OBJECTS: _own_objects,
+    Kind.GIT_CONFIG: _seen_setting,
     Kind.SESSION_WITHOUT_WORKER: _end_session,
     Kind.WORKTREE_PRUNED: _forget_worktree,
+    Kind.SLOT: _discard_slot,
     Kind.BRANCH: _remove_branch,
     Kind.CANARY_LEFT: _end_canary,
     Kind.OVERSEER_CRASHED: _forget_overseer,
@@ -353,11 +351,14 @@ _ORDER = (
     Kind.PERMISSIONS,
     Kind.GIT_LOCK,
     Kind.SETTING,
+    Kind.SHARED_OBJECTS,
+    Kind.GIT_CONFIG,
     Kind.SESSION_WITHOUT_WORKER,
     Kind.HOOKS,
+    Kind.WORKTREE_BROKEN,  # before git forgets worktrees
     Kind.WORKTREE_PRUNED,
+    Kind.SLOT,
     Kind.WORKTREE_MISSING,
-    Kind.WORKTREE_BROKEN,
     Kind.INDEX_LOCK,
     Kind.REBASE,
     Kind.WORKTREE_OFF_BRANCH,

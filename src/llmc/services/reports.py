@@ -3,39 +3,35 @@
 import json
 import os
 import time
-from dataclasses import dataclass
 
 from llmc.errors import Refused, UsageError
 from llmc.panes import Pane
+from llmc.services.callers import Caller, Kind, caller
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.processes import ancestors
 
 
-@dataclass(frozen=True)
-class Caller:
-    """The agent that calls us, by the marks of its launch."""
-
-    worker: str
-    instance: str
-
-
-def caller(project: Project) -> Caller:
+def reporter(project: Project) -> Caller:
     """Who is calling; a worker may report only about itself, so it must really run in that worker's pane."""
-    worker, instance = os.environ.get("LLMC_WORKER", ""), os.environ.get("LLMC_INSTANCE", "")
-    if not worker:
+    who = caller()
+    if who.kind is Kind.PERSON:
         raise UsageError("`llmc report` is for agents", hint="It is called inside a worker's session.")
-    record = project.store.worker(worker)
+    if who.kind is not Kind.WORKER:
+        raise Refused("`llmc report` is for workers", hint=who.why)
+    claimed = os.environ.get("LLMC_WORKER") or who.name
+    record = project.store.worker(claimed)
     pane = project.pane(record)
-    if not isinstance(pane, Pane) or pane.pid not in ancestors(os.getpid()) or record.instance != instance:
-        raise Refused(f"this is not the running agent of {worker}, it cannot report for it")
-    return Caller(worker, instance)
+    is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
+    if not is_there or (record.name, record.instance) != (who.name, who.instance):
+        raise Refused(f"this is not the running agent of {claimed}, it cannot report for it")
+    return who
 
 
 def report(project: Project, who: Caller, kind: str, text: str, *, no_changes: bool = False) -> None:
     """Put the report into the worker's inbox; it is judged with the hooks, in order."""
     payload = {"hook_event_name": "Report", "kind": kind, "text": text, "no_changes": no_changes}
-    event = {"worker": who.worker, "instance": who.instance, "payload": payload}
-    folder = private_dir(project.root.inbox / who.worker)
+    event = {"worker": who.name, "instance": who.instance, "payload": payload}
+    folder = private_dir(project.root.inbox / who.name)
     write_atomic(folder / f"{time.time_ns()}-{os.getpid()}.json", json.dumps(event).encode())
-    project.wake(who.worker)
+    project.wake(who.name)

@@ -1,15 +1,13 @@
 """Reset: from any status to a clean idle worker on the newest base, in the same directory. Nothing is lost."""
 
-import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
 from llmc.panes import Pane
-from llmc.services import accept, claims, intake, provision, sessions, typist
+from llmc.services import accept, claims, intake, persons, provision, quiet, sessions, typist
 from llmc.services.project import Project
-from llmc.tools import git, processes
+from llmc.tools import processes
 from llmc.tools.faults import step as fault_step
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome, SelfReview, Status, WorkerRecord
@@ -19,8 +17,6 @@ from llmc.workers.transitions import step
 INTERRUPT_S = 5.0
 #: how long the children of an interrupted tool have to end by themselves
 CHILDREN_S = 1.0
-#: how long a git command of somebody else may hold a worktree's index
-INDEX_LOCK_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,18 @@ def reset_worker(project: Project, name: str) -> Reset:
     return Reset(name, status, base, pinned, restarts, problem or "")
 
 
+class PersonInWay(Refused):
+    """Something of a person's is on the agent's screen, and would be lost."""
+
+
+def reset_unattended(project: Project, name: str) -> Reset:
+    """A reset that no person asked for: a draft or an open dialog stays, and is waited for."""
+    refusal = typist.person_in_way(project, intake.apply_pending(project, name))
+    if refusal is not None:
+        raise PersonInWay(str(refusal))
+    return reset_worker(project, name)
+
+
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     """The worker's pane; raises while a person has the worker, or its work is landing."""
     pane = project.pane(record)
@@ -66,7 +74,12 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept
-    if journal is not None and accept.STEPS.index(journal.step) >= accept.STEPS.index("land"):
+    if journal is not None and project.others_accept(record.name):
+        raise Refused(
+            f"{record.name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+        )
+    if journal is not None and accept.may_have_landed(journal):
         raise Refused(
             f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
@@ -100,13 +113,11 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some of its keys may have been typed, and may still be read
+    if quiet.has_queue(record, pane):
+        return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
         project.tmux.send_keys(pane, "Escape")
-
-    def is_idle() -> bool:
-        return sessions.status_of(record, pane) in (ClientStatus.IDLE, ClientStatus.SHELL)
-
-    if not processes.wait_until(is_idle, INTERRUPT_S):
+    if not processes.wait_until(lambda: quiet.is_idle(record, pane), INTERRUPT_S):
         return False
     children = processes.leftovers(record.instance)
     if children and not processes.wait_until(lambda: not processes.leftovers(record.instance), CHILDREN_S):
@@ -114,28 +125,16 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         processes.kill(processes.leftovers(record.instance))
         return False
     # The client puts a prompt that was interrupted early, or was queued, back into its box.
-    return typist.has_empty_box(project, record)
+    return typist.has_empty_box(project, record) and quiet.is_idle(record, pane)
 
 
 def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:
-    worktree = Path(record.worktree_path)
-    if not (worktree / ".git").exists():
-        provision.provision(project, record)
-    drop_stale_index_lock(worktree)
     pinned = provision.reset_in_place(project, record, base, "reset")
     if pinned:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=record.name, reason="reset", ref=pinned)
     provision.provision(project, record)  # a setup that failed gets another chance, on a clean tree
     return pinned
-
-
-def drop_stale_index_lock(worktree: Path) -> None:
-    """A git command that was killed leaves its lock, and every later one would fail; nobody works here now."""
-    lock = git.git_paths(worktree, "index.lock")[0]
-    if not processes.wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
-        with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
 
 
 def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: str | None) -> bool:
@@ -152,6 +151,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
             crash_count=0,
             last_crash_unix=0.0,
         )
+        persons.take_off_list(tx, name)
         tx.emit("worker_reset", worker=name, base=base, ref=pinned)
         if record.status not in (Status.IDLE, Status.OFFLINE):
             record = tx.move(name, step(Status.IDLE, "reset"))

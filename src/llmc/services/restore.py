@@ -54,20 +54,20 @@ class Restored:
     repositories: tuple[str, ...]
 
 
-def entries(root: Root) -> list[Entry]:
-    """Everything in the trash, newest first."""
-    shape = "%(refname)%00%(objectname)%00%(contents:subject)"
-    lines = git.git(root.path, "for-each-ref", f"--format={shape}", PREFIX.rstrip("/")).stdout.splitlines()
+def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
+    """Everything in the trash, newest first; without `sizes` no directory is read."""
     found = {}
-    for line in lines:
-        ref, commit, subject = line.split("\0")
+    for ref, commit, subject in git.refs(
+        root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
+    ):
         worker, stamp, why = parse_ref(ref)
         found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, subject)
     for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:
         worker, stamp = parse_directory(folder.name)
         key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
         at = found.get(key, Entry(worker, stamp))
-        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size_of(folder))
+        size = size_of(folder) if sizes else None
+        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size)
     return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
 
 

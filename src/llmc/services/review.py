@@ -5,8 +5,9 @@ from pathlib import Path
 
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
+from llmc.review import messages
 from llmc.review.patch import patch_id
-from llmc.services import provision
+from llmc.services import merging, provision
 from llmc.services.project import Project
 from llmc.state.model import State
 from llmc.tools import git
@@ -32,7 +33,10 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Review:
-    """A worker's work against the default branch; `base` is where they parted."""
+    """What a worker's accept would land: the diff from `base`, the newest one, to `result`.
+
+    Where it conflicts with the base, that is from where they parted to the worker's own commit.
+    """
 
     worker: WorkerName
     worktree: Path
@@ -50,6 +54,13 @@ class Review:
     stale: str = ""
     #: why it was not rebased though the branch moved; empty when it was, or need not be
     not_rebased: str = ""
+    #: where the worker's commits and the branch parted
+    parting: str = ""
+    #: the tree that lands, or the worker's commit where there are conflicts, and in which files
+    result: str = ""
+    conflicts: tuple[str, ...] = ()
+    #: what a reader of the diff could take for the worker's intention, and probably is not
+    warnings: tuple[str, ...] = ()
 
 
 def longest_waiting(state: State) -> WorkerRecord:
@@ -85,43 +96,67 @@ def look(project: Project, record: WorkerRecord) -> Review:
             raise
         stale = error.message  # a source that is away now is no reason to show nothing
     head = git.head(worktree)
-    base = parting_point(project, record, head)
-    divergence = git.divergence(worktree, project.base, head)
+    shown = _what_lands(project, record.name, head)
+    work = shown.work
     changes = git.tree_state(worktree)
     return Review(
         worker=record.name,
         worktree=worktree,
         prompt=record.current_prompt,
         since_unix=record.since_unix,
-        base=base,
+        base=shown.base,
         head=head,
-        ahead=divergence.ahead,
-        behind=divergence.behind,
-        commits=_commits(worktree, base, head),
-        files=_files(worktree, base, head),
+        ahead=len(work.commits),
+        behind=len(work.others),
+        commits=tuple(Commit(commit.id, messages.subject(commit.message)) for commit in work.commits),
+        files=_files(worktree, shown.base, shown.result),
         dirty=(*changes.tracked, *changes.untracked),
-        diff=git.diff(worktree, base, head),
+        diff=git.diff(worktree, shown.base, shown.result),
         stale=stale,
+        parting=work.parting,
+        result=shown.result,
+        conflicts=shown.conflicts,
+        warnings=_warnings(project, record, shown),
     )
 
 
-def parting_point(project: Project, record: WorkerRecord, head: str) -> str:
-    base = git.merge_base(Path(record.worktree_path), project.base, head)
-    if base is None:
-        branch = project.config.repo.default_branch
-        raise Refused(
-            f"{record.name}'s commits have no common history with {branch}",
-            hint=f"llmc message {record.name} 'Put your work on top of origin/{branch}.'",
-        )
-    return base
+@dataclass(frozen=True)
+class _Shown:
+    work: merging.Work
+    base: str
+    result: str
+    conflicts: tuple[str, ...] = ()
+
+
+def _what_lands(project: Project, name: str, head: str) -> _Shown:
+    """As accept makes it: a merge of trees."""
+    base = git.resolve(project.root.path, project.base) or project.base
+    work = merging.work_of(project, name, base, head)
+    try:
+        return _Shown(work, base, merging.merged_tree(project, work))
+    except merging.Conflicts as found:
+        return _Shown(work, work.parting, head, found.files)
+
+
+def _warnings(project: Project, record: WorkerRecord, shown: _Shown) -> tuple[str, ...]:
+    branch = project.config.repo.default_branch
+    found = []
+    dropped = merging.dropped_by_merges(project, shown.work)
+    if dropped:
+        names = ", ".join(dropped[:5]) + (" ..." if len(dropped) > 5 else "")
+        found.append(f"a merge of the worker's takes nothing of what {branch} changed in {names}")
+    if not shown.conflicts:
+        again = merging.brought_back(project, shown.work, shown.result, record.taken_back)
+        if again:
+            found.append(f"this was taken back on {branch}, and would land again: {'; '.join(again)}")
+    return tuple(found)
 
 
 def remember(project: Project, review: Review, *, seen: bool = True) -> None:
     """This is the worker reviewed last; and, if its diff was `seen`, what accept compares with."""
     head = git.head(review.worktree)  # a person can look for long; what waits is what is there now
-    base = git.merge_base(review.worktree, project.base, head)
     # It may have been rebased meanwhile, and then it is the same change under another name.
-    same = base is not None and patch_id(git.diff(review.worktree, base, head)) == patch_id(review.diff)
+    same = head == review.head or patch_id(_diff_now(project, review, head)) == patch_id(review.diff)
     with project.store.transaction() as tx:
         tx.remember_review(review.worker)
         record = tx.worker(review.worker)
@@ -137,6 +172,14 @@ def remember(project: Project, review: Review, *, seen: bool = True) -> None:
         tx.emit("reviewed", worker=review.worker, commit=review.head, behind=review.behind)
 
 
+def _diff_now(project: Project, review: Review, head: str) -> str:
+    try:
+        shown = _what_lands(project, review.worker, head)
+        return git.diff(review.worktree, shown.base, shown.result)
+    except LlmcError:
+        return ""  # what cannot be compared is not said to be the same
+
+
 def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
     """Whether base..tip, which is about to land, is the change that was reviewed. Never a reason to stop."""
     if record.reviewed_patch is None:
@@ -146,14 +189,6 @@ def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
     except LlmcError:
         same = False  # what cannot be compared is not said to be the same
     return Reviewed.SAME if same else Reviewed.CHANGED
-
-
-def _commits(worktree: Path, base: str, head: str) -> tuple[Commit, ...]:
-    done = git.git(
-        worktree, "log", "--reverse", "-z", "--no-show-signature", "--format=%H %s", f"{base}..{head}"
-    )
-    rows = (row.partition(" ") for row in done.stdout.split("\0") if row)
-    return tuple(Commit(sha, subject) for sha, _, subject in rows)
 
 
 def _files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:

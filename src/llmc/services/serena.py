@@ -5,15 +5,14 @@ import shutil
 from pathlib import Path
 
 from llmc.services.excludes import exclude
-from llmc.services.project import Project
+from llmc.services.project import Place, Project
 from llmc.tools import git
 from llmc.tools.files import write_atomic
-from llmc.workers.model import WorkerRecord
 
 _NAME = re.compile(r"^project_name[ \t]*:.*$", re.MULTILINE)
 
 
-def settle(project: Project, record: WorkerRecord, worktree: Path) -> None:
+def settle(project: Project, place: Place, worktree: Path) -> None:
     """With [repo].serena: a project file with a name of the worker's own, never committed."""
     if not project.config.repo.serena:
         return
@@ -28,7 +27,7 @@ def settle(project: Project, record: WorkerRecord, worktree: Path) -> None:
         return  # it could lead out of the worktree
     have = target.read_text() if target.is_file() else ""
     start = have or (theirs.read_text() if theirs.is_file() and not tracked else "")
-    wanted = named(start, f"{Path(project.source).name}-{record.name}")
+    wanted = named(start, f"{Path(project.source).name}-{place.name}")
     exclude(project, [name])
     if have != wanted:
         target.parent.mkdir(exist_ok=True)

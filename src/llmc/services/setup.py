@@ -10,11 +10,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from llmc import urls
+from llmc.config import trust
 from llmc.config.load import load_config
 from llmc.config.model import Worker
 from llmc.config.options import check_worker_name
-from llmc.config.paths import Root, default_root
+from llmc.config.paths import Root, default_root, find_root
 from llmc.config.starter import initial_text
+from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.names import WorkerName
 from llmc.services import lfs, provision
@@ -24,21 +27,6 @@ from llmc.tools import git
 from llmc.tools.files import explain, private_dir, write_atomic
 from llmc.tools.tmux import Tmux
 from llmc.workers.model import WorkerRecord
-
-#: agents must not push by accident; llmc lands by explicit path or URL
-NO_PUSH = "llmc-workers-do-not-push"
-
-#: what a root's clone has in its git configuration
-CLONE_SETTINGS = {
-    "extensions.worktreeConfig": "true",
-    "remote.origin.pushurl": NO_PUSH,
-    "rerere.enabled": "true",
-    "rerere.autoupdate": "true",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    # A large file that is away leaves its pointer: no checkout fails for it.
-    "lfs.skipdownloaderrors": "true",
-}
 
 
 @dataclass(frozen=True)
@@ -87,8 +75,10 @@ def choose_target(given: str | None, source: Source) -> Path:
 def existing_root(source: Source, target: str | None) -> Root | None:
     """The root that was made for a source before: at the target, or where the source's git config says."""
     place = target or (git.config_get(Path(source.location), "llmc.root") if source.local else None)
-    root = Root(Path(os.path.realpath(Path(place).expanduser()))) if place else None
-    return root if root is not None and root.config.exists() else None
+    root = Root(Path(trust.real(place))) if place else None
+    if root is None or not root.config.exists():
+        return None
+    return find_root(str(root.path), {}, Path("/"), lambda: None)  # refuses one of another user
 
 
 def create_root(source: Source, target: Path, agent: str) -> Root:
@@ -113,6 +103,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
         shutil.rmtree(aside, ignore_errors=True)
     if source.local:
         git.git(Path(source.location), "config", "llmc.root", str(target))
+    trust.register(str(target))
     return Root(target)
 
 
@@ -183,15 +174,13 @@ def _new_record(project: Project, name: str) -> WorkerRecord:
 
 
 def _clone(source: Source, target: Path) -> None:
+    """By git's transport even from a local path: `--local` would make hard links to a person's own objects, and lean on
+    their alternates; an agent that overwrites a pack in the root would overwrite theirs."""
     settings = [f"--config={key}={value}" for key, value in CLONE_SETTINGS.items()]
-    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", *settings]
-    where = [source.location, str(target)]
-    linked = (
-        source.local and git.git(target.parent, *clone, "--local", *where, check=False, timeout_s=3600).ok
-    )
-    if not linked:
-        # A `git gc` may take files away while they are being linked, and git links no objects behind a symlink.
-        git.git(target.parent, *clone, "--no-local", *where, timeout_s=3600)
+    target.mkdir(mode=0o700)
+    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", "--no-local", *settings]
+    where = [urls.split(source.location).address, str(target)]
+    git.git(target.parent, *clone, *where, timeout_s=3600, env=git.access(source.location, [git.NO_HOOKS]))
     _without_checkout(target)
 
 
@@ -239,7 +228,12 @@ def write_launcher(root: Root) -> None:
 
 
 def _refuse_undecodable(source: Source, target: Path) -> None:
-    """config.toml, state.json and the agents' settings are UTF-8, and hold both paths."""
+    """config.toml, state.json and the agents' settings are UTF-8, and hold both paths; git's own lists hold lines."""
+    if "\n" in str(target):
+        raise UsageError(
+            f"{str(target)!a} has a line break in it, git cannot keep worktrees there",
+            hint="Choose another place with --target PATH.",
+        )
     for text, option in ((source.location, "--source"), (str(target), "--target")):
         try:
             text.encode()

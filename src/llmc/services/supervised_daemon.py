@@ -1,12 +1,10 @@
 """The daemon under a supervisor: started through the shell, known by its registration, ended for certain."""
 
 import contextlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llmc.errors import LlmcError, NotFound
 from llmc.overseer.model import Failure, FailureKind, Identity
@@ -14,7 +12,7 @@ from llmc.services import daemon_control
 from llmc.services.project import Project
 from llmc.tools import proc, processes
 from llmc.tools.clock import monotonic
-from llmc.tools.files import private_dir
+from llmc.tools.files import json_record, private_dir
 from llmc.tools.processes import Process
 
 #: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
@@ -74,16 +72,8 @@ def check_program() -> None:
 
 def registration(project: Project) -> Registration:
     """daemon.json, whoever wrote it."""
-    row = _row(project.root.daemon)
+    row = json_record(project.root.daemon)
     return Registration(Identity.read(row), bool(row) and row.get("ready") is True)
-
-
-def _row(path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def adopt(project: Project, known: Identity | None) -> Running | None:

@@ -9,11 +9,12 @@ from typing import Any
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError
+from llmc.given import number
 from llmc.overseer.model import Identity
 from llmc.services.project import Project
 from llmc.tools import locks
 from llmc.tools.clock import now_unix
-from llmc.tools.files import append_line, private_dir, write_atomic
+from llmc.tools.files import append_line, json_record, private_dir, write_atomic
 
 RUNNING, REMEDIATING, TERMINATED = "running", "remediating", "terminated"
 #: so many events are in overseer.json
@@ -40,14 +41,11 @@ def name_of(root: Root) -> str:
 
 def former(root: Root) -> Former:
     """What a killed supervisor was at; nothing of one that ended in order."""
-    try:
-        row = json.loads(root.overseer_file.read_bytes())
-    except (OSError, ValueError):
-        return Former()
-    if not isinstance(row, dict) or row.get("state") == TERMINATED:
+    row = json_record(root.overseer_file)
+    if not row or row.get("state") == TERMINATED:
         return Former()
     times = row.get("remediations")
-    kept = tuple(float(at) for at in times if isinstance(at, int | float)) if isinstance(times, list) else ()
+    kept = tuple(at for one in times if (at := number(one)) is not None) if isinstance(times, list) else ()
     return Former(Identity.read(row.get("daemon")), kept)
 
 

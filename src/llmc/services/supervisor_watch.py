@@ -5,13 +5,14 @@ from pathlib import Path
 
 from llmc.agents.client_files import is_synthetic, rows_since, size_of
 from llmc.errors import LlmcError
+from llmc.event_log import EventLog
 from llmc.log_reader import LogReader, archives
 from llmc.overseer import health
 from llmc.overseer.model import Record, failures
 from llmc.services import supervised_daemon
 from llmc.services.project import Project
 from llmc.services.supervised_daemon import Running
-from llmc.services.supervisor_facts import at_work, last_lines
+from llmc.services.supervisor_facts import at_work
 from llmc.services.task_list import left_to_do
 from llmc.state.model import State
 from llmc.tools import git
@@ -152,9 +153,8 @@ class Watch:
         """Why the daemon took no more tasks, where it ended because of that."""
         if self._daemon.exit_code() != 0:
             return ""
-        rows = [json_row(line.encode()) for line in last_lines(self._project.root.events)]
-        began = self._daemon.identity.start_time_unix
-        ours = [row for row in rows if row and row.get("action") == "auto_stopped" and row["ts"] >= began]
+        log = EventLog(str(self._project.root.events)).since(self._daemon.identity.start_time_unix)
+        ours = [row for row in log if row.get("action") == "auto_stopped"]
         return str(ours[-1].get("reason")) if ours else ""
 
     def _beat_now(self) -> tuple[str, float] | None:
@@ -175,7 +175,7 @@ class Watch:
             state = self._project.store.read()
             if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
                 return False
-            free = any(r.auto and not r.held for r in state.workers.values())
+            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
             return bool(at_work(state)) or (free and _is_ready_work(self._project))
         except (LlmcError, OSError):
             return False

@@ -8,27 +8,34 @@ from typing import Any
 
 from llmc.agents.task_files import TaskFiles, Unreadable, list_name
 from llmc.errors import LlmcError, NotFound, UsageError
-from llmc.names import TaskId
+from llmc.names import TaskId, TaskKey
 from llmc.services.project import Project, agent_for
 from llmc.state.ledger import Ledger
 from llmc.tasks import draft as drafts
-from llmc.tasks.books import Books
+from llmc.tasks.books import Books, Claim, entry
 from llmc.tasks.choose import completed_ids
 from llmc.tasks.draft import BadDraft, Draft
 from llmc.tasks.draw import states
 from llmc.tasks.graph import Needs, cycle, dangling, needs
 from llmc.tasks.model import Task, TaskStatus, in_order
+from llmc.tasks.origin import believed
+from llmc.tools.clock import now_unix
+from llmc.tools.faults import step as fault_step
 
 
 @dataclass(frozen=True)
 class Overview:
     """Everything in the list, and what is wrong with it."""
 
+    list_name: str
     tasks: dict[TaskId, Task]
     edges: Needs
     states: dict[TaskId, str]
     unreadable: list[Unreadable]
     problems: list[str]
+
+    def key(self, task_id: str) -> TaskKey:
+        return TaskKey(self.list_name, TaskId(task_id))
 
 
 def open_list(project: Project) -> TaskFiles:
@@ -44,26 +51,38 @@ def open_list(project: Project) -> TaskFiles:
     return TaskFiles(parent / list_name(auto.task_list_id))
 
 
+def open_ledger(project: Project) -> Ledger:
+    configured = project.config.auto.task_list_id
+    return Ledger(
+        project.root.tasks_ledger, project.root.log("task_pool"), list_name(configured) if configured else ""
+    )
+
+
 def overview(files: TaskFiles, books: Books) -> Overview:
     """The files, and what the ledger knows better or alone: the client removes files of completed tasks."""
     found = files.listing()
+    landed = books.completed_in(files.list_name)
     gone = {
-        task_id: Task(task_id, books.subjects.get(task_id) or "(its file is gone)", "", TaskStatus.COMPLETED)
-        for task_id in books.completed
+        task_id: Task(
+            task_id, books.subjects.get(files.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
+        )
+        for task_id in landed
         if task_id not in found.tasks
     }
     tasks = sorted([*found.tasks.values(), *gone.values()], key=lambda task: in_order(task.id))
     edges = needs(tasks)
-    held = {claim.task for claim in books.claims.values()}
-    completed = completed_ids(tasks, books.completed, held)
+    completed = completed_ids(tasks, landed, books.claimed_in(files.list_name))
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
+    there = completed | {bad.task_id for bad in found.unreadable}
     problems += [
-        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, completed)
+        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, there)
     ]
     if circle := cycle(edges):
         problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
-    words = states(tasks, edges, completed, books.kept_back)
-    return Overview({task.id: task for task in tasks}, edges, words, found.unreadable, problems)
+    words = states(tasks, edges, completed, lambda task_id: books.kept_back(files.key(task_id)), landed)
+    return Overview(
+        files.list_name, {task.id: task for task in tasks}, edges, words, found.unreadable, problems
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +97,7 @@ class Left:
 
 
 def left_to_do(project: Project) -> Left:
-    found = overview(open_list(project), Ledger(project.root.tasks_ledger).books())
+    found = overview(open_list(project), open_ledger(project).books())
     left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
     waiting = ("ready", "waits", TaskStatus.IN_PROGRESS)
     held = [task for task in left if found.states[task] not in waiting]
@@ -86,7 +105,13 @@ def left_to_do(project: Project) -> Left:
     return Left(left, held, stuck=bool(left) and not moving)
 
 
-def add(files: TaskFiles, draft: Draft, books: Books) -> Task:
+def believed_tasks(files: TaskFiles, books: Books) -> list[Task]:
+    """The tasks of a list as far as llmc believes their files."""
+    found = files.listing().tasks.values()
+    return [believed(task, books.made.get(files.key(task.id))) for task in found]
+
+
+def add(files: TaskFiles, draft: Draft, ledger: Ledger) -> Task:
     """A new task; what it waits for has to exist."""
     try:
         drafts.check(draft)
@@ -103,7 +128,7 @@ def add(files: TaskFiles, draft: Draft, books: Books) -> Task:
 
     fields = drafts.fields(draft, existing)
     _refuse_circle(known.values(), [replace(draft, name="the new task")])
-    return files.create(fields, books.highest)
+    return _create(files, ledger, fields, draft)
 
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
@@ -115,7 +140,17 @@ def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
     return replace(draft, **others, after=after, before=before)
 
 
-def import_all(files: TaskFiles, found: Iterable[Draft], books: Books) -> list[Task]:
+def _create(files: TaskFiles, ledger: Ledger, fields: dict[str, Any], draft: Draft) -> Task:
+    """The file, and then the row that says that it is ours: without one, it is a file that somebody put there."""
+    task = files.create(fields, ledger.books().highest_in(files.list_name))
+    of_goal = {name: value for name, value in (("dispatch", task.dispatch), ("part", task.part)) if value}
+    made = Claim("", files.key(task.id), "")
+    with fault_step("task.created"):
+        ledger.write(entry("created", made, now_unix(), by=draft.by, **of_goal))
+    return task
+
+
+def import_all(files: TaskFiles, found: Iterable[Draft], ledger: Ledger) -> list[Task]:
     """Tasks that may name each other; nothing is added unless all of them can be."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
@@ -143,7 +178,7 @@ def import_all(files: TaskFiles, found: Iterable[Draft], books: Books) -> list[T
         outside = tuple(name for name in draft.before if name not in names)
         said = replace(draft, after=after, before=outside)
         fields = drafts.fields(said, lambda name: made.get(name, TaskId(name)))
-        task = files.create(fields, books.highest)
+        task = _create(files, ledger, fields, draft)
         made[draft.name] = task.id
         result.append(task)
     return result

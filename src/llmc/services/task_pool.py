@@ -9,13 +9,13 @@ from llmc.agents.task_files import TaskFiles
 from llmc.errors import NotFound, UsageError
 from llmc.services import commands, task_list
 from llmc.services.project import Project
-from llmc.tasks.books import Books
+from llmc.state.ledger import Ledger
 from llmc.tasks.choose import completed_ids
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task
 from llmc.tasks.pool import Failed, NoTask, read
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import append_line, private_dir
+from llmc.tools.files import append_line, private_dir, read_text
 from llmc.workers.causes import Cause
 
 LOG = "task_pool"
@@ -32,7 +32,7 @@ class PoolFailed(Exception):
         self.output = output
 
 
-def take_in(project: Project, files: TaskFiles, books: Books) -> Task | None:
+def take_in(project: Project, files: TaskFiles, ledger: Ledger) -> Task | None:
     """Ask for a task, and add it to the list; None when there is none, or it is open already.
 
     An answer is a file with a name before anything is made of it: see `take_up`.
@@ -40,34 +40,35 @@ def take_in(project: Project, files: TaskFiles, books: Books) -> Task | None:
     path = _ask(project)
     if path is None:
         return None
-    tasks = list(files.listing().tasks.values())
-    done = completed_ids(tasks, books.completed, {claim.task for claim in books.claims.values()})
+    books = ledger.books()
+    tasks = task_list.believed_tasks(files, books)
+    done = completed_ids(tasks, books.completed_in(files.list_name), books.claimed_in(files.list_name))
     there = {str(task.ours.get("key")) for task in tasks if task.id not in done}
-    return _make(project, files, books, path, there)
+    return _make(project, files, ledger, path, there)
 
 
-def take_up(project: Project, files: TaskFiles, books: Books) -> None:
+def take_up(project: Project, files: TaskFiles, ledger: Ledger) -> None:
     """Answers that a crash cut off become tasks, unless they have."""
-    there = {str(task.ours.get("key")) for task in files.listing().tasks.values()}
+    there = {str(task.ours.get("key")) for task in task_list.believed_tasks(files, ledger.books())}
     for path in sorted(project.root.task_pool.glob("answer-*.txt")):
-        _make(project, files, books, path, there)
+        _make(project, files, ledger, path, there)
 
 
 def _make(
-    project: Project, files: TaskFiles, books: Books, path: Path, there: Collection[str]
+    project: Project, files: TaskFiles, ledger: Ledger, path: Path, there: Collection[str]
 ) -> Task | None:
-    answer = read(0, path.read_text(encoding="utf-8", errors="replace"), key=path.stem)
+    answer = read(0, read_text(path), key=path.stem)
     task = None
     try:
         with fault_step("task_pool.add"):
             if isinstance(answer, Draft) and answer.key not in there:
-                task = task_list.add(files, answer, books)
+                task = task_list.add(files, answer, ledger)
     except (UsageError, NotFound):
         path.unlink()  # it names a task that is not there: no later attempt would help
         raise
     if task is not None:
         with project.store.transaction() as tx:
-            tx.emit("task_received", task_id=task.id, subject=task.subject)
+            tx.emit("task_received", **files.key(task.id).fields(), subject=task.subject)
     path.unlink()
     return task
 
@@ -85,7 +86,7 @@ def _ask(project: Project) -> Path | None:
             timeout_s=project.config.auto.task_pool_timeout_secs,
             answer=part,
         )
-    text = part.read_text(encoding="utf-8", errors="replace")
+    text = read_text(part)
     if text.strip():
         append_line(project.root.log(LOG), text.encode(errors="replace"))
     match read(done.returncode, text, key="any"):

@@ -2,17 +2,17 @@
 
 import threading
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import Changes, TaskFiles, Unreadable, file_name
+from llmc.agents.task_files import Changes, TaskFiles, file_name
 from llmc.errors import LlmcError
 from llmc.names import TaskId
-from llmc.services import claims
+from llmc.services import claims, task_concerns
 from llmc.services.project import Project
 from llmc.services.task_list import open_list
-from llmc.services.worker_tasks import Origins
+from llmc.services.worker_tasks import Origins, show_made
 from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
@@ -20,20 +20,26 @@ from llmc.tasks.choose import choose
 from llmc.tasks.claims import is_ours, still_at_it
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
+from llmc.tasks.origin import believed, is_out_of_date
+
+Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task]], None]
 
 
 class BrokenList(LlmcError):
-    """The list says something that cannot be followed: nobody is given a task before a person has mended it."""
+    """Its tasks name each other in a way that cannot be followed: none is given out before a person has looked."""
 
 
 class TaskQueue:
     """One for each daemon. Several workers ask at the same moment; they are answered one after another."""
 
-    def __init__(self, files: TaskFiles, ledger: Ledger, origins: Origins | None = None) -> None:
-        """`origins`: who tells which tasks may be a worker's; None: none is."""
+    def __init__(
+        self, files: TaskFiles, ledger: Ledger, origins: Origins | None = None, tell: Tell | None = None
+    ) -> None:
+        """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: is shown the list at each look."""
         self.files = files
         self.ledger = ledger
         self._origins = origins
+        self._tell = tell
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._changed: set[str] | None = None
@@ -57,25 +63,28 @@ class TaskQueue:
             ready = [
                 task
                 for task in self._index.ready
-                if task.id not in self._undecided and not books.kept_back(task.id)
+                if task.id not in self._undecided and not books.kept_back(self.files.key(task.id))
             ]
-            while task := choose(ready, labels_in_use):
-                self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=task.id)
+            while chosen := choose(ready, labels_in_use):
+                self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
+                key = self.files.key(chosen.id)
+                task = believed(chosen, books.made.get(key))
                 claim = claims.take(
-                    self.files, self.ledger, worker, task.id, task.subject, task.dispatch, task.part
+                    self.files, self.ledger, worker, key, task.subject, task.dispatch, task.part
                 )
                 if self._changed is not None:  # the watch may tell of it only after the next worker has asked
                     self._changed.add(file_name(task.id))
                 if claim is not None:
                     return task, claim
-                ready.remove(task)
+                ready.remove(chosen)
             return None
 
     def count_ready(self) -> int:
         """How many tasks could be begun now."""
         with self._turn:
-            self._look()
-            return self._index.count_ready - sum(map(self._index.is_ready, self._undecided))
+            proposed = self._look().proposed_in(self.files.list_name)
+            held = self._undecided | proposed
+            return self._index.count_ready - sum(map(self._index.is_ready, held))
 
     def holds(self, claim_id: str) -> bool:
         return self.ledger.books().holds(claim_id)
@@ -97,10 +106,13 @@ class TaskQueue:
         books = self.ledger.books()
         self._put_back(found, books)
         self._note_new(found)
-        self._index.apply(found.tasks, books.completed)
+        self._index.apply(found.tasks, books.completed_in(self.files.list_name))
         if self._origins is not None:
-            self._undecided = self._origins.undecided(found.tasks, self._index.tasks, books.subjects)
-        _refuse_broken(self.files.unreadable, self._index)
+            self._undecided = self._origins.undecided(found.tasks, self._index.tasks, self.ledger)
+            books = self.ledger.books()
+        if self._tell is not None:
+            self._tell(self.files, books, self._index.tasks)
+        _refuse_broken(self._index, {bad.task_id for bad in self.files.unreadable})
         return books
 
     def _note_new(self, found: Changes) -> None:
@@ -116,22 +128,30 @@ class TaskQueue:
     def _put_back(self, found: Changes, books: Books) -> None:
         """What is ours says so. An agent may mark its own task completed; whether it is, the merge decides."""
         for claim in books.claims.values():
-            task = found.tasks.get(claim.task)
+            task = found.tasks.get(claim.task.id) if claim.task.list == self.files.list_name else None
             if task is None or not is_ours(task, claim):
                 continue
             if task.status is TaskStatus.COMPLETED or not task.claim:
-                found.tasks[claim.task] = self.files.change(claim.task, partial(still_at_it, claim=claim))
+                edit = partial(still_at_it, claim=claim)
+                found.tasks[task.id] = self.files.change(task.id, edit)
+        for task_id, task in found.tasks.items():
+            made = books.made.get(self.files.key(task_id)) if task is not None else None
+            if task is not None and made is not None and is_out_of_date(task, made):
+                found.tasks[task_id] = show_made(self.files, books, task_id) or task
 
 
 def open_queue(project: Project) -> TaskQueue:
     files = open_list(project)
-    return TaskQueue(files, claims.open_ledger(project), Origins(project, files))
+    tell = partial(task_concerns.tell, project)
+    return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell)
 
 
-def _refuse_broken(unreadable: Iterable[Unreadable], index: Index) -> None:
-    problems = [f"{bad.file}: {bad.problem}" for bad in unreadable]
-    problems += [
-        f"task {row.task} waits for task {row.missing}, which does not exist" for row in index.dangling
+def _refuse_broken(index: Index, unreadable: Collection[TaskId]) -> None:
+    """What cannot be read is on the attention list, and stops nobody; what waits for it does so until it can be."""
+    problems = [
+        f"task {row.task} waits for task {row.missing}, which does not exist"
+        for row in index.dangling
+        if row.missing not in unreadable
     ]
     if index.circle:
         problems.append(f"these tasks wait for each other in a circle: {', '.join(index.circle)}")

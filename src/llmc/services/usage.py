@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -11,10 +12,10 @@ from llmc.auto import spending
 from llmc.auto.prices import cost_of
 from llmc.auto.spending import Row, Spent, Tally
 from llmc.config.paths import OverseerRoot
+from llmc.event_log import EventLog, ts_of
 from llmc.log_reader import LogReader
-from llmc.names import TaskId, WorkerName
+from llmc.names import TaskKey, WorkerName, task_of
 from llmc.services.project import Project
-from llmc.state.events import read_lines
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import json_row
@@ -66,7 +67,8 @@ def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta
             tx.emit(
                 spending.ACTION,
                 worker=name,
-                task_id=delta.task_id,
+                task_id=delta.task.id if delta.task else None,
+                task_list=delta.task.list if delta.task else None,
                 model=delta.model,
                 **msgspec.structs.asdict(delta.tokens),
                 cost=cost_of(prices, delta.model, delta.tokens),
@@ -87,44 +89,60 @@ def _known_of(
 
     The log is asked once for each conversation: it may be an old one, resumed; or the record may be a rebuilt one.
     """
-    started, told = _sessions(project, record.name)
     last, session = Path(before.transcript).stem, Path(here.transcript).stem
+    started, told = _sessions(project, record.name, last, session)
     sessions = [other for other, _ in started]
     after_last = len(started) - sessions[::-1].index(last) if last in sessions else 0
     skipped = []
-    for other, task_id in dict(started[after_last:]).items():
+    for other, task in dict(started[after_last:]).items():
         if other not in (last, session):
             path = Path(here.transcript).with_name(f"{other}.jsonl")
-            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task_id))
+            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task))
     return Reading(here.transcript, here.totals, told.get(session, {})), skipped
 
 
 def _sessions(
-    project: Project, worker: str
-) -> tuple[list[tuple[str, TaskId | None]], dict[str, dict[str, Usage]]]:
-    """The worker's conversations in the order they began, each with its task; what the log has of each, by model."""
-    started: list[tuple[str, TaskId | None]] = []
+    project: Project, worker: str, last: str, session: str
+) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Usage]]]:
+    """The worker's conversations in the order they began, each with its task; what the log has of each, by model.
+
+    From the one that was counted `last` on, and with all of the present `session`: older ones are of no interest.
+    """
+    started: list[tuple[str, TaskKey | None]] = []
     told: dict[str, dict[str, Usage]] = {}
-    task_id: TaskId | None = None
-    for line in read_lines(project.root.events):
-        event = json_row(line) if any(mark in line for mark in _ABOUT_SESSIONS) else None
-        if event is None or event.get("worker") != worker:
-            continue
+    task: TaskKey | None = None
+    for event in _events_of(project, worker, last, session):
         if (row := spending.parse(event)) is not None:
             counted = told.setdefault(row.claude_session_id, {})
             counted[row.model] = counted.get(row.model, Usage()) + row.tokens
-        elif event["action"] == "session_started" and event.get("claude_session_id"):
-            started.append((str(event["claude_session_id"]), task_id))
-        elif event["action"] in _TASK_BEGAN_OR_ENDED:
-            task_id = TaskId(str(event.get("task_id"))) if event["action"] == "task_assigned" else None
+        elif event.get("action") == "session_started" and event.get("claude_session_id"):
+            started.append((str(event["claude_session_id"]), task))
+        elif event.get("action") in _TASK_BEGAN_OR_ENDED:
+            task = task_of(event) if event["action"] == "task_assigned" else None
     return started, told
 
 
-def rows(project: Project) -> Iterator[Row]:
-    """Every event `usage_recorded`: of the fleet's log, and of the one of the supervisor's own agent."""
+def _events_of(project: Project, worker: str, last: str, session: str) -> list[dict[str, Any]]:
+    """A worker's events about conversations, oldest first, as far back as these two began."""
+    found: list[dict[str, Any]] = []
+    missing = {last, session} - {""}
+    for event in EventLog(str(project.root.events)).newest(*_ABOUT_SESSIONS):
+        if event.get("worker") != worker:
+            continue
+        found.append(event)
+        if event["action"] == "session_started" and event.get("source") != "resume":
+            missing.discard(str(event.get("claude_session_id")))
+        # What came before the conversation that was counted last was counted then; its task began a row earlier.
+        if event["action"] == "worker_added" or (last and not missing and event["action"] == "task_assigned"):
+            break
+    return found[::-1]
+
+
+def rows(project: Project, since: float = 0.0) -> Iterator[Row]:
+    """The events `usage_recorded` since then: of the fleet's log, and of the one of the supervisor's own agent."""
     logs = (project.root.events, OverseerRoot(project.root.path).events)
-    lines = (line for log in logs for line in read_lines(log))
-    return (row for row in map(_row, lines) if row is not None)
+    lines = (line for log in logs for line in EventLog(str(log)).lines_since(since))
+    return (row for row in map(_row, lines) if row is not None and row.ts >= since)
 
 
 class Totals:
@@ -140,7 +158,7 @@ class Totals:
         day = day_start(now_unix() if now is None else now)
         lines = list(self._log.lines()) if self._log is not None and day == self._day else []
         if self._log is None or day != self._day or self._log.truncated:
-            self._day, self._log = day, LogReader(str(project.root.events))
+            self._day, self._log = day, _reader(project, day)
             self._of_day = self._of_run = Tally()
             lines = list(self._log.lines())
         for line in lines:
@@ -154,6 +172,13 @@ class Totals:
             self._of_run = self._of_run.plus(row)
             if row.ts >= self._day:
                 self._of_day = self._of_day.plus(row)
+
+
+def _reader(project: Project, day: float) -> LogReader:
+    """From the beginning of the day, or of the run where that is older."""
+    log = EventLog(str(project.root.events))
+    started = next((ts_of(row) for row in log.newest(_STARTED) if row.get("action") == "auto_started"), day)
+    return log.reader(min(day, started))
 
 
 def day_start(now: float) -> float:
@@ -172,6 +197,7 @@ _STARTED = b'"auto_started"'
 _TASK_BEGAN_OR_ENDED = ("task_assigned", "task_completed", "task_released", "task_failed", "task_parked")
 _ABOUT_SESSIONS = (
     _RECORDED,
+    b'"worker_added"',
     b'"session_started"',
     *(f'"{action}"'.encode() for action in _TASK_BEGAN_OR_ENDED),
 )

@@ -6,13 +6,15 @@ from functools import partial
 
 from llmc.agents.task_files import TaskFiles, list_name
 from llmc.errors import LlmcError, LockTimeout
-from llmc.names import TaskId
+from llmc.names import TaskId, TaskKey
 from llmc.services.project import Project, agent_for
-from llmc.services.task_list import open_list
+from llmc.services.task_list import open_ledger, open_list
 from llmc.state import inbox
+from llmc.state.ledger import Ledger
 from llmc.tasks import claims
-from llmc.tasks.model import Task
-from llmc.tasks.origin import ANNOUNCED_S, Announced, hold_for, is_undecided
+from llmc.tasks.books import Books, Claim, Made, entry, is_told_again
+from llmc.tasks.model import Task, is_id
+from llmc.tasks.origin import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.workers.events import HookEvent, Malformed
@@ -21,8 +23,8 @@ from llmc.workers.model import WorkerRecord
 
 def mark(
     project: Project, record: WorkerRecord, events: Iterable[HookEvent | Malformed]
-) -> dict[str, tuple[Task, str]]:
-    """By event: the task that it names, and why that waits for a person, if it does.
+) -> dict[str, tuple[TaskKey, str, str]]:
+    """By event: the task that it names, its subject, and why that waits for a person, if it does.
 
     Before the event counts as applied: a crash in between marks it again, which changes nothing.
     """
@@ -30,22 +32,43 @@ def mark(
     files = _shared_list(project) if created else None
     if files is None:
         return {}
-    at = record.assignment
-    marked: dict[str, tuple[Task, str]] = {}
-    by = {"worker": record.name, **({"task": at.task_id} if at else {})}
+    ledger = open_ledger(project)
+    marked: dict[str, tuple[TaskKey, str, str]] = {}
     for event in created:
-        made = (at.made if at else 0) + len(marked)
-        hold = hold_for(project.config.auto.worker_tasks, at is not None, made)
         with fault_step("worker_task.mark"):
-            task = _mark(files, event.text("task_id"), by, hold)
+            task = _mark(project, files, ledger, record, event, len(marked))
         if task is not None:
-            marked[event.id] = (task, task.waits_for_a_person)
+            key = files.key(task.id)
+            marked[event.id] = (key, task.subject, ledger.books().kept_back(key))
     return marked
 
 
-def _mark(files: TaskFiles, task_id: str, by: dict[str, str], hold: str) -> Task | None:
+def _mark(
+    project: Project, files: TaskFiles, ledger: Ledger, record: WorkerRecord, event: HookEvent, before: int
+) -> Task | None:
+    """The ledger first: from then on it is the worker's, whatever its file says."""
+    at, task_id = record.assignment, event.text("task_id")
+    key = files.key(task_id)
+    if not is_id(task_id) or ledger.books().claim_on(key):
+        return None  # no task, or one that was given out: nobody makes that
+    known = ledger.books().made.get(key)
+    if known is None or not is_told_again(known, event.id):
+        hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
+        note_made(
+            project, ledger, key, Made(record.name, at.task_id if at else "", event=event.id, hold=hold)
+        )
+    return show_made(files, ledger.books(), task_id)
+
+
+def note_made(project: Project, ledger: Ledger, task: TaskKey, made: Made) -> None:
+    said = {"at": made.at, "root": str(project.root.path), "event": made.event, "hold": made.hold}
+    ledger.write(entry("made", Claim("", task, made.worker), now_unix(), **said))
+
+
+def show_made(files: TaskFiles, books: Books, task_id: str) -> Task | None:
+    """The file says so, too."""
     try:
-        return files.change(task_id, partial(claims.made_by_worker, by=by, hold=hold))
+        return files.change(task_id, partial(claims.made_by_worker, made=books.made[files.key(task_id)]))
     except LockTimeout:
         raise
     except LlmcError:
@@ -68,43 +91,56 @@ class Origins:
     def __init__(self, project: Project, files: TaskFiles) -> None:
         self._project = project
         self._files = files
-        #: tasks that changed so lately that they could be
+        #: tasks that nobody knows anything of, and that were written so lately that a hook may still name them
         self._recent: set[TaskId] = set()
 
     def undecided(
-        self, changes: Collection[TaskId], tasks: Mapping[TaskId, Task], known: Collection[str]
+        self, changes: Collection[TaskId], tasks: Mapping[TaskId, Task], ledger: Ledger
     ) -> frozenset[TaskId]:
         """Those that must not be taken yet. The files were read before this: what they show was announced before that.
 
-        `known`: tasks that llmc has taken before.
+        What was announced, and never named, is found here too: its hook was lost.
         """
-        now, announced = now_unix(), self._announced()
-        self._recent = {
+        now, announced, books = now_unix(), self._announced(), ledger.books()
+        written = self._files.changed_unix
+        candidates = self._recent.union(changes, map(TaskId, announced.named)) & tasks.keys()
+        unknown = {task_id for task_id in candidates if not books.is_known(self._files.key(task_id))}
+        undecided = {
             task_id
-            for task_id in self._recent.union(changes)
-            if now - self._files.changed_unix(task_id) < ANNOUNCED_S
+            for task_id in candidates
+            if is_undecided(task_id, written(task_id), task_id not in unknown, announced, now)
         }
+        for task_id in unknown - undecided:
+            if worker := maker(written(task_id), announced):
+                self._adopt(ledger, task_id, worker)
+        self._recent = {
+            task_id for task_id in unknown if now - written(task_id) < ANNOUNCED_S or task_id in undecided
+        }
+        return frozenset(undecided)
 
-        def waits(task: Task) -> bool:
-            ours = bool(task.ours) or task.id in known
-            return is_undecided(task, self._files.changed_unix(task.id), ours, announced, now)
-
-        candidates = self._recent.union(map(TaskId, announced.named)) & tasks.keys()
-        return frozenset(task_id for task_id in candidates if waits(tasks[task_id]))
+    def _adopt(self, ledger: Ledger, task_id: TaskId, worker: str) -> None:
+        """An agent was about to make a task, nothing named it, and this one appeared then: a person has to look."""
+        note_made(self._project, ledger, self._files.key(task_id), Made(worker, hold=claims.PROPOSED))
+        task = show_made(self._files, ledger.books(), task_id)
+        with self._project.store.transaction() as tx:
+            subject = task.subject if task else ""
+            tx.emit("task_proposed", worker=worker, **self._files.key(task_id).fields(), subject=subject)
 
     def _announced(self) -> Announced:
         """First the inboxes, then the state: an event is in the state before it leaves its inbox."""
         root = self._project.root
+        if _shared_list(self._project) is None:
+            return Announced()  # their tasks are made elsewhere
         folders = list(root.inbox.iterdir()) if root.inbox.is_dir() else []
         waiting = {folder.name: inbox.read(root, folder.name) for folder in folders}
-        began: list[float] = []
+        began: list[Announcement] = []
         named: list[str] = []
-        for (
-            name,
-            record,
-        ) in self._project.store.read().workers.items():  # nobody reads what a removed one left
+        for name, record in self._project.store.read().workers.items():
+            # Nobody reads what a removed one left; one without a branch has a task list of its own.
+            if not record.has_branch:
+                continue
             events = [event for event in waiting.get(name, []) if isinstance(event, HookEvent)]
-            began += [event.at_unix for event in events if event.makes_a_task]
-            began += record.announced_tasks
+            began += [Announcement(name, event.at_unix) for event in events if event.makes_a_task]
+            began += [Announcement(name, at_unix) for at_unix in record.announced_tasks]
             named += [event.text("task_id") for event in events if event.name == "TaskCreated"]
         return Announced(began, named)

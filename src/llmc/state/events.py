@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.log_reader import archives, whole_lines
-from llmc.tools.files import append_line, ends_torn, private_dir
+from llmc.tools.files import append_line, ends_torn, json_row, private_dir
 
 #: every action there is, with what it means; docs/protocol.md is generated from this table
 ACTIONS: dict[str, str] = {
@@ -31,6 +31,7 @@ ACTIONS: dict[str, str] = {
     "hook_received": "another hook event of the agent (`hook`)",
     "hook_ignored": "a hook event that no longer counts: old instance, or unreadable",
     "reviewed": "a person looked at a worker's work (`commit`, `behind`)",
+    "commits_collapsed": "a worker's commits became one with the same files, to be rebased (`commit`, `tip`: before it, `ref`: where that is pinned)",
     "rebase_started": "a rebase of a worker's commits began (`commit`: before it, `base`, `ref`: where that is pinned)",
     "rebased": "a worker's commits are on the newest base now (`commit`, `base`)",
     "rebase_conflicted": "the rebase has conflicts, the worker is to resolve them (`files`, `base`)",
@@ -49,14 +50,23 @@ ACTIONS: dict[str, str] = {
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",
-    "undone": "an accept was taken back by a revert commit (`commit`, `revert`)",
+    "undone": "an accept was taken back by a revert commit (`commit`, `revert`, `reason`: what can be done again)",
+    "undo_failed": "an undo ended, and nothing was taken back (`step`, `commit`)",
     "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
-    "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
+    "trash_pruned": "old trash was deleted for good (`names`; `refs`: those of them that were refs)",
+    "validation_left": "files that a check left in a worktree were moved into the trash (`files`, `ref`)",
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
+    "worktree_linked": (
+        "a worktree without its link to the clone, or with a wrong one, was linked again (`ref`: where the wrong `.git` is)"
+    ),
+    "lock_removed": "lock files that a killed git had left in a worktree were removed (`paths`)",
     "worker_reset": "a worker was reset to the newest base (`base`, `ref`: the trash ref, if there was work)",
+    "git_config_undone": (
+        "a setting in the root's clone would have run a program or led git elsewhere, and was undone (`file`, `keys`)"
+    ),
     "repaired": "`llmc doctor --repair` mended something (`kind`, `problem`)",
     "state_rebuilt": "`llmc doctor --rebuild` made a new state.json (`workers`, `kept`: the old file)",
     "daemon_started": "the daemon registered (`pid`, `instance_id`)",
@@ -74,6 +84,7 @@ ACTIONS: dict[str, str] = {
     "task_received": "the task pool command gave a task (`task_id`, `subject`)",
     "task_approved": "a person approved a task that a worker proposed (`task_id`, `subject`)",
     "task_requeued": "a person wants a task done again; nothing counts against it any more (`task_id`, `subject`)",
+    "task_done": "a person said that a task is done, and nobody did it (`task_id`, `subject`)",
     "task_sent_back": "a task's work did not pass its `verify` and went back to the worker (`task_id`, `round`, `code`)",
     "budget_reached": "no more tasks are taken because the budget of the run is used up",
     "notified": "a person was told of something (`kind`, `key`, `channels`: those that took it)",
@@ -113,13 +124,19 @@ def check_action(action: str) -> None:
 def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     """Append those of the newest events that are not in the file yet (under the state lock); its last number."""
     last = last_seq(path)
-    missing = [event for event in recent if event["seq"] > last]
+    missing = [event for event in recent if _number(event) > last]
     if not missing:
         return last
     private_dir(path.parent)
     torn = b"\n" if ends_torn(path) else b""
     append_line(path, torn + "\n".join(json.dumps(event, ensure_ascii=False) for event in missing).encode())
     return int(missing[-1]["seq"])
+
+
+def _number(event: dict[str, Any]) -> int:
+    """Its number; 0 for one that nobody numbered: somebody has edited the state by hand."""
+    value = event.get("seq")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -156,8 +173,4 @@ def _last_seq_in(path: Path) -> int | None:
 
 
 def _seq(line: bytes) -> int | None:
-    try:
-        value = json.loads(line)["seq"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return value if isinstance(value, int) else None
+    return _number(json_row(line) or {}) or None

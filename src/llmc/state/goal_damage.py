@@ -38,7 +38,7 @@ def set_aside(path: Path, found: Identity | None, why: str) -> None:
         fresh.unlink(missing_ok=True)
         _make_safe(fresh, SafeMode(now, why, kept.name))
         with fault_step("goals.set_aside"):
-            _second_name(path, kept)
+            second_name(path, kept)
             with suppress(FileNotFoundError):  # else it would be played back into the new file
                 os.replace(f"{path}-journal", f"{kept}-journal")
             os.replace(fresh, path)
@@ -68,9 +68,12 @@ def _kept_name(path: Path, now: float) -> Path:
     return next(other for name in names if not (other := path.with_name(name)).exists())
 
 
-def _second_name(path: Path, other: Path) -> None:
+def second_name(path: Path, other: Path) -> None:
+    """The same file under another name, which nothing may have."""
     try:
         os.link(path, other)
+    except FileExistsError:
+        raise
     except OSError:  # a file system without hard links
         shutil.copyfile(path, other)
         other.chmod(0o600)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from sqlite3 import Connection
 
 VERSION = 3
@@ -101,6 +102,19 @@ assert len(_STEPS) == VERSION
 
 def version_of(db: "Connection") -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def make_empty(path: "Path") -> None:
+    """A store without goals, of the newest version, in a file that exists."""
+    import sqlite3
+
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        migrate(db)
+        db.execute("COMMIT")
+    finally:
+        db.close()
 
 
 def migrate(db: "Connection") -> None:

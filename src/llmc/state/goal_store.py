@@ -7,15 +7,15 @@ vanishes with its process. A damaged file is set aside as it is by whoever wants
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmc.goals.model import Change, Event, GoalView
-from llmc.state.goal_damage import Identity, identity, set_aside
+from llmc.state.goal_damage import Identity, identity, second_name, set_aside
 from llmc.state.goal_errors import SET_ASIDE, Damaged, NewerStore, busy, in_words, is_damage, unknown_goal
 from llmc.state.goal_rows import Reader, SafeMode, Writer
-from llmc.state.goal_schema import VERSION, migrate, version_of
+from llmc.state.goal_schema import VERSION, make_empty, migrate, version_of
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain, private_dir
@@ -123,9 +123,6 @@ class GoalStore:
             version = self._examine(db)
             if 0 < version < VERSION:
                 db = self._migrated(db)
-            elif version == 0:
-                db.close()
-                return _in_memory()
             db.execute("PRAGMA query_only = ON")
         except BaseException:
             db.close()
@@ -156,7 +153,7 @@ class GoalStore:
         for _ in range(3):
             found = identity(self.path)
             if found is None:
-                self._touch()
+                self._create()
                 found = identity(self.path)
             db = self._connect("rw")
             try:
@@ -183,9 +180,16 @@ class GoalStore:
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         return sqlite3.connect(uri, uri=True, timeout=self.busy_s, isolation_level=None)
 
-    def _touch(self) -> None:
+    def _create(self) -> None:
+        """Whole from its first moment on: an empty file is a damaged one, and never a new one."""
+        fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            fresh.unlink(missing_ok=True)
+            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make_empty(fresh)
+            with suppress(FileExistsError):  # somebody else was faster
+                second_name(fresh, self.path)
+            fresh.unlink()
         except OSError as error:
             raise explain(error, f"cannot create {self.path}") from error
 
@@ -200,7 +204,9 @@ class GoalStore:
                 if db.in_transaction:
                     raise self._newer(version)
                 return version
-            if bool(tables) != bool(version):
+            if not tables and not version:
+                raise Damaged(f"{self.path} is empty")
+            if not tables or not version:
                 raise Damaged(f"{self.path} is not a store of goals")
             if version and self._examined != identity(self.path):
                 verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]

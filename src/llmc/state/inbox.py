@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 
 from llmc.config.paths import Root
+from llmc.tools.files import read_given
 from llmc.workers.events import HookEvent, Malformed
 
 #: the names hook_client.py gives: time, then pid; anything else is not ours to read or remove
-_EVENT = re.compile(r"[0-9]+-[0-9]+\.json")
+_EVENT = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\.json")
+
+
+#: of one event: the client's own payloads are far smaller
+MOST_BYTES = 16 << 20
 
 
 class _Envelope(msgspec.Struct):
@@ -24,7 +29,7 @@ def pending_ids(root: Root, worker: str) -> list[str]:
     """The ids of the events that wait, oldest first."""
     try:
         names = os.listdir(root.inbox / worker)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(name for name in names if _EVENT.fullmatch(name))
 
@@ -46,11 +51,13 @@ def load(root: Root, worker: str, event_id: str) -> HookEvent | Malformed | None
     """One event; None if somebody applied and removed it since it was listed."""
     path = root.inbox / worker / event_id
     try:
-        envelope = msgspec.json.decode(path.read_bytes(), type=_Envelope)
+        envelope = msgspec.json.decode(read_given(path, MOST_BYTES), type=_Envelope)
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError, OSError) as error:  # msgspec's own errors are ValueErrors
-        return Malformed(id=path.name, problem=str(error))
+        return Malformed(
+            id=path.name, problem=error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        )
     if not isinstance(envelope.payload, dict):
         return Malformed(id=path.name, problem="the payload is not an object")
     return HookEvent(id=path.name, worker=worker, instance=envelope.instance, payload=envelope.payload)

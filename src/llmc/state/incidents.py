@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from llmc.auto.notices import Notice, Over
 from llmc.config.paths import Root
 from llmc.tools.clock import now_unix
-from llmc.tools.files import write_atomic
+from llmc.tools.files import read_given, write_atomic
 from llmc.tools.locks import Rank, lock
 from llmc.tools.processes import is_alive
 
@@ -90,8 +90,8 @@ class Incidents:
     def read(self) -> Book:
         """What is known. A file that cannot be read is an empty one: better told twice than never."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Book)
-        except (OSError, ValueError):
+            return msgspec.json.decode(read_given(self._path), type=Book)
+        except (OSError, ValueError, RecursionError):
             return Book()
 
     @contextmanager

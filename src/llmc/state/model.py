@@ -1,6 +1,6 @@
 """state.json as a whole."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -22,6 +22,26 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
 
 
+class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an undo got (services/undo.py); written before each step acts, so that a crash resumes there."""
+
+    identity: ClassVar[str] = "started_unix"
+    step: str
+    started_unix: float
+    #: the accept that is taken back
+    worker: str
+    commit: str
+    prompt: str = ""
+    #: origin/<default branch> that the revert is on
+    base: str = ""
+    #: the one commit that lands; stored before it lands
+    revert: str = ""
+    attempt: int = 1
+    #: what can be done again, in words, and the task that is
+    returned: str = ""
+    task_id: str = ""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """Everything llmc remembers between commands."""
 
@@ -34,6 +54,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     auto: AutoState = AutoState()
     #: what needs a person and does not follow from the rest of the state, by its stable key
     attention: dict[str, Raised] = {}
+    #: an undo that is under way or was interrupted, or that ended and of which no person was told yet
+    undo: UndoJournal | None = None
     #: a supervisor looks after the daemon, which does not know of it; one that was killed leaves this (see its lock)
     overseer_active: bool = False
     #: number of the newest event, and the events of the newest write (see state/store.py)

@@ -21,17 +21,22 @@ from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
 from llmc.state import events
-from llmc.state.model import VERSION, Raised, State
+from llmc.state.model import VERSION, Raised, State, UndoJournal
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import explain, write_atomic
+from llmc.tools.files import explain, read_given, write_atomic
 from llmc.tools.locks import Rank, lock
+from llmc.urls import scrub, scrub_all
 from llmc.workers import transitions
 from llmc.workers.model import Status, WorkerRecord
 
 #: the way out when there is no state.json to use
 REBUILD_HINT = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions."
+
+
+#: of state.json: a thousand workers, each with a prompt of the largest size
+MOST_BYTES = 512 << 20
 
 
 class NewerState(StateError):
@@ -89,6 +94,10 @@ class Transaction:
         """Whether a supervisor looks after the daemon."""
         self.state = replace(self.state, overseer_active=active)
 
+    def journal_undo(self, journal: UndoJournal | None) -> None:
+        """How far the undo is that is under way; None: there is none."""
+        self.state = replace(self.state, undo=journal)
+
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
@@ -99,6 +108,7 @@ class Transaction:
         assert severity in SEVERITIES
         known = self.state.attention.get(key)
         since_unix = known.since_unix if known else self.now
+        text, next = scrub(text), scrub(next)
         item = Raised(kind=kind, severity=severity, who=who, text=text, since_unix=since_unix, next=next)
         if item == known:
             return
@@ -113,12 +123,17 @@ class Transaction:
             self.emit("attention_cleared", key=key)
 
     def remove(self, name: str) -> None:
+        for key in [
+            key for key, item in self.state.attention.items() if item.who == name and item.kind == "person"
+        ]:
+            self.clear_item(key)
         workers = {key: value for key, value in self.state.workers.items() if key != name}
         self.state = replace(self.state, workers=workers)
 
     def emit(self, action: str, *, worker: str | None = None, reason: str = "", **fields: Any) -> None:
         events.check_action(action)
-        self.emitted.append({"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields})
+        row = {"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields}
+        self.emitted.append(scrub_all(row))
 
 
 class Store:
@@ -151,14 +166,14 @@ class Store:
 
     def backup_is_good(self) -> bool:
         try:
-            self._decode(self.root.state_backup.read_bytes())
+            self._decode(read_given(self.root.state_backup, MOST_BYTES))
         except (OSError, LlmcError):
             return False
         return True
 
     def backup_has_workers(self) -> bool:
         try:
-            return bool(self._decode(self.root.state_backup.read_bytes())[0].workers)
+            return bool(self._decode(read_given(self.root.state_backup, MOST_BYTES))[0].workers)
         except (OSError, LlmcError):
             return False
 
@@ -220,7 +235,7 @@ class Store:
 
     def _bytes(self) -> bytes:
         try:
-            return self.root.state.read_bytes()
+            return read_given(self.root.state, MOST_BYTES)
         except FileNotFoundError as error:
             backup = self.root.state_backup
             raise NotFound(

@@ -1,16 +1,27 @@
 """What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from llmc.names import TaskId
+from llmc.given import number, text
+from llmc.names import TaskId, TaskKey
+from llmc.tasks.model import is_number
 
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
 
 Action = Literal[
-    "claimed", "landing", "completed", "released", "failed", "requeued", "proposed", "approved", "withdrawn"
+    "created",
+    "made",
+    "approved",
+    "claimed",
+    "landing",
+    "completed",
+    "released",
+    "failed",
+    "requeued",
+    "withdrawn",
 ]
 
 
@@ -19,7 +30,7 @@ class Claim:
     """A worker of this root is at a task."""
 
     id: str
-    task: TaskId
+    task: TaskKey
     worker: str
 
 
@@ -46,69 +57,122 @@ class Landed:
     at_unix: float
 
 
+@dataclass(frozen=True)
+class Made:
+    """A worker's session made the task: a hook said so. What its file says of that is the agent's word."""
+
+    worker: str
+    #: the task that the worker was at
+    at: str = ""
+    #: the root of that worker: a list may be shared, and only there it can be approved
+    root: str = ""
+    #: the hook's own event: told twice, it is the same task; another one means that the number was used again
+    event: str = ""
+    #: `proposed` until a person has approved it; "" where `auto.worker_tasks` lets it through
+    hold: str = ""
+    #: what a person approved of what llmc acts upon: the file may be changed afterwards
+    verify: str = ""
+    budget: dict[str, Any] | None = None
+
+
 @dataclass
 class Books:
-    completed: set[TaskId] = field(default_factory=set)
+    #: the list that rows without one are about (see `name_the_unnamed`)
+    unnamed: str = ""
+    #: by list
+    completed: dict[str, set[TaskId]] = field(default_factory=dict)
+    #: tasks whose files llmc wrote, for a person, a goal or the task pool
+    created: set[TaskKey] = field(default_factory=set)
+    #: tasks that workers' sessions made
+    made: dict[TaskKey, Made] = field(default_factory=dict)
     #: by worker: each is at one task at most
     claims: dict[str, Claim] = field(default_factory=dict)
     #: the latest claim on each task, also one that has ended
-    latest: dict[TaskId, str] = field(default_factory=dict)
+    latest: dict[TaskKey, str] = field(default_factory=dict)
     #: what counted against a task since it was last put back by a person
-    failures: dict[TaskId, list[Failure]] = field(default_factory=dict)
+    failures: dict[TaskKey, list[Failure]] = field(default_factory=dict)
     #: by worker: what failed there since it last completed a task, as task and cause
-    streaks: dict[str, list[tuple[TaskId, str]]] = field(default_factory=dict)
+    streaks: dict[str, list[tuple[TaskKey, str]]] = field(default_factory=dict)
     #: tasks that wait for a person since their last attempt
-    kept: dict[TaskId, Kept] = field(default_factory=dict)
+    kept: dict[TaskKey, Kept] = field(default_factory=dict)
     #: what the tasks are called, for those whose file is gone
-    subjects: dict[TaskId, str] = field(default_factory=dict)
+    subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: which task was taken for a dispatch of a goal: none is ever made a second time for it
-    dispatches: dict[str, TaskId] = field(default_factory=dict)
+    dispatches: dict[str, TaskKey] = field(default_factory=dict)
     #: the part of a goal's plan that a task is for: a goal makes a new task for each attempt at it
-    parts: dict[TaskId, str] = field(default_factory=dict)
+    parts: dict[TaskKey, str] = field(default_factory=dict)
     #: as what a task landed ("": nothing had to change), and when
-    landed: dict[TaskId, Landed] = field(default_factory=dict)
+    landed: dict[TaskKey, Landed] = field(default_factory=dict)
     #: by claim, while it is held: the commit that was about to land last
     landing: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> "Books":
         """One of its own: the original can be read while this one is changed."""
-        return Books(
-            set(self.completed),
-            dict(self.claims),
-            dict(self.latest),
-            {task: list(failures) for task, failures in self.failures.items()},
-            {worker: list(streak) for worker, streak in self.streaks.items()},
-            dict(self.kept),
-            dict(self.subjects),
-            dict(self.dispatches),
-            dict(self.parts),
-            dict(self.landed),
-            dict(self.landing),
-        )
+        return Books(**{one.name: _copied(getattr(self, one.name)) for one in fields(self)})
 
-    def has_ended(self, claim_id: str, task: str) -> bool:
+    def whole(self, task: TaskKey) -> TaskKey:
+        """The name with its list: a record of an older llmc has none."""
+        return task if task.list else TaskKey(self.unnamed, task.id)
+
+    def is_completed(self, task: TaskKey) -> bool:
+        task = self.whole(task)
+        return task.id in self.completed.get(task.list, ())
+
+    def completed_in(self, list_name: str) -> frozenset[TaskId]:
+        return frozenset(self.completed.get(list_name, ()))
+
+    def claimed_in(self, list_name: str) -> frozenset[TaskId]:
+        """What workers of this root are at."""
+        return frozenset(claim.task.id for claim in self.claims.values() if claim.task.list == list_name)
+
+    def proposed_in(self, list_name: str) -> frozenset[TaskId]:
+        """What workers made and nobody has approved."""
+        return frozenset(task.id for task, made in self.made.items() if made.hold and task.list == list_name)
+
+    def landed_as(self, commit: str) -> TaskKey | None:
+        """The task whose work is this commit."""
+        return next((task for task, one in self.landed.items() if commit and one.commit == commit), None)
+
+    def has_ended(self, claim_id: str, task: TaskKey) -> bool:
         """Whether it was a claim of ours, and is none any more."""
-        return bool(claim_id) and self.latest.get(TaskId(task)) == claim_id and not self.holds(claim_id)
+        return bool(claim_id) and self.latest.get(self.whole(task)) == claim_id and not self.holds(claim_id)
 
     def holds(self, claim_id: str) -> bool:
         return any(claim.id == claim_id for claim in self.claims.values())
 
-    def attempts(self, task: str) -> int:
-        return len(self.failures.get(TaskId(task), ()))
+    def claim_on(self, task: TaskKey) -> Claim | None:
+        """Whose worker is at it."""
+        return next((claim for claim in self.claims.values() if claim.task == self.whole(task)), None)
 
-    def is_quarantined(self, task: str) -> bool:
+    def attempts(self, task: TaskKey) -> int:
+        return len(self.failures.get(self.whole(task), ()))
+
+    def is_quarantined(self, task: TaskKey) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
 
-    @property
-    def highest(self) -> int:
-        """The highest number of a task that is known here: a new task of that number would count as that one."""
-        known = (*self.completed, *self.failures, *self.subjects, *self.kept)
-        return max((int(task) for task in known if task.isascii() and task.isdigit()), default=0)
+    def highest_in(self, list_name: str) -> int:
+        """The highest number of a task that is known there: a new task of that number would count as that one."""
+        keys = (*self.created, *self.made, *self.failures, *self.subjects, *self.kept)
+        known = (*self.completed.get(list_name, ()), *(key.id for key in keys if key.list == list_name))
+        return max((int(task) for task in known if is_number(task)), default=0)
 
-    def kept_back(self, task: str) -> str:
+    def kept_back(self, task: TaskKey) -> str:
         """The word for why it waits for a person, as far as the ledger knows; or nothing."""
-        kept = self.kept.get(TaskId(task))
+        kept, made = self.kept.get(self.whole(task)), self.made.get(self.whole(task))
+        if made is not None and made.hold:
+            return made.hold
         return kept.word if kept else "quarantined" if self.is_quarantined(task) else ""
+
+    def is_known(self, task: TaskKey) -> bool:
+        """Whether llmc wrote its file, was told who made it, or has taken it before."""
+        return task in self.created or task in self.made or task in self.latest
+
+
+def _copied(value: Any) -> Any:
+    """A collection of its own, with the collections in it."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(value) if isinstance(value, set | list) else value
 
 
 def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
@@ -122,18 +186,18 @@ def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
     hit = {worker: _tasks_by(books, worker, cause) for worker in workers}
     own = hit.get(failed, set())
     if _differ(books, own):
-        return f"{failed} failed at the tasks {', '.join(sorted(own))}, each time by {cause}"
+        return f"{failed} failed at the tasks {', '.join(sorted(map(str, own)))}, each time by {cause}"
     if all(hit.values()) and _differ(books, set().union(*hit.values())):
         return f"every worker failed by {cause}"
     return ""
 
 
-def _differ(books: Books, tasks: Collection[TaskId]) -> bool:
+def _differ(books: Books, tasks: Collection[TaskKey]) -> bool:
     """Whether it is more than one piece of work: a goal has a part tried again as another task, a few times."""
-    return len({books.parts.get(task, task) for task in tasks}) > 1
+    return len({books.parts.get(task) or task for task in tasks}) > 1
 
 
-def _tasks_by(books: Books, worker: str, cause: str) -> set[TaskId]:
+def _tasks_by(books: Books, worker: str, cause: str) -> set[TaskKey]:
     return {task for task, why in books.streaks.get(worker, ()) if why == cause}
 
 
@@ -142,61 +206,132 @@ def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[
     return {
         "ts": at_unix,
         "action": action,
-        "task": claim.task,
+        "task": claim.task.id,
+        "list": claim.task.list,
         "worker": claim.worker,
         "claim": claim.id,
         **details,
     }
 
 
+def name_the_unnamed(list_name: str, at_unix: float) -> dict[str, Any]:
+    """The line that says which list the rows of an older llmc are about, which wrote ids alone.
+
+    Written once, by the first llmc that knows better, with the list that is configured then: afterwards nobody could tell.
+    """
+    return {"ts": at_unix, "action": "unnamed_are_of", "list": list_name}
+
+
+def has_unnamed(books: Books) -> bool:
+    """Whether it has rows of which nobody has said yet what list they are about."""
+    return not books.unnamed and ("" in books.completed or any(not task.list for task in books.latest))
+
+
+def is_told_again(made: Made, event: str) -> bool:
+    """Whether a hook names a task that is known already: by the same hook, or by none, because it came too late."""
+    return not made.event or made.event == event
+
+
 def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
     """The books after these entries. An entry that is repeated changes nothing more."""
     for row in entries:
-        task, worker, claim_id = TaskId(str(row.get("task"))), str(row.get("worker")), str(row.get("claim"))
-        held = books.claims.get(worker)
-        match row.get("action"):
-            case "claimed":
-                books.claims[worker] = Claim(claim_id, task, worker)
-                books.latest[task] = claim_id
-                # Who claims what was just withdrawn does not get it, or has to give it back: nobody else may begin it.
-                if books.kept_back(task) != "withdrawn":
-                    books.kept.pop(task, None)
-                if row.get("subject"):
-                    books.subjects[task] = str(row["subject"])
-                if row.get("dispatch"):
-                    books.dispatches[str(row["dispatch"])] = task
-                if row.get("part"):
-                    books.parts[task] = str(row["part"])
-            case "landing" if held is not None and held.id == claim_id:
-                books.landing[claim_id] = str(row.get("commit") or "")
-            case "completed":
-                books.completed.add(task)
-                books.landed[task] = Landed(str(row.get("commit") or ""), float(row.get("ts", 0)))
-                books.failures.pop(task, None)
-                books.kept.pop(task, None)
-                books.streaks.pop(worker, None)
-                _let_go(books, worker, claim_id)
-            case "failed" if held is not None and held.id == claim_id:
-                failure = Failure(str(row.get("cause")), str(row.get("reason")), float(row.get("ts", 0)))
-                books.failures.setdefault(task, []).append(failure)
-                books.streaks.setdefault(worker, []).append((task, failure.cause))
-                _keep_back(books, task, row)
-                _let_go(books, worker, claim_id)
-            case "released":
-                _keep_back(books, task, row)
-                _let_go(books, worker, claim_id)
-            case "withdrawn":
-                books.kept[task] = Kept("withdrawn", str(row.get("reason", "")), float(row.get("ts", 0)))
-            case "requeued":
-                books.failures.pop(task, None)
-                books.completed.discard(task)
-                books.kept.pop(task, None)
+        _enter(books, row)
     return books
 
 
-def _keep_back(books: Books, task: TaskId, row: Mapping[str, Any]) -> None:
+def _enter(books: Books, row: Mapping[str, Any]) -> None:
+    list_name, at_unix = str(row.get("list") or ""), number(row.get("ts")) or 0.0
+    task = books.whole(TaskKey(list_name, TaskId(str(row.get("task")))))
+    worker, claim_id = str(row.get("worker")), str(row.get("claim"))
+    held = books.claims.get(worker)
+    match row.get("action"):
+        case "unnamed_are_of" if list_name and not books.unnamed:
+            _name(books, list_name)
+        case "created":
+            books.created.add(task)
+            _note_goal(books, task, row)
+        case "made":
+            said = {name: text(row.get(name)) for name in ("at", "root", "event", "hold")}
+            told = Made(worker, said["at"], said["root"], said["event"], said["hold"])
+            if (before := books.made.get(task)) is None or not is_told_again(before, told.event):
+                books.made[task] = told
+        case "approved" if (made := books.made.get(task)) is not None:
+            budget = row.get("budget")
+            limits = budget if isinstance(budget, dict) else None
+            books.made[task] = replace(made, hold="", verify=text(row.get("verify")), budget=limits)
+        case "claimed":
+            _claim(books, Claim(claim_id, task, worker), row)
+        case "landing" if held is not None and held.id == claim_id:
+            books.landing[claim_id] = str(row.get("commit") or "")
+        case "completed":
+            books.completed.setdefault(task.list, set()).add(task.id)
+            books.landed[task] = Landed(str(row.get("commit") or ""), at_unix)
+            books.failures.pop(task, None)
+            books.kept.pop(task, None)
+            books.streaks.pop(worker, None)
+            _let_go(books, worker, claim_id)
+        case "failed" if held is not None and held.id == claim_id:
+            failure = Failure(str(row.get("cause")), str(row.get("reason")), at_unix)
+            books.failures.setdefault(task, []).append(failure)
+            books.streaks.setdefault(worker, []).append((task, failure.cause))
+            _keep_back(books, task, row)
+            _let_go(books, worker, claim_id)
+        case "released":
+            _keep_back(books, task, row)
+            _let_go(books, worker, claim_id)
+        case "withdrawn":
+            books.kept[task] = Kept("withdrawn", str(row.get("reason", "")), at_unix)
+        case "requeued":
+            books.failures.pop(task, None)
+            books.completed.get(task.list, set()).discard(task.id)
+            books.kept.pop(task, None)
+
+
+def _claim(books: Books, claim: Claim, row: Mapping[str, Any]) -> None:
+    books.claims[claim.worker] = claim
+    books.latest[claim.task] = claim.id
+    # Who claims what was just withdrawn does not get it, or has to give it back: nobody else may begin it.
+    if books.kept_back(claim.task) != "withdrawn":
+        books.kept.pop(claim.task, None)
+    if row.get("subject"):
+        books.subjects[claim.task] = str(row["subject"])
+    _note_goal(books, claim.task, row)
+
+
+def _note_goal(books: Books, task: TaskKey, row: Mapping[str, Any]) -> None:
+    if row.get("dispatch"):
+        books.dispatches[str(row["dispatch"])] = task
+    if row.get("part"):
+        books.parts[task] = str(row["part"])
+
+
+def _name(books: Books, list_name: str) -> None:
+    """Everything that was entered without a list is about this one."""
+    books.unnamed = list_name
+    books.completed.setdefault(list_name, set()).update(books.completed.pop("", set()))
+    books.claims = {worker: replace(one, task=books.whole(one.task)) for worker, one in books.claims.items()}
+    books.dispatches = {dispatch: books.whole(task) for dispatch, task in books.dispatches.items()}
+    books.streaks = {
+        worker: [(books.whole(task), cause) for task, cause in streak]
+        for worker, streak in books.streaks.items()
+    }
+    by_task: list[dict[TaskKey, Any]] = [
+        books.latest,
+        books.failures,
+        books.kept,
+        books.subjects,
+        books.parts,
+        books.landed,
+    ]
+    for found in by_task:
+        for task in [task for task in found if not task.list]:
+            found.setdefault(books.whole(task), found.pop(task))
+
+
+def _keep_back(books: Books, task: TaskKey, row: Mapping[str, Any]) -> None:
     if row.get("hold"):
-        books.kept[task] = Kept(str(row["hold"]), str(row.get("reason", "")), float(row.get("ts", 0)))
+        at_unix = number(row.get("ts")) or 0.0
+        books.kept[task] = Kept(str(row["hold"]), str(row.get("reason", "")), at_unix)
 
 
 def _let_go(books: Books, worker: str, claim_id: str) -> None:

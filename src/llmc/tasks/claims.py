@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from llmc.tasks.books import Claim
+from llmc.tasks.books import Claim, Made
 from llmc.tasks.model import Task, TaskStatus
 
 Raw = dict[str, Any]
@@ -59,16 +59,27 @@ def withdrawn(task: Task, raw: Raw) -> Raw | None:
     return _with_ours(raw, hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
 
 
-def approved(task: Task, raw: Raw) -> Raw | None:
-    """What a worker proposed can be taken."""
-    return _with_ours(raw, hold=None) if task.waits_for_a_person == PROPOSED else None
+def approved(task: Task, raw: Raw, seen: Task) -> Raw | None:
+    """What a worker proposed can be taken, as the person saw it; what is acted upon is as the person saw it, too."""
+    if (task.status, task.owner) != (TaskStatus.PENDING, ""):
+        return None
+    return _with_ours(raw, hold=None, verify=seen.verify or None, budget=seen.budget)
 
 
-def made_by_worker(task: Task, raw: Raw, by: Mapping[str, str], hold: str) -> Raw | None:
-    """The file of a task that a worker's session made says so, and waits for a person if `hold` says so."""
-    if task.made_by or task.claim:
-        return None  # said before a crash, and a person may have approved it since; or no task of its making
-    return _with_ours(raw, by=dict(by), hold=hold or None)
+def made_by_worker(task: Task, raw: Raw, made: Made) -> Raw | None:
+    """The file says what the ledger knows of a task that a worker's session made: for people, and for other roots."""
+    said = {"worker": made.worker, "task": made.at, "root": made.root}
+    by = {key: value for key, value in said.items() if value}
+    if task.status is not TaskStatus.PENDING or task.owner:
+        return None
+    return _with_ours(raw, by=by, hold=made.hold or None, claim=None)
+
+
+def said_done(task: Task, raw: Raw, seen: Task) -> Raw | None:
+    """A person's word: nothing is left to do; if it is as the person saw it."""
+    if (task.status, task.owner, task.claim) != (seen.status, seen.owner, seen.claim):
+        return None
+    return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.COMPLETED.value}
 
 
 def _unowned(raw: Raw) -> Raw:

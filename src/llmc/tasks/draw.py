@@ -7,27 +7,38 @@ from llmc.tasks.choose import eligible
 from llmc.tasks.graph import Needs
 from llmc.tasks.model import Task, TaskStatus, in_order
 
+#: the state of a task that a person has to decide about
+QUESTION = "question"
+
+
+def is_in_question(task: Task, completed: Collection[str]) -> bool:
+    """Pending by its file, completed by the ledger: somebody wants it done again, or uses its number for another one."""
+    return task.id in completed and task.status is TaskStatus.PENDING and not task.owner and not task.claim
+
 
 def states(
     tasks: Collection[Task],
     edges: Needs,
     completed: Collection[str],
     kept_back: Callable[[TaskId], str] = lambda task_id: "",
+    landed: Collection[str] = (),
 ) -> dict[TaskId, str]:
     """Where each task is: `completed`, `in_progress`, `ready`, `waits`, or why a person has to act.
 
-    `kept_back`: what the ledger says of that, where the file does not.
+    `kept_back`: what the ledger says of that, where the file does not. `landed`: what is completed by the ledger.
     """
     ready = {task.id for task in eligible(tasks, edges, completed)}
     found = {}
     for task in tasks:
-        if task.id in completed:
+        if is_in_question(task, landed):
+            state = QUESTION
+        elif task.id in completed:
             state = TaskStatus.COMPLETED.value
         elif task.status is not TaskStatus.PENDING or task.owner:
             state = TaskStatus.IN_PROGRESS.value
         else:
             waits = "ready" if task.id in ready else "waits"
-            state = task.waits_for_a_person or kept_back(task.id) or waits
+            state = kept_back(task.id) or task.waits_for_a_person or waits
         found[task.id] = state
     return found
 

@@ -1,5 +1,6 @@
 """A task as Claude Code's own task files have it, and what llmc keeps in its metadata."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,12 @@ from llmc.names import TaskId
 
 DEFAULT_PRIORITY = 3
 PRIORITIES = range(5)
+#: of a task's number
+MOST_DIGITS = 15
+#: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
+MOST_ID = 200
+#: other files of the list begin with a dot
+_NO_ID = re.compile(r"^\.|/")
 
 
 class TaskStatus(StrEnum):
@@ -98,17 +105,19 @@ class Task:
 
 def parse(stem: str, raw: object) -> Task:
     """The task in a file `<stem>.json`."""
+    if not is_id(stem):
+        raise BadTask("its name cannot be the id of a task")
     if not isinstance(raw, dict):
         raise BadTask("it is no JSON object")
     for name in ("id", "subject", "description", "status"):
         if not isinstance(raw.get(name), str):
             raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is no text")
     if raw["id"] != stem:
-        raise BadTask(f"its id is {raw['id']!r}, the file's name says {stem!r}")
+        raise BadTask(f"its id is {raw['id'][:80]!r}, the file's name says {stem!r}")
     try:
         status = TaskStatus(raw["status"])
     except ValueError:
-        raise BadTask(f"`status` is {raw['status']!r}; it can be {', '.join(TaskStatus)}") from None
+        raise BadTask(f"`status` is {raw['status'][:80]!r}; it can be {', '.join(TaskStatus)}") from None
     owner = raw.get("owner") or ""
     metadata = raw.get("metadata") or {}
     if not isinstance(owner, str):
@@ -133,9 +142,23 @@ def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
         raise BadTask(f"`{name}` is missing")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadTask(f"`{name}` is no list of ids")
+    if odd := next((item for item in value if not is_id(item)), ""):
+        raise BadTask(f"`{name}` has {odd[:80]!r}, which cannot be the id of a task")
     return tuple(TaskId(item) for item in value)
+
+
+def is_id(text: str) -> bool:
+    """Whether it can be the name of a task: that of a file in the list's own directory."""
+    return (
+        0 < len(text.encode(errors="replace")) <= MOST_ID and text.isprintable() and not _NO_ID.search(text)
+    )
+
+
+def is_number(task_id: str) -> bool:
+    """Whether it is a number as the client gives them; a longer one could not be followed by another."""
+    return task_id.isascii() and task_id.isdigit() and len(task_id) <= MOST_DIGITS
 
 
 def in_order(task_id: str) -> tuple[int, int, str]:
     """A key that puts 2 before 10, and names after numbers."""
-    return (0, int(task_id), "") if task_id.isascii() and task_id.isdigit() else (1, 0, task_id)
+    return (0, int(task_id), "") if is_number(task_id) else (1, 0, task_id)

@@ -1,10 +1,10 @@
 """What the answer of a task pool command means: a task, none, or that something is wrong. Pure."""
 
-import json
 import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llmc import given
 from llmc.tasks import draft as drafts
 from llmc.tasks.draft import BadDraft, Draft
 
@@ -51,7 +51,7 @@ def read(code: int, text: str, key: str) -> Answer:
 def _draft(text: str, key: str) -> Draft:
     if text.startswith("{"):
         try:
-            said = json.loads(text)
+            said = given.parse(text)
         except ValueError:
             said = None  # a subject may well begin with a brace
         if isinstance(said, dict) and "subject" in said:

@@ -3,16 +3,19 @@
 import contextlib
 import errno
 import fcntl
-import json
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Any
 
+from llmc import given
 from llmc.errors import LlmcError
 
 #: how long a writer waits for a log that is being renamed, which takes no time
 ROTATION_S = 2.0
+#: larger than any file of these that llmc, its agents or the client writes
+MOST_FILE = 64 << 20
 
 
 class DiskFull(LlmcError):
@@ -61,13 +64,35 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
+def read_given(path: Path, most: int = MOST_FILE) -> bytes:
+    """A file that others may have put there. Nothing blocks it (a FIFO, a device), leads elsewhere, or fills the memory."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if info.st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+        return file.read(most + 1)
+
+
+def read_json(path: Path, most: int = MOST_FILE) -> Any:
+    """The JSON in such a file; raises OSError, or given.BadJson."""
+    return given.parse(read_given(path, most))
+
+
 def json_row(line: bytes) -> dict[str, Any] | None:
     """A line of a JSON lines file; None for one that is torn, or is no object."""
+    return given.row(line)
+
+
+def json_record(path: Path) -> dict[str, Any]:
+    """A small file with one JSON object, as llmc's processes leave for each other; {} for anything else."""
     try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def ends_torn(path: Path) -> bool:

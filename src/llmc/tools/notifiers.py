@@ -5,7 +5,6 @@ What went wrong is said without addresses: they are as good as passwords.
 
 import http.client
 import importlib
-import json
 import logging
 import os
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 
 from llmc.auto.notices import scrubbed
 from llmc.errors import LlmcError
+from llmc.fit import json_text
 from llmc.tools import proc
 
 APPRISE_HINT = "pip install 'llmc[notify]'"
@@ -120,7 +120,7 @@ def command(line: str) -> Channel:
     def send(message: Message, timeout_s: float) -> None:
         _run(
             ["/bin/sh", "-c", line],
-            json.dumps(message, ensure_ascii=False).encode(errors="replace"),
+            json_text(message).encode(),
             timeout_s,
         )
 
@@ -141,7 +141,7 @@ def _run(argv: list[str], data: bytes | None, timeout_s: float) -> None:
 
 def webhook(url: str) -> Channel:
     def send(message: Message, timeout_s: float) -> None:
-        data = json.dumps(message).encode()
+        data = json_text(message).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "llmc"}
         try:
             request = urllib.request.Request(url, data=data, headers=headers, method="POST")

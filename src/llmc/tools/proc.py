@@ -15,6 +15,7 @@ from llmc.errors import LlmcError, ToolFailed
 from llmc.tools import progress
 from llmc.tools.rotation import open_log
 from llmc.tools.talk import Talk, TooMuch
+from llmc.urls import scrub
 
 #: how often a long command's waiter looks whether it is to end
 STOP_POLL_S = 0.2
@@ -99,10 +100,11 @@ def run(
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise ToolFailed(
-                    args, None, "", message=f"`{' '.join(args)[:300]}` did not end in {timeout_s:g} s"
+                    args, None, "", message=f"`{scrub(' '.join(args))[:300]}` did not end in {timeout_s:g} s"
                 ) from error
             raise
-    done = Done(args, process.returncode, _text(stdout), _text(stderr))
+    # What a program says goes into messages, often cut short; what it prints may be data.
+    done = Done(args, process.returncode, _text(stdout), scrub(_text(stderr)))
     if check and not done.ok:
         raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
     return done
@@ -271,6 +273,19 @@ def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | N
             env=None if env is None else dict(env),
             start_new_session=True,
         )
+
+
+def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
+    """Append what a command printed to a log, with one path in place of another; however much that is."""
+    with source.open("rb") as file, open_log(log) as sink:
+        kept = b""
+        while piece := file.read(1 << 20):
+            text = (kept + piece).replace(old, new)
+            kept = (
+                text[len(text) - len(old) + 1 :] if len(old) > 1 else b""
+            )  # it may hold the path's beginning
+            sink.write(text[: len(text) - len(kept)])
+        sink.write(kept)
 
 
 def tail(path: Path, start: int, limit: int = 8000) -> str:

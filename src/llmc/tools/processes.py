@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from llmc.hook_client import lineage
+
 
 class Process(NamedTuple):
     """One process for good: its pid may be another's later, but not with the same start."""
@@ -40,18 +42,24 @@ def start_of(pid: int) -> str | None:
 
 def leftovers(instance: str) -> list[Process]:
     """Tool children of an agent launch that outlived it: our uid, its mark, and the client's child mark."""
-    if not instance:
-        return []
-    wanted = f"LLMC_INSTANCE={instance}".encode()
+    return [
+        process
+        for process in (marked("LLMC_INSTANCE", instance) if instance else [])
+        if "CLAUDE_CODE_CHILD_SESSION" in environment(process.pid)
+    ]
+
+
+def marked(name: str, value: str) -> list[Process]:
+    """Our processes that were started with this environment variable, and what they started."""
+    wanted = f"{name}={value}".encode()
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         process = identify(int(entry))  # first: whoever has the pid later is then not signalled
-        variables = _environ(int(entry)) if process is not None else []
-        if wanted in variables and any(v.startswith(b"CLAUDE_CODE_CHILD_SESSION=") for v in variables):
+        if process is not None and wanted in _environ(process.pid):
             found.append(process)
-    return [process for process in found if process is not None]
+    return found
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -81,15 +89,7 @@ def name_of(pid: int) -> str:
 
 def ancestors(pid: int) -> list[int]:
     """The parents of a process, nearest first."""
-    found: list[int] = []
-    while pid > 1:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except OSError:
-            break
-        found.append(pid)
-    return found
+    return [kin[0] for kin in lineage(pid)[1:]]
 
 
 def is_alive(pid: int) -> bool:

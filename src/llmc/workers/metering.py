@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from llmc.names import TaskId
+from llmc.names import TaskKey
 from llmc.workers.model import Assignment, Metered
 from llmc.workers.usage import Usage
 
@@ -19,13 +19,13 @@ class Reading(msgspec.Struct, frozen=True):
     totals: ByModel
     counted: ByModel = {}
     #: of one that was skipped: the task it began with
-    task_id: TaskId | None = None
+    task: TaskKey | None = None
 
 
 class Delta(msgspec.Struct, frozen=True):
     """Tokens that are in no event yet."""
 
-    task_id: TaskId | None
+    task: TaskKey | None
     transcript: str
     model: str
     tokens: Usage
@@ -46,11 +46,11 @@ def measure(
     tokens: by then it writes no more.
     """
     was = Reading(before.transcript, left, before.counted)
-    deltas = _grown(was, before.task_id)
+    deltas = _grown(was, before.task)
     if here.transcript != before.transcript:
         if here.totals or not before.transcript:
             return _moved(
-                before, here, assignment, [*deltas, *(d for one in skipped for d in _grown(one, one.task_id))]
+                before, here, assignment, [*deltas, *(d for one in skipped for d in _grown(one, one.task))]
             )
     elif deltas and assignment is not None and assignment.claim != before.claim:
         # A task that came without /clear: from now on the conversation is its own, so that its budget holds.
@@ -63,18 +63,18 @@ def _moved(
 ) -> tuple[Metered, list[Delta]]:
     """Another conversation than the one counted so far: a new one, or an old one that was taken up again."""
     fresh = _owned(Metered(transcript=here.transcript, counted=_counted(here)), assignment)
-    deltas = _grown(here, fresh.task_id)
+    deltas = _grown(here, fresh.task)
     spent = _with({}, deltas)
     if fresh.claim and fresh.claim == before.claim:  # the same work goes on
         spent = _with(before.spent, [*earlier, *deltas])
     return replace(fresh, spent=spent), earlier + deltas
 
 
-def _grown(reading: Reading, task_id: TaskId | None) -> list[Delta]:
+def _grown(reading: Reading, task: TaskKey | None) -> list[Delta]:
     news = {
         model: now.since(reading.counted.get(model, Usage())) for model, now in sorted(reading.totals.items())
     }
-    return [Delta(task_id, reading.transcript, model, new) for model, new in news.items() if new]
+    return [Delta(task, reading.transcript, model, new) for model, new in news.items() if new]
 
 
 def _counted(reading: Reading) -> dict[str, Usage]:
@@ -87,8 +87,9 @@ def _counted(reading: Reading) -> dict[str, Usage]:
 
 def _owned(metered: Metered, assignment: Assignment | None) -> Metered:
     if assignment is None:
-        return replace(metered, claim="", task_id=None, spent={})
-    return replace(metered, claim=assignment.claim, task_id=assignment.task_id, spent={})
+        return replace(metered, claim="", task_id=None, task_list="", spent={})
+    task = assignment.task
+    return replace(metered, claim=assignment.claim, task_id=task.id, task_list=task.list, spent={})
 
 
 def _with(spent: ByModel, deltas: list[Delta]) -> dict[str, Usage]:

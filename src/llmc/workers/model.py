@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, WorkerName
+from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -59,6 +59,41 @@ class Outcome(StrEnum):
         return self in (Outcome.PENDING, Outcome.TYPED)
 
 
+class Obstacle(StrEnum):
+    """What kept a prompt from its agent."""
+
+    #: a person holds the worker
+    HELD = "held"
+    #: a person is attached to its session
+    ATTACHED = "attached"
+    #: a person opened a dialog, and the text would answer it
+    DIALOG = "dialog"
+    #: the agent itself asks something, and the text would answer it
+    QUESTION = "question"
+    #: somebody else's text is in the input box
+    DRAFT = "draft"
+    #: an earlier prompt of llmc's own is in the input box
+    LEFTOVER = "leftover"
+    #: the screen shows something else than a plain input box: a search, a view, an editor
+    SCREEN = "screen"
+    #: a turn runs, and a new conversation cannot begin
+    BUSY = "busy"
+    #: no new conversation began on /clear
+    NO_CLEAR = "no_clear"
+    #: the agent's process has ended
+    DEAD = "dead"
+
+    @property
+    def is_person(self) -> bool:
+        """A person is there, or left something that is theirs: no failure of the agent, nor of the task."""
+        return self in (Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
+
+    @property
+    def is_in_the_box(self) -> bool:
+        """A person has left, and what they left is on the screen."""
+        return self in (Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
+
+
 class SelfReview(StrEnum):
     """How far the self-review of a worker's task is; there is at most one for each task."""
 
@@ -97,7 +132,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     #: the status the worker enters when the prompt has arrived
     then: Status | None = None
     reason: str = ""
+    #: what was in its way, where it did not arrive
+    obstacle: Obstacle | None = None
     elapsed_ms: int = 0
+
+    @property
+    def met_a_person(self) -> bool:
+        """Nothing was typed, because a person is in the way."""
+        return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
 class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,14 +148,19 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClassVar[str] = "started_unix"
     step: str
     started_unix: float
-    #: what the worker had before anything was done
+    #: the worker's commit that was taken; what it has when it lands must be this
     tip: str
-    #: origin/<default branch> that was rebased onto and validated
+    #: origin/<default branch> that it was merged with
     base: str = ""
-    #: the worker's commits on top of `base`
+    #: of an older llmc: the worker's commits on top of `base`
     rebased: str = ""
-    #: the one commit that lands; stored before it lands
+    #: the one commit that lands, and its tree; stored, and under a ref, before anything is done with it
     squash: str = ""
+    tree: str = ""
+    #: the tree that passed all checks
+    validated: str = ""
+    #: it is validated where the worker does not work, which can be spoken to meanwhile
+    apart: bool = False
     attempt: int = 1
     #: how `squash` compares with what was reviewed
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
@@ -124,6 +171,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: ClassVar[str] = "claim"
     task_id: TaskId
+    #: the list that it is from; "" when an older llmc gave it out
+    task_list: str = ""
     claim: str
     since_unix: float
     subject: str = ""
@@ -142,6 +191,10 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
 
+    @property
+    def task(self) -> TaskKey:
+        return TaskKey(self.task_list, self.task_id)
+
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
     """How many tokens of a worker's conversation are in the event log already (workers/metering.py)."""
@@ -153,7 +206,12 @@ class Metered(msgspec.Struct, frozen=True, kw_only=True):
     #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
     claim: str = ""
     task_id: TaskId | None = None
+    task_list: str = ""
     spent: dict[str, Usage] = {}
+
+    @property
+    def task(self) -> TaskKey | None:
+        return TaskKey(self.task_list, self.task_id) if self.task_id is not None else None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +253,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     pre_rebase_sha: str = ""
     #: the commit of the default branch it goes onto
     rebase_base: str = ""
+    #: commits that were taken back on the branch while it was behind, and that it may still carry
+    taken_back: tuple[str, ...] = ()
     conflicted_files: tuple[str, ...] = ()
     #: turns of the agent that ended with the conflicts unresolved
     resolution_attempts: int = 0
@@ -216,6 +276,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: where a nuke that was interrupted keeps the work
     removal_ref: str = ""
     held: bool = False
+    #: what a person left in the way of an auto worker: it takes no task until that is gone
+    person: Obstacle | None = None
     #: works on tasks from the list, and takes nothing from a person's `start`
     auto: bool = False
     assignment: Assignment | None = None
@@ -237,6 +299,11 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     transcript_path: str = ""
     #: events applied whose inbox files were not seen to be gone yet
     applied_events: tuple[str, ...] = ()
+
+    @property
+    def waits_for_a_person(self) -> bool:
+        """A person holds it, or left something in its way."""
+        return self.held or self.person is not None
 
     @property
     def has_branch(self) -> bool:

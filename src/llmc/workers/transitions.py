@@ -98,6 +98,7 @@ _FRESH: dict[Status, dict[str, Any]] = {
         "assignment": None,
         "report": None,
         "self_review": SelfReview.NO,
+        "taken_back": (),
         **_NOT_REVIEWED,
         **NO_REBASE,
     },

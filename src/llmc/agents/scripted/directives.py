@@ -4,8 +4,10 @@ The scripted agent executes it itself; the tests' loopback server turns the same
 real client. Pure.
 """
 
+import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 PLAIN = ("sh", "say", "sleep", "ask", "task", "update", "crash", "hang", "limit", "error", "background")
 CONDITIONAL = ("on-conflict", "on-reject", "on-review", "on-verify", "on-commit", "on-resume")
@@ -52,3 +54,15 @@ def steps(prompt: str, earlier: list[str] | None = None) -> list[Step]:
         if conditional:
             break
     return conditional + plain if prompt_kind == "reject" else conditional
+
+
+def task_input(arg: str) -> dict[str, Any]:
+    """What TaskCreate is called with: a subject, or the whole input as JSON."""
+    given = json.loads(arg) if arg.startswith("{") else {"subject": arg}
+    return {"description": f"scripted task: {given['subject']}", **given}
+
+
+def update_input(arg: str) -> dict[str, Any]:
+    """What TaskUpdate is called with: a note, or the whole metadata as JSON."""
+    task, _, note = arg.partition(" ")
+    return {"taskId": task, "metadata": json.loads(note) if note.startswith("{") else {"note": note}}

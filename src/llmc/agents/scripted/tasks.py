@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from llmc.agents.scripted.session import Session
 
@@ -28,7 +29,7 @@ def list_dir(session: Session) -> str:
     return os.path.join(session.config_dir, "tasks", re.sub(r"[^A-Za-z0-9_-]", "-", name))
 
 
-def create(session: Session, subject: str, description: str) -> str:
+def create(session: Session, given: dict[str, Any]) -> str:
     """Write the next N.json; returns N."""
     directory = list_dir(session)
     os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -36,26 +37,29 @@ def create(session: Session, subject: str, description: str) -> str:
         pass
     with _locked(os.path.join(directory, ".lock.lock")):
         task_id = str(1 + _highest(directory))
-        task = {
+        task: dict[str, Any] = {
             "id": task_id,
-            "subject": subject,
-            "description": description,
+            "subject": given["subject"],
+            "description": given["description"],
             "status": "pending",
             "blocks": [],
             "blockedBy": [],
         }
+        if "metadata" in given:
+            task["metadata"] = given["metadata"]
         with open(os.path.join(directory, task_id + ".json"), "w", encoding="utf-8") as file:
             json.dump(task, file, indent=2, ensure_ascii=False)
     return task_id
 
 
-def update(session: Session, task_id: str, metadata: dict[str, str]) -> None:
-    """Add to a task's metadata."""
+def update(session: Session, task_id: str, metadata: dict[str, Any]) -> None:
+    """Add to a task's metadata; null takes a key out."""
     path = os.path.join(list_dir(session), task_id + ".json")
     with _locked(path + ".lock"):
         with open(path, encoding="utf-8") as file:
             task = json.load(file)
-        task["metadata"] = {**(task.get("metadata") or {}), **metadata}
+        merged = {**(task.get("metadata") or {}), **metadata}
+        task["metadata"] = {key: value for key, value in merged.items() if value is not None}
         with open(path, "w", encoding="utf-8") as file:
             json.dump(task, file, indent=2, ensure_ascii=False)
 

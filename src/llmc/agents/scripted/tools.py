@@ -12,7 +12,7 @@ from llmc.agents.scripted import processes, tasks
 from llmc.agents.scripted.background import Background
 from llmc.agents.scripted.conversation import Conversation, Item
 from llmc.agents.scripted.dialogs import Dialog, Question, question_input
-from llmc.agents.scripted.directives import Step
+from llmc.agents.scripted.directives import Step, task_input, update_input
 from llmc.agents.scripted.transcript import Message
 
 #: directive -> the client's tool
@@ -170,7 +170,7 @@ class Toolbox:
         if not tasks.is_enabled(conversation.options.allowed_tools):
             raise ToolError("TaskCreate is disabled for this session")
         try:
-            task_id = tasks.create(conversation.session, task["subject"], task["description"])
+            task_id = tasks.create(conversation.session, task)
         except tasks.LockHeldError as error:
             raise ToolError(str(error)) from error
         conversation.hooks.fire(
@@ -241,10 +241,9 @@ def _input(step: Step) -> dict[str, Any]:
     if step.name == "ask":
         return question_input(step.arg)
     if step.name == "task":
-        return {"subject": step.arg, "description": f"scripted task: {step.arg}"}
+        return task_input(step.arg)
     if step.name == "update":
-        task, _, note = step.arg.partition(" ")
-        return {"taskId": task, "metadata": {"note": note}}
+        return update_input(step.arg)
     command: dict[str, Any] = {"command": step.arg, "description": "scripted"}
     return command | {"run_in_background": True} if step.name == "background" else command
 

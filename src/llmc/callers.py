@@ -1,0 +1,72 @@
+"""Who runs this command, by the processes it comes from: an agent can clear its variables, but not choose its ancestors.
+
+The agent's process carries the marks of its launch in the variables it was started with, which the kernel keeps. The
+outermost process with a mark is the agent; what programs below it say in their own variables counts for nothing.
+Light: the hot commands ask this too.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from llmc.hook_client import Kin, lineage, read_file
+
+
+class Mark(NamedTuple):
+    """What a process was launched as."""
+
+    pid: int
+    worker: str
+    instance: str
+    root: str
+
+
+class Server(NamedTuple):
+    """A tmux server of llmc that this runs below."""
+
+    name: str
+    #: the process right below the server: a window's, or one that tmux itself started
+    child: int
+    #: tmux itself started it (`run-shell`, a hook): it has no terminal
+    is_job: bool
+
+
+def processes() -> list[Kin]:
+    """We, and all we come from; the leader of our session too, which a process keeps when its parent is gone."""
+    found = lineage(os.getpid())
+    if found and found[0][2] not in {kin[0] for kin in found}:
+        found += lineage(found[0][2])
+    return found
+
+
+def mark(kin: Sequence[Kin], environ: Mapping[str, str] = os.environ) -> Mark | None:
+    """The mark of the outermost process that has one; of our own variables where none has."""
+    for pid, *_, marks in reversed(kin[1:]):
+        if b"LLMC_WORKER" in marks or b"LLMC_INSTANCE" in marks:
+            return _mark(pid, {name.decode(): os.fsdecode(value) for name, value in marks.items()})
+    if environ.get("LLMC_WORKER") or environ.get("LLMC_INSTANCE"):
+        return _mark(os.getpid(), environ)
+    return None
+
+
+def _mark(pid: int, marks: Mapping[str, str]) -> Mark:
+    return Mark(pid, *(marks.get(f"LLMC_{name}", "") for name in ("WORKER", "INSTANCE", "ROOT")))
+
+
+def server(kin: Sequence[Kin]) -> Server | None:
+    """The outermost tmux server of llmc above us, by its command line: `tmux -L llmc-...`."""
+    for below, above in reversed(list(pairwise(kin))):
+        is_parent = below[1] == above[0]
+        if is_parent and above[5].startswith(b"tmux") and (name := _server_name(above[0])):
+            return Server(name, below[0], is_job=below[3] == 0)
+    return None
+
+
+def _server_name(pid: int) -> str:
+    try:
+        words = read_file(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return ""
+    name = words[2] if words[1:2] == [b"-L"] and len(words) > 2 else b""
+    return os.fsdecode(name) if name.startswith(b"llmc-") else ""

@@ -1,0 +1,81 @@
+"""JSON that others wrote, and the values in it. One door: whatever comes through it can be kept, shown and written again.
+
+Task files, logs and records are written by agents, by people, by an older llmc, or by a disk that was full. Light, for
+the hot commands.
+"""
+
+import json
+import math
+from typing import Any
+
+#: nothing llmc reads is nested deeper; what is could not be copied or written again
+MOST_DEPTH = 64
+#: longer than any line llmc writes
+MOST_LINE = 8 << 20
+
+
+class BadJson(ValueError):
+    """It is no JSON that llmc can use; says why, in one line."""
+
+
+def parse(data: bytes | str) -> Any:
+    """The value; numbers are finite, text is valid Unicode (half of a surrogate pair is shown as an escape)."""
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        value = _DECODER.decode(text)
+        if text.count("[") + text.count("{") > MOST_DEPTH or "\\u" in text or not text.isascii():
+            return _whole(value, 0)
+    except RecursionError:
+        raise BadJson("it is nested too deeply") from None
+    except BadJson:
+        raise
+    except ValueError as error:  # also bytes that are no UTF-8, and numbers of thousands of digits
+        raise BadJson(f"no valid JSON: {error}") from None
+    return value
+
+
+def row(line: bytes) -> dict[str, Any] | None:
+    """A line of a JSON lines file; None for one that is torn, or is no object."""
+    try:
+        value = parse(line) if len(line) <= MOST_LINE else None
+    except BadJson:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def number(value: object) -> float | None:
+    """A finite number, or nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any, depth: int) -> Any:
+    if depth > MOST_DEPTH:
+        raise BadJson("it is nested too deeply")
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_whole(key, depth): _whole(item, depth + 1) for key, item in value.items()}
+    return [_whole(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise BadJson(f"{digits[:40]} is no finite number")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise BadJson(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)

@@ -1,0 +1,283 @@
+"""What lands is a merge of trees: nothing of a merge commit is dropped, and what review shows is what lands."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+WHO = "git -c user.name=Worker -c user.email=worker@example.com"
+COMMIT = f"{WHO} commit -q -m"
+KILLED = -9
+
+
+def set_up(fleet: Fleet, *flags: str, **config: str) -> Fleet:
+    fleet.commit("user.txt", "calls old()\n", "Add a user")
+    fleet.set_up("adam", "baker", config={key.replace("__", "."): value for key, value in config.items()})
+    fleet.up(*flags)
+    return fleet
+
+
+def work(fleet: Fleet, script: str, worker: str = "adam") -> str:
+    """A task whose work waits for review; its commit."""
+    fleet.llmc("start", "--worker", worker, "--prompt", f"@sh {script}")
+    return str(fleet.wait(worker, "needs_review")["commit_sha"])
+
+
+def merge_by_hand(fleet: Fleet) -> str:
+    """Work whose merge commit mends a file that neither side of it touched; then the branch moves once more."""
+    work(fleet, f"echo new > lib.txt; git add lib.txt; {COMMIT} 'Add lib'")
+    fleet.commit("main.txt", "main\n", "Main moves")
+    run_in_worktree(
+        fleet,
+        f"git fetch -q origin && {WHO} merge -q --no-ff --no-commit origin/main"
+        f" && echo 'calls new()' > user.txt && git add user.txt && {WHO} commit -q --no-edit",
+    )
+    fleet.commit("more.txt", "more\n", "Main moves again")
+    return fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam"))
+
+
+def run_in_worktree(fleet: Fleet, script: str) -> None:
+    """What a person does in the worktree, while the agent rests."""
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=fleet.worktree("adam"), env=fleet.env, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def record(fleet: Fleet) -> dict[str, Any]:
+    return dict(json.loads((fleet.root / "state.json").read_text())["workers"]["adam"])
+
+
+def in_worktree(fleet: Fleet, name: str) -> str:
+    return (fleet.worktree("adam") / name).read_text()
+
+
+def is_kept(fleet: Fleet, commit: str) -> bool:
+    return bool(fleet.git("for-each-ref", "--contains", commit, "refs/llmc/trash", cwd=fleet.root))
+
+
+def test_accept_lands_what_a_merge_commit_changed(scripted: Fleet) -> None:
+    """Breaks when accept rebases: the merge commit, and what was mended in it, is left out without a word."""
+    fleet = set_up(scripted, "--no-patrol")
+    tip = merge_by_hand(fleet)
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "user.txt").read_text() == "calls new()\n"
+    assert fleet.log()[0] == "Add lib"
+    assert "Merge" not in fleet.git("show", "-s", "--format=%B", "main")
+    assert is_kept(fleet, tip)
+
+
+def rebase_it(fleet: Fleet) -> None:
+    fleet.llmc("rebase", "adam")
+
+
+def review_it(fleet: Fleet) -> None:
+    assert "calls new()" in fleet.llmc("review", "adam", "--json").json["diff"]
+
+
+def patrol_it(fleet: Fleet) -> None:
+    """Somebody else's work lands: the lane rebases this worker's."""
+    work(fleet, f"echo y > y; git add y; {COMMIT} 'Y'", "baker")
+    fleet.llmc("accept", "baker")
+    wait_until(lambda: fleet.events("rebased"), story=fleet.story)
+
+
+@pytest.mark.parametrize("rebase", [rebase_it, review_it, patrol_it])
+def test_no_rebase_drops_what_a_merge_commit_changed(
+    scripted: Fleet, rebase: Callable[[Fleet], None]
+) -> None:
+    """Breaks when a range with a merge is rebased commit by commit."""
+    fleet = set_up(scripted, "--no-patrol")
+    tip = merge_by_hand(fleet)
+    rebase(fleet)
+    assert in_worktree(fleet, "user.txt") == "calls new()\n"
+    assert in_worktree(fleet, "more.txt") == "more\n"
+    assert is_kept(fleet, tip)
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "user.txt").read_text() == "calls new()\n"
+
+
+def test_pick_keeps_what_a_merge_commit_changed(scripted: Fleet) -> None:
+    fleet = set_up(scripted, "--no-patrol")
+    tip = merge_by_hand(fleet)
+    picked = fleet.llmc("pick", "adam", "--branch", "one", "--json").json
+    assert fleet.git("show", "one:user.txt") == "calls new()"
+    assert fleet.git("show", "one:more.txt") == "more"
+    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == tip
+    fleet.llmc("pick", "adam", "--branch", "two", "--json")
+    assert fleet.git("rev-parse", "two") == picked["commit"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_it_collapses(scripted: Fleet, when: str) -> None:
+    """The commits are pinned first, and the second try comes to the same."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.kill_daemon()
+    tip = merge_by_hand(fleet)
+    fleet.llmc("rebase", "adam", code=KILLED, LLMC_FAULT=f"rebase.collapse:{when}:kill")
+    fleet.llmc("rebase", "adam")
+    assert in_worktree(fleet, "user.txt") == "calls new()\n"
+    assert is_kept(fleet, tip)
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "user.txt").read_text() == "calls new()\n"
+
+
+def test_commits_that_conflict_one_by_one_still_land(scripted: Fleet) -> None:
+    """The first touches a line of main's, the second takes that back: together they do not conflict."""
+    fleet = set_up(scripted, "--no-patrol")
+    first = f"echo 'calls mine()' > user.txt; {COMMIT} 'One' -a"
+    second = f"echo 'calls old()' > user.txt; echo x > x; git add -A; {COMMIT} 'Two'"
+    work(fleet, f"{first}; {second}")
+    fleet.commit("user.txt", "calls main()\n", "Main moves")
+    fleet.llmc("rebase", "adam")
+    assert in_worktree(fleet, "user.txt") == "calls main()\n"
+    fleet.commit("more.txt", "more\n", "Main moves again")
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "user.txt").read_text() == "calls main()\n"
+    assert fleet.log()[0] == "One"
+
+
+def test_the_worktree_is_not_touched_before_it_has_landed(scripted: Fleet) -> None:
+    """Breaks when accept rebases first where nothing has to be validated there."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.kill_daemon()
+    tip = work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
+    fleet.commit("main.txt", "main\n", "Main moves")
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
+    assert fleet.log()[0] == "X"
+    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == tip
+    assert not (fleet.worktree("adam") / "main.txt").exists()
+    fleet.llmc("accept", "adam")
+    assert in_worktree(fleet, "main.txt") == "main\n"
+
+
+@pytest.mark.parametrize("at", ["accept.merge:after", "accept.validate:before", "accept.land:before"])
+def test_git_gc_between_two_steps_costs_nothing(scripted: Fleet, at: str) -> None:
+    """Breaks when the commit has no ref before it lands: accept would fail for ever."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.kill_daemon()
+    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
+    fleet.commit("main.txt", "main\n", "Main moves")
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"{at}:kill")
+    fleet.git("reflog", "expire", "--expire=now", "--all", cwd=fleet.root)
+    fleet.git("gc", "-q", "--prune=now", cwd=fleet.root)
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["X", "Main moves", "Add a user", "First commit"]
+
+
+@pytest.mark.parametrize("step", ["rebase", "squash", "land"])
+def test_the_journal_of_an_older_llmc_goes_on(scripted: Fleet, step: str) -> None:
+    """It names steps that are no more, and another commit as the worker's."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.kill_daemon()
+    tip = work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
+    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
+    path = fleet.root / "state.json"
+    state = json.loads(path.read_text())
+    journal = state["workers"]["adam"]["accept"]
+    old = {"step": step, "tip": fleet.git("rev-parse", "HEAD~1", cwd=fleet.worktree("adam")), "rebased": tip}
+    new = {key: journal[key] for key in ("started_unix", "base", "squash", "attempt") if key in journal}
+    state["workers"]["adam"]["accept"] = {**new, **old}
+    path.write_text(json.dumps(state))
+    for args in (["status"], ["doctor"]):
+        fleet.llmc(*args, code=None)
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["X", "Add a user", "First commit"]
+    assert fleet.status("adam")["status"] == "idle"
+
+
+def test_the_workers_attributes_do_not_merge_what_conflicts(scripted: Fleet) -> None:
+    """Breaks when the fallback rebases its commits one by one: after the first, its `merge=union` would decide."""
+    fleet = set_up(scripted, "--no-patrol")
+    first = f"echo '* merge=union' > .gitattributes; git add .gitattributes; {COMMIT} 'Attributes'"
+    work(fleet, f"{first}; echo 'calls mine()' > user.txt; {COMMIT} 'Mine' -a")
+    fleet.commit("user.txt", "calls main()\n", "Main moves")
+    refused = fleet.llmc("accept", "adam", code=1)
+    assert "conflicts with main in user.txt" in refused.err
+    assert fleet.log()[0] == "Main moves"
+
+
+def test_review_shows_what_lands(scripted: Fleet) -> None:
+    """Offline, so it is not rebased: the diff is against the newest base all the same, and accept knows it again."""
+    fleet = set_up(scripted, "--no-patrol")
+    work(fleet, f"echo both > both.txt; echo x > x; git add -A; {COMMIT} 'X'")
+    fleet.commit("both.txt", "both\n", "Main has one of them")
+    fleet.llmc("hold", "adam")
+    shown = fleet.llmc("review", "adam", "--json").json
+    assert [file["path"] for file in shown["files"]] == ["x"]
+    assert (shown["behind"], shown["base"]) == (1, fleet.git("rev-parse", "main"))
+    fleet.llmc("release", "adam")
+    assert fleet.llmc("accept", "adam", "--json").json["reviewed"] == "same"
+    assert fleet.git("diff", "--name-only", "HEAD~1", "HEAD") == "x"
+
+
+def test_a_merge_that_takes_nothing_of_main_is_shown(scripted: Fleet) -> None:
+    """`merge -s ours` lands the loss of main's change, as it says; a reviewer is told."""
+    fleet = set_up(scripted, "--no-patrol")
+    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
+    fleet.commit("user.txt", "calls new()\n", "Main mends the user")
+    run_in_worktree(fleet, f"git fetch -q origin && {WHO} merge -q -s ours -m 'Merge' origin/main")
+    shown = fleet.llmc("review", "adam")
+    assert "warning: a merge of the worker's takes nothing of what main changed in user.txt" in shown.out
+    assert "-calls new()" in shown.out
+    assert fleet.llmc("review", "adam", "--json").json["warnings"]
+
+
+def undo_by_hand(fleet: Fleet) -> None:
+    fleet.git("revert", "--no-edit", "HEAD")
+
+
+def move_back(fleet: Fleet) -> None:
+    fleet.git("reset", "-q", "--hard", "HEAD~1")
+
+
+@pytest.mark.parametrize("undo", [undo_by_hand, move_back])
+def test_what_was_taken_back_does_not_come_again_unseen(
+    scripted: Fleet, undo: Callable[[Fleet], None]
+) -> None:
+    """A worker carries a commit of main's that was taken back there. Breaks when nobody looks for it."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.commit("bad.txt", "bad\n", "Bad idea")
+    work(fleet, f"git fetch -q origin; echo x > x; git add x; {COMMIT} 'X'")
+    if undo is undo_by_hand:
+        carry_a_copy(fleet)
+    undo(fleet)
+    refused = fleet.llmc("accept", "adam", code=3)
+    assert "was taken back on main" in refused.err
+    assert "Bad idea" in refused.err
+    shown = fleet.llmc("review", "adam")
+    assert "warning: this was taken back on main, and would land again" in shown.out
+    assert not (fleet.source / "bad.txt").exists()
+    fleet.llmc("accept", "adam")
+    assert (fleet.source / "bad.txt").exists()
+
+
+def carry_a_copy(fleet: Fleet) -> None:
+    """The worker's branch from before main's commit, with the same in a commit of its own."""
+    base = fleet.git("rev-parse", "main~1")
+    run_in_worktree(
+        fleet, f"git reset -q --hard {base} && echo bad > bad.txt && echo x > x && git add -A && {COMMIT} 'X'"
+    )
+
+
+def test_a_branch_that_moves_back_after_landing_is_noticed(scripted: Fleet) -> None:
+    """Breaks when `verify` ignores what is_landed says: "accepted", and nothing is on the branch."""
+    fleet = set_up(scripted, "--no-patrol")
+    fleet.kill_daemon()
+    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
+    hook = Path(fleet.source / ".git/hooks/post-merge")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ngit reset -q --hard HEAD~1\n")
+    hook.chmod(0o755)
+    refused = fleet.llmc("accept", "adam", code=1)
+    assert "was landed, but is not on the branch now" in refused.err
+    assert not fleet.events("accepted")
+    assert record(fleet)["accept"]["step"] == "verify"
+    assert (fleet.worktree("adam") / "x").exists()
+    hook.unlink()

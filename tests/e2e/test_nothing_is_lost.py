@@ -1,0 +1,148 @@
+"""From the command line and in auto mode: what a reset removes is in the trash first, and a killed git stops nobody."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support import auto
+from tests.support.fleet import Fleet
+from tests.support.mess import lost, trash_refs
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+KILLED = -signal.SIGKILL
+
+
+def ignore_more(fleet: Fleet, worker: str) -> str:
+    """A commit of the worker's ignores what the base does not, and there is such a file; its blob."""
+    tree = fleet.worktree(worker)
+    (tree / ".gitignore").write_text("results/\n")
+    fleet.git("add", ".gitignore", cwd=tree)
+    fleet.git("commit", "-q", "-m", "Ignore results", cwd=tree)
+    (tree / "results").mkdir()
+    (tree / "results/day.txt").write_text("of a whole day\n")
+    return fleet.git("hash-object", "results/day.txt", cwd=tree)
+
+
+@pytest.mark.parametrize(
+    "fault", ["", *(f"provision.{s}:{w}" for s in ("reset", "clean") for w in ("before", "after"))]
+)
+def test_reset_pins_what_is_ignored_no_more(scripted: Fleet, fault: str) -> None:
+    """Break: pin under the worker's ignore rules only, then clean under the base's."""
+    scripted.set_up("adam")
+    wanted = {"results": ignore_more(scripted, "adam")}
+    if fault:
+        scripted.llmc("reset", "adam", code=KILLED, LLMC_FAULT=f"{fault}:kill")
+        there = (scripted.worktree("adam") / "results/day.txt").exists()
+        assert there or lost(scripted, wanted) == []
+    scripted.llmc("reset", "adam")
+    assert lost(scripted, wanted) == []
+    assert not (scripted.worktree("adam") / "results").exists()
+    kept = [ref for ref in trash_refs(scripted) if ref.endswith("-reset")]
+    assert len(kept) <= (2 if fault else 1), "one name for all of it"
+
+
+def test_start_pins_the_cache_of_an_idle_worker(scripted: Fleet) -> None:
+    """Break: as above; there is no work to pin, so nothing at all was kept."""
+    scripted.commit(".gitignore", "cache/\n", "Ignore the cache")
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    cache = scripted.worktree("adam") / "cache"
+    cache.mkdir()
+    (cache / "index").write_text("expensive\n")
+    wanted = {"cache": scripted.git("hash-object", "cache/index", cwd=scripted.worktree("adam"))}
+    scripted.commit(".gitignore", "other/\n", "Ignore something else")
+    scripted.llmc("start", "--worker", "adam", "--prompt", "@say hello")
+    scripted.wait("adam", "needs_input")
+    assert not cache.exists()
+    assert lost(scripted, wanted) == []
+    assert any(row["ref"].endswith("-start") for row in scripted.events("work_pinned"))
+
+
+def test_a_task_that_is_given_up_keeps_what_it_ignored(scripted: Fleet) -> None:
+    """In auto mode. Break: as above, at the reset after the last attempt."""
+    auto.set_up(scripted)
+    (scripted.dir / "found").write_text("found\n")
+    wanted = {"found": scripted.git("hash-object", str(scripted.dir / "found"))}
+    made = "mkdir -p results; echo found > results/day.txt; echo results > .gitignore"
+    work = f"@sh {made}; git add .gitignore; {COMMIT} 'Ignore results'"
+    auto.add(scripted, 1, work, llmc={"verify": "false"})
+    daemon = auto.Daemon(scripted)
+    auto.wait_for(scripted, lambda: scripted.events("task_failed"), 90)
+    auto.wait_for(scripted, lambda: len(scripted.events("task_assigned")) > 1, 90)
+    assert lost(scripted, wanted) == []
+    daemon.stop()
+
+
+@pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_an_accept_ends_though_a_killed_git_left_its_lock(scripted: Fleet, name: str, moved: bool) -> None:
+    """Break: no look at the lock in the last step; the work has landed, and the worker is stuck for ever."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    lock = scripted.root / ".git/worktrees/adam" / name
+    work = f"@sh echo 1 > one.txt; git add one.txt; {COMMIT} 'Add one'; : > {lock}"
+    scripted.llmc("start", "--worker", "adam", "--prompt", work)
+    scripted.wait("adam", "needs_review")
+    if moved:
+        scripted.commit("other.txt", "other\n", "Somebody else's")
+    scripted.llmc("accept", "adam")
+    assert scripted.log()[0] == "Add one"
+    assert scripted.status("adam")["status"] == "idle"
+    assert not lock.exists()
+    assert [row["paths"] for row in scripted.events("lock_removed")] == [[str(lock)]]
+
+
+def test_doctor_names_a_dead_lock_while_an_accept_waits_for_it(scripted: Fleet) -> None:
+    """Break: let every repair of a worker wait for its accept; here the accept waits for the repair."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    work = f"@sh echo 1 > one.txt; git add one.txt; {COMMIT} 'Add one'"
+    scripted.llmc("start", "--worker", "adam", "--prompt", work)
+    scripted.wait("adam", "needs_review")
+    scripted.kill_daemon()
+    scripted.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.reset:before:kill")
+    lock = scripted.root / ".git/worktrees/adam/index.lock"
+    lock.touch()
+    hour_ago = lock.stat().st_mtime - 3600
+    os.utime(lock, (hour_ago, hour_ago))
+    assert "index.lock" in scripted.llmc("doctor", code=1).out
+    scripted.llmc("doctor", "--repair", "--yes", code=None)
+    assert not lock.exists()
+    scripted.llmc("accept", "adam")
+    assert scripted.status("adam")["status"] == "idle"
+
+
+@pytest.mark.parametrize("command", ["reset", "up", "doctor"])
+def test_a_worktree_without_its_pointer(scripted: Fleet, command: str) -> None:
+    """Break: `worktree add` over the files that are there; the worker could be neither reset nor started."""
+    scripted.set_up("adam")
+    tree = scripted.worktree("adam")
+    (tree / "new.txt").write_text("precious\n")
+    blob = scripted.git("hash-object", "new.txt", cwd=tree)
+    (tree / ".git").unlink()
+    match command:
+        case "reset":
+            scripted.llmc("reset", "adam")
+            assert lost(scripted, {"new.txt": blob}) == []
+        case "up":
+            scripted.up("--no-patrol")
+            assert (tree / "new.txt").read_text() == "precious\n"
+        case _:
+            assert "it has no .git" in scripted.llmc("doctor", code=1).out
+            scripted.llmc("doctor", "--repair", "--yes")
+            assert (tree / "new.txt").read_text() == "precious\n"
+    assert Path(scripted.git("rev-parse", "--show-toplevel", cwd=tree)) == tree
+
+
+def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(scripted: Fleet) -> None:
+    """Break: leave the status as it is; a while later an agent that did all it wanted is called interrupted."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    prepare = f"git checkout -q -b side; echo 1 > README.md; {COMMIT} side -a; git checkout -q llmc/adam"
+    work = f"@sh {prepare}; echo 2 > README.md; {COMMIT} mine -a; git rebase side; true"
+    scripted.llmc("start", "--worker", "adam", "--prompt", work)
+    row = scripted.wait("adam", "needs_input")
+    assert row["reason"] == "stopped_rebasing"
+    assert "in the middle of a rebase" in scripted.llmc("status").out

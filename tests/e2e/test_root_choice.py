@@ -1,0 +1,145 @@
+"""A person chooses the root: a directory with the right files in it does not choose itself, and runs nothing."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleet import Fleet
+
+IDENTITY = "git -c user.name=W -c user.email=w@example.com"
+NOBODY = 65534
+
+
+def plant(directory: Path, mark: Path) -> None:
+    """A root whose every command leaves a mark."""
+    program = directory / "evil.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    (directory / ".llmc").mkdir()
+    (directory / ".llmc/x").write_text("")
+    (directory / "config.toml").write_text(
+        f'[repo]\nsource = "{directory}"\nsetup = "{program}"\nvalidate = "{program}"\n'
+        f'[defaults]\nagent = "claude"\nagent_command = "{program}"\n[notify]\ncommand = "{program}"\n'
+    )
+    (directory / "state.json").write_text('{"version": 1, "workers": {}}')
+
+
+COMMANDS = (
+    ("doctor",),
+    ("status",),
+    ("status", "--json"),
+    ("up", "--detach"),
+    ("notify", "test"),
+    ("start", "--new", "--prompt", "x"),
+    ("add", "adam"),
+    ("events",),
+    ("goal", "list"),
+    ("down",),
+    ("config", "get", "repo.source"),
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_below_a_directory_of_another_user(scripted: Fleet) -> None:
+    """Break: take whatever encloses the working directory."""
+    theirs, mark = scripted.dir / "theirs", scripted.dir / "mark"
+    (theirs / "sub").mkdir(parents=True)
+    plant(theirs, mark)
+    for path in (theirs, *theirs.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    env = {"LLMC_AGENT": ""}
+    for command in COMMANDS:
+        done = scripted.llmc(*command, cwd=theirs / "sub", code=None, **env)
+        assert done.code == 3, command
+        assert "belongs to nobody" in done.err
+        done = scripted.llmc("--root", str(theirs), *command, code=None, **env)
+        assert done.code == 3, command
+    assert not mark.exists()
+    assert sorted(path.name for path in (theirs / ".llmc").iterdir()) == ["x"]
+
+
+def test_files_that_an_agent_landed_choose_nothing(scripted: Fleet) -> None:
+    """In the person's checkout, in a worktree, and in somebody else's clone. Break: as above."""
+    fleet, mark = scripted.set_up("adam"), scripted.dir / "mark"
+    plant(fleet.source, mark)
+    fleet.git("add", "-Af")
+    fleet.git("commit", "-qm", "Landed")
+    env = {"LLMC_AGENT": ""}
+    for command in (("doctor",), ("status",), ("status", "--json"), ("events",)):
+        fleet.llmc(*command, cwd=fleet.source, code=None, **env)
+    assert fleet.llmc("status", "--json", cwd=fleet.source).json["root"] == str(fleet.root)
+    fleet.llmc("reset", "adam")
+    assert (fleet.worktree("adam") / ".llmc").is_dir()
+    assert fleet.llmc("status", "--json", cwd=fleet.worktree("adam")).json["root"] == str(fleet.root)
+    other = fleet.dir / "other"
+    fleet.git("clone", "-q", str(fleet.source), str(other))
+    for command in COMMANDS:
+        done = fleet.llmc(*command, cwd=other, code=None, **env)
+        assert done.code == 3, command
+        assert "not registered" in done.err
+    assert not mark.exists()
+
+
+def test_an_old_root_is_registered_by_up(scripted: Fleet) -> None:
+    """From inside it was used without a question; now that is asked once. Break: register in any command."""
+    fleet = scripted.set_up("adam")
+    (fleet.root / ".llmc/root-id").unlink()
+    (fleet.home / ".local/state/llmc/roots.json").unlink()
+    assert fleet.llmc("status", "--json", cwd=fleet.source).json["root"] == str(fleet.root)
+    done = fleet.llmc("status", "--json", cwd=fleet.worktree("adam"), code=3)
+    assert f"llmc --root {fleet.root} up" in done.err
+    fleet.llmc("--root", str(fleet.root), "doctor", code=None)
+    fleet.llmc("status", "--json", cwd=fleet.worktree("adam"), code=3)
+    fleet.llmc("--root", str(fleet.root), "up", "--detach")
+    assert fleet.llmc("status", "--json", cwd=fleet.worktree("adam")).json["root"] == str(fleet.root)
+
+
+def test_an_agent_in_its_session_is_told_its_root(scripted: Fleet) -> None:
+    """LLMC_ROOT is ours. Break: ask for a registration there, too."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    (fleet.home / ".local/state/llmc/roots.json").unlink()
+    report = "llmc report progress half; "
+    fleet.llmc(
+        "start", "--prompt", f"@sh {report} echo x > x; git add x; {IDENTITY} commit -qm X", cwd=fleet.source
+    )
+    fleet.llmc("wait", "adam", "--status", "needs_review", "--timeout", "30", cwd=fleet.source)
+    assert fleet.events("agent_reported")
+
+
+def test_what_init_makes_is_private(scripted: Fleet) -> None:
+    """Whatever the umask. Break: let git make the directory."""
+    before = os.umask(0o002)
+    try:
+        scripted.set_up("adam")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(scripted.root.stat().st_mode) == 0o700
+    scripted.root.chmod(0o775)
+    (scripted.root / "config.toml").chmod(0o664)
+    found = scripted.llmc("doctor", "--json", code=1).json["findings"]
+    assert [row["kind"] for row in found] == ["permissions", "permissions"]
+    assert "write to" in found[0]["text"]
+    assert "may be changed by other people" in scripted.llmc("up", "--detach").err
+    scripted.llmc("doctor", "--repair", "--yes")
+    assert stat.S_IMODE(scripted.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((scripted.root / "config.toml").stat().st_mode) == 0o600
+
+
+def test_a_line_break_in_the_path_is_refused(scripted: Fleet) -> None:
+    """git keeps the paths of worktrees in lines. Break: leave it to `add`, which fails."""
+    done = scripted.llmc("init", "--target", str(scripted.dir / "a\nb"), code=2)
+    assert "line break" in done.err
+    assert not list(scripted.dir.glob("*a*b*"))
+
+
+def test_a_moved_root_is_named_again(scripted: Fleet) -> None:
+    fleet = scripted.set_up()
+    moved = fleet.dir / "moved"
+    shutil.move(fleet.root, moved)
+    done = fleet.llmc("status", "--json", cwd=moved, code=3)
+    assert f"--root {moved}" in done.err
+    assert fleet.llmc("--root", str(moved), "status", "--json").json["root"] == str(moved)

@@ -1,0 +1,171 @@
+"""Numbers begin again at 1 in every list: a task is known by its list and its number, to the ledger as to people."""
+
+import json
+from typing import Any
+
+import pytest
+
+from llmc.names import TaskId, TaskKey
+from llmc.services import claims, task_commands
+from llmc.services.project import open_project
+from llmc.services.task_list import open_ledger, open_list
+from tests.support import auto
+from tests.support.auto import Daemon, add, commit, set_up, task_dir
+from tests.support.fleet import Fleet
+from tests.support.plans import task_files
+
+
+def attention(fleet: Fleet) -> list[dict[str, Any]]:
+    return list(fleet.llmc("status", "--json").json["attention"])
+
+
+def states(fleet: Fleet) -> dict[str, str]:
+    return {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=None).json["tasks"]}
+
+
+def edit(fleet: Fleet, number: int, **fields: Any) -> None:
+    path = task_dir(fleet) / f"{number}.json"
+    path.with_suffix(".new").write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    path.with_suffix(".new").rename(path)
+
+
+def test_a_new_list_has_the_numbers_of_an_old_one(scripted: Fleet) -> None:
+    """Break: key the ledger by the number alone; the tasks of the new list are `completed` with no work done."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    add(fleet, 2)
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 2)
+    daemon.stop()
+    fleet.llmc("config", "set", "auto.task_list_id", "other")
+    (fleet.dir / "tasks/other").mkdir()
+    for number in (1, 2):
+        task = {**task_files(fleet)[str(number)], "status": "pending", "description": commit(10 + number)}
+        (fleet.dir / f"tasks/other/{number}.json").write_text(json.dumps({**task, "metadata": {}}))
+    assert states(fleet) == {"1": "ready", "2": "ready"}
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 4)
+    assert sorted(auto.landed(fleet)) == [1, 2, 11, 12]
+    lists = [(row["task_list"], row["task_id"]) for row in fleet.events("task_completed")]
+    assert sorted(lists) == [("other", "1"), ("other", "2"), ("plan", "1"), ("plan", "2")]
+    daemon.stop()
+    fleet.llmc("config", "set", "auto.task_list_id", "plan")
+    assert states(fleet) == {"1": "completed", "2": "completed"}
+
+
+def test_a_ledger_of_an_older_llmc_is_about_the_list_of_that_time(scripted: Fleet) -> None:
+    """Break: read rows without a list as the list that is configured now; after a change they are another list's."""
+    fleet = set_up(scripted)
+    for number in (1, 2):
+        add(fleet, number)
+    rows = [
+        {"ts": 1.0, "action": "claimed", "task": "1", "worker": "auto-1", "claim": "c1", "subject": "Do 1"},
+        {
+            "ts": 2.0,
+            "action": "completed",
+            "task": "1",
+            "worker": "auto-1",
+            "claim": "c1",
+            "commit": "c0ffee",
+        },
+    ]
+    edit(fleet, 1, status="completed")
+    ledger = fleet.root / ".llmc/tasks.jsonl"
+    ledger.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert states(fleet) == {"1": "completed", "2": "ready"}
+    fleet.llmc("config", "set", "auto.task_list_id", "other")
+    (fleet.dir / "tasks/other").mkdir()
+    other = {**task_files(fleet)["1"], "status": "pending"}
+    (fleet.dir / "tasks/other/1.json").write_text(json.dumps(other))
+    assert states(fleet) == {"1": "ready"}
+    assert [json.loads(line).get("list") for line in ledger.read_text().splitlines()] == [None, None, "plan"]
+
+
+def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
+    """Break: leave `_name_old_tasks` out of `config set`: the old rows would become the new list's."""
+    fleet = set_up(scripted)
+    row = {
+        "ts": 2.0,
+        "action": "completed",
+        "task": "1",
+        "worker": "auto-1",
+        "claim": "c1",
+        "commit": "c0ffee",
+    }
+    (fleet.root / ".llmc/tasks.jsonl").write_text(f"{json.dumps(row)}\n")
+    fleet.llmc("config", "set", "auto.task_list_id", "other")
+    books = open_ledger(open_project(str(fleet.root))).books()
+    assert books.completed == {"plan": {"1"}}
+
+
+@pytest.mark.parametrize("answer", ["requeue", "done"])
+def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet, answer: str) -> None:
+    """Break: let claims.settle_files rewrite every file that the ledger knows as completed."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 1)
+    daemon.stop()
+    edit(fleet, 1, status="pending", description=commit(9))
+    add(fleet, 2, after=(1,))
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 2)  # what waits for it goes on: its work has landed
+    (item,) = auto.wait_for(fleet, lambda: attention(fleet))
+    assert (item["kind"], item["who"], item["next"]) == ("task_question", "1", "llmc tasks requeue 1")
+    assert "llmc tasks done 1" in item["text"]
+    assert (task_files(fleet)["1"]["status"], states(fleet)["1"]) == ("pending", "question")
+    assert fleet.llmc("tasks", answer, "1").out.endswith(" 1: Do 1\n")
+    auto.wait_for(fleet, lambda: states(fleet)["1"] == "completed")
+    auto.wait_for(fleet, lambda: not attention(fleet))
+    assert auto.landed(fleet) == ([1, 2, 9] if answer == "requeue" else [1, 2])
+    daemon.stop()
+
+
+def test_a_crash_between_ledger_and_file_is_no_question(scripted: Fleet) -> None:
+    """Break: ask about files with our own claim on them, too."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    daemon = Daemon(fleet, LLMC_FAULT="claim.complete:after:kill")
+    daemon.ends()
+    assert task_files(fleet)["1"]["status"] == "in_progress"
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: task_files(fleet)["1"]["status"] == "completed")
+    assert attention(fleet) == []
+    daemon.stop()
+
+
+def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
+    """Break: write `requeued` for a file that is gone: whatever waits for it could never begin."""
+    fleet = set_up(scripted)
+    for number in (1, 2):
+        add(fleet, number)
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 2)
+    daemon.stop()
+    project = open_project(str(fleet.root))
+    commits = {row["task_id"]: row["commit"] for row in fleet.events("task_completed")}
+    task = claims.landed_as(project, commits["1"])
+    assert task == TaskKey("plan", TaskId("1"))
+    for _ in range(2):  # the second is the one after a crash
+        back = claims.take_back(project, task, "its work was undone")
+        assert back is not None
+        assert (back.status, back.owner) == ("pending", "")
+    assert claims.landed_as(project, commits["1"]) is None
+    assert task_commands.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
+        "as after a crash"
+    )
+    assert task_commands.pending_again(project, "0" * 40) == ("", "")
+    assert states(fleet) == {"1": "ready", "2": "completed"}
+    assert claims.landed_as(project, "0" * 40) is None
+    (task_dir(fleet) / "2.json").unlink()
+    two = TaskKey("plan", TaskId("2"))
+    assert claims.take_back(project, two, "its work was undone") is None
+    assert "its file is gone" in task_commands.pending_again(project, commits["2"])[1]
+    assert open_ledger(project).books().is_completed(two)
+    # Somebody has begun it again since: it stays theirs.
+    files = open_list(project)
+    taken = claims.take(files, open_ledger(project), "auto-1", task, "Do 1")
+    assert taken is not None
+    again = claims.take_back(project, task, "its work was undone")
+    assert again is not None
+    assert again.claim == taken.id

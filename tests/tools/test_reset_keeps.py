@@ -1,0 +1,387 @@
+"""A reset loses no byte: whatever git would remove or overwrite on the way is in the trash afterwards, or still there."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmc.services import provision, rebase, trash
+from llmc.services.project import Project
+from llmc.tools import git
+from llmc.workers.model import WorkerRecord
+from tests.support.repos import Repo, add_worker, make_project, run_git
+
+
+class Bench:
+    """A worker on a source with some ignored names, and a search for bytes in every place that llmc keeps things."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        self.source = Repo(tmp_path / "src")
+        self.source.commit(".gitignore", "*.cache\n/build\n/out/\ndata/\n")
+        self.source.commit("a.txt", "a\n")
+        self.source.commit("data", "a file\n")
+        self.source.commit("src/a.txt", "a\n")
+        self.project: Project = make_project(str(self.source.path), tmp_path / "root")
+        self.record: WorkerRecord
+        self.record, self.tree = add_worker(self.project)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.tree.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def reset(self) -> str | None:
+        base = provision.refresh_base(self.project)
+        return provision.reset_in_place(self.project, self.record, base, "test")
+
+    def has(self, text: str) -> bool:
+        places = [self.tree.path, self.project.root.trash]
+        return any(text in kept for place in places for kept in _files(place)) or any(
+            text in blob for repo in self._repositories() for blob in _blobs(repo)
+        )
+
+    def _repositories(self) -> list[Path]:
+        own = Path(run_git(self.tree.path, "rev-parse", "--absolute-git-dir"))
+        return [self.project.root.path, *(path.parent for path in own.glob("modules/**/HEAD"))]
+
+
+def _files(place: Path) -> list[str]:
+    found = []
+    for folder, folders, names in os.walk(place):
+        for name in (*names, *folders):
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                found.append(os.readlink(path))
+            elif os.path.isfile(path):
+                found.append(Path(path).read_bytes().decode(errors="replace"))
+    return found
+
+
+def _blobs(repo: Path) -> list[str]:
+    listed = run_git(repo, "rev-list", "--objects", "--all").split("\n")
+    names = "".join(f"{row.split(' ')[0]}\n" for row in listed if row)
+    argv = ["git", "cat-file", "--batch"]
+    done = subprocess.run(argv, cwd=repo, input=names.encode(), capture_output=True, check=True)
+    return [done.stdout.decode(errors="replace")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+Case = Callable[[Bench], None]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    CASES[function.__name__] = function
+    return function
+
+
+# The rules of what is ignored differ between the worker and the base.
+
+
+@case
+def the_worker_ignores_more(b: Bench) -> None:
+    b.tree.commit(".gitignore", "*.cache\nnotes/\n")
+    b.write("notes/idea.txt", "PRECIOUS\n")
+
+
+@case
+def the_worker_ignores_more_and_did_not_commit_that(b: Bench) -> None:
+    b.write(".gitignore", "notes.txt\n")
+    b.write("notes.txt", "PRECIOUS\n")
+
+
+@case
+def the_base_drops_a_line(b: Bench) -> None:
+    b.write("build/x.o", "PRECIOUS\n")
+    b.source.commit(".gitignore", "*.cache\n")
+
+
+@case
+def a_list_in_a_directory(b: Bench) -> None:
+    b.tree.commit("src/.gitignore", "gen/\n")
+    b.write("src/gen/made.c", "PRECIOUS\n")
+
+
+@case
+def a_list_that_ignores_itself(b: Bench) -> None:
+    b.write("tool/.gitignore", "*\n")
+    b.write("tool/state", "PRECIOUS\n")
+    b.source.commit("tool/.gitignore", "none\n")
+
+
+@case
+def odd_names(b: Bench) -> None:
+    b.tree.commit(".gitignore", "notes/\n")
+    (b.tree.path / "notes").mkdir()
+    for index, name in enumerate(
+        (b"-rf", b"new\nline", b"\xff\xfe", b":(glob)*", b"\xe2\x80\xa8", b" ", b"*")
+    ):
+        Path(os.fsdecode(os.fsencode(b.tree.path / "notes") + b"/" + name)).write_text(f"ODD{index}!")
+    (b.tree.path / "notes/link").symlink_to("PRECIOUS")
+
+
+@case
+def names_that_git_takes_into_no_tree(b: Bench) -> None:
+    b.write("GIT~1", "PRECIOUS\n")
+    b.write(".GIT/hidden", "AND THIS\n")
+    b.write("deep/.Git ", "AND THAT\n")
+
+
+@case
+def a_nested_repository_that_was_ignored(b: Bench) -> None:
+    b.tree.commit(".gitignore", "vendor/\n")
+    inner = Repo(b.tree.path / "vendor/lib")
+    inner.commit("lib.c", "COMMITTED\n")
+    inner.write("new.c", "PRECIOUS\n")
+
+
+@case
+def a_damaged_nested_repository(b: Bench) -> None:
+    b.write("vendor/.git/objects/half", "PRECIOUS\n")
+    b.write("vendor/x.c", "AND THIS\n")
+
+
+@case
+def a_huge_file_that_was_ignored(b: Bench) -> None:
+    b.tree.commit(".gitignore", "*.bin\n")
+    b.write("deep/huge.bin", "PRECIOUS" + "x" * 2000)
+
+
+@case
+def the_clones_own_list(b: Bench) -> None:
+    """An agent that appended to .git/info/exclude; afterwards the line is gone (llmc keeps that file)."""
+    b.write("secret.txt", "PRECIOUS\n")
+    own = b.project.root.path / ".git/info/exclude"
+    own.write_text("secret.txt\n")
+    b.tree.commit("work.txt")
+    b.reset()
+    own.write_text("")
+    b.tree.commit("work.txt")
+
+
+@case
+def a_list_that_the_clone_names(b: Bench) -> None:
+    b.write("secret.txt", "PRECIOUS\n")
+    (b.tmp_path / "ignore").write_text("secret.txt\n")
+    b.tree.git("config", "core.excludesFile", str(b.tmp_path / "ignore"))
+    b.tree.commit("work.txt")
+    b.reset()
+    b.tree.git("config", "--unset", "core.excludesFile")
+    b.tree.commit("work.txt")
+
+
+# Files and directories in each other's place, ignored by the worker.
+
+
+@case
+def an_ignored_file_that_the_base_tracks(b: Bench) -> None:
+    b.write("x.cache", "PRECIOUS\n")
+    b.source.commit("x.cache", "theirs\n")
+
+
+@case
+def an_ignored_directory_where_the_base_has_a_file(b: Bench) -> None:
+    b.write("build/x.o", "PRECIOUS\n")
+    b.write("build/deep/x.o", "AND THIS\n")
+    b.source.commit("build", "theirs\n")
+
+
+@case
+def a_nested_repository_where_the_base_has_a_file(b: Bench) -> None:
+    inner = Repo(b.tree.path / "build/lib")
+    inner.commit("lib.c", "COMMITTED\n")
+    inner.write("new.c", "PRECIOUS\n")
+    b.source.commit("build", "theirs\n")
+
+
+@case
+def an_ignored_file_where_the_base_has_a_directory(b: Bench) -> None:
+    b.write("build", "PRECIOUS\n")
+    b.source.commit("build/x.c", "theirs\n")
+
+
+@case
+def an_ignored_link_where_the_base_has_a_directory(b: Bench) -> None:
+    (b.tree.path / "build").symlink_to("PRECIOUS")
+    b.source.commit("build/deep/x.c", "theirs\n")
+
+
+@case
+def a_tracked_file_that_became_an_ignored_directory(b: Bench) -> None:
+    (b.tree.path / "data").unlink()
+    b.write("data/x", "PRECIOUS\n")
+
+
+@case
+def a_tracked_directory_that_became_an_ignored_file(b: Bench) -> None:
+    (b.tree.path / "src/a.txt").unlink()
+    (b.tree.path / "src").rmdir()
+    b.write(".gitignore", "src\n")
+    b.write("src", "PRECIOUS\n")
+
+
+# The index says something else than the files.
+
+
+@case
+def an_ignored_file_that_was_staged_and_changed(b: Bench) -> None:
+    b.write("x.cache", "STAGED\n")
+    b.tree.git("add", "-f", "x.cache")
+    b.write("x.cache", "PRECIOUS\n")
+
+
+@case
+def an_ignored_file_that_is_to_be_added(b: Bench) -> None:
+    b.write("x.cache", "PRECIOUS\n")
+    b.tree.git("add", "-f", "-N", "x.cache")
+
+
+@case
+def staged_only_in_the_middle_of_a_conflict(b: Bench) -> None:
+    b.tree.commit("a.txt", "ours\n")
+    b.source.commit("a.txt", "theirs\n")
+    provision.refresh_base(b.project)
+    b.tree.git("merge", "origin/main", check=False)
+    b.write("new.txt", "STAGED\n")
+    b.tree.git("add", "new.txt")
+    b.write("new.txt", "PRECIOUS\n")
+
+
+@case
+def assumed_unchanged(b: Bench) -> None:
+    b.tree.git("update-index", "--assume-unchanged", "a.txt")
+    b.write("a.txt", "PRECIOUS\n")
+    b.source.commit("a.txt", "theirs\n")
+
+
+@case
+def skipped(b: Bench) -> None:
+    b.tree.git("update-index", "--skip-worktree", "a.txt")
+    b.write("a.txt", "PRECIOUS\n")
+    b.source.commit("a.txt", "theirs\n")
+
+
+@case
+def taken_out_of_the_index(b: Bench) -> None:
+    b.tree.git("rm", "-q", "--cached", "a.txt")
+    b.write(".gitignore", "a.txt\n")
+    b.write("a.txt", "PRECIOUS\n")
+    b.source.commit("a.txt", "theirs\n")
+
+
+@case
+def elsewhere_with_an_ignored_file_in_the_way(b: Bench) -> None:
+    b.tree.git("checkout", "-q", "--detach")
+    b.tree.git("rm", "-q", "--cached", "a.txt")
+    b.tree.git("commit", "-q", "-m", "No a.txt")
+    b.write(".gitignore", "a.txt\n")
+    b.write("a.txt", "PRECIOUS\n")
+
+
+@case
+def a_rebase_with_an_autostash(b: Bench) -> None:
+    b.tree.commit("a.txt", "ours\n")
+    b.source.commit("a.txt", "theirs\n")
+    provision.refresh_base(b.project)
+    b.write("src/a.txt", "PRECIOUS\n")
+    b.tree.git("rebase", "--autostash", "origin/main", check=False)
+    assert git.rebase_in_progress(b.tree.path)
+    b.write("new.txt", "PRECIOUS\n")
+    b.write("src/a.txt", "AND THIS\n")
+
+
+WORDS = ["PRECIOUS", "STAGED", "COMMITTED", "AND THIS", "AND THAT", *(f"ODD{n}!" for n in range(7))]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Break: `git clean -fdq` after the reset, instead of pinning what it would remove under the new ignore rules."""
+    monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
+    CASES[name](bench)
+    here = [word for word in WORDS if bench.has(word) or word in _staged(bench)]
+    assert "PRECIOUS" in here or "ODD0!" in here
+    bench.reset()
+    assert [word for word in here if not bench.has(word)] == []
+    assert git.tree_state(bench.tree.path).clean
+    assert bench.tree.head() == bench.tree.head(bench.project.base)
+    assert bench.reset() is None, "and the next reset finds nothing to keep"
+
+
+def _staged(bench: Bench) -> str:
+    rows = [row for row in bench.tree.git("ls-files", "--stage", "-z").split("\0") if row]
+    return "".join(bench.tree.git("cat-file", "-p", row.split()[1]) for row in rows)
+
+
+# Submodules, which have ignore rules and an index of their own.
+
+
+@pytest.fixture
+def library(bench: Bench) -> Repo:
+    made = Repo(bench.tmp_path / "lib")
+    made.commit(".gitignore", "*.o\n")
+    made.commit("lib.c", "1\n")
+    allow = ["-c", "protocol.file.allow=always", "submodule"]
+    bench.source.git(*allow, "add", "-q", str(made.path), "lib")
+    bench.source.git("commit", "-q", "-m", "Submodule")
+    bench.reset()
+    return made
+
+
+@pytest.mark.parametrize("what", ["ignored by the agent", "in the way", "hidden", "no submodule any more"])
+def test_no_byte_of_a_submodule_is_lost(bench: Bench, library: Repo, what: str) -> None:
+    """Break: `clean -fdq` in the submodule; or `submodule update` before what is in its way is pinned."""
+    inside = bench.tree.path / "lib"
+    match what:
+        case "ignored by the agent":
+            (inside / ".gitignore").write_text("notes\n")
+            (inside / "notes").write_text("PRECIOUS\n")
+        case "in the way":
+            (inside / "x.o").write_text("PRECIOUS\n")
+            tip = library.commit("x.o", "theirs\n")
+            run_git(bench.source.path / "lib", "fetch", "-q", "origin")
+            run_git(bench.source.path / "lib", "checkout", "-q", tip)
+            bench.source.git("commit", "-q", "-a", "-m", "lib")
+        case "hidden":
+            run_git(inside, "update-index", "--assume-unchanged", "lib.c")
+            (inside / "lib.c").write_text("PRECIOUS\n")
+        case _:
+            (inside / "x.o").write_text("PRECIOUS\n")
+            bench.source.git("rm", "-q", "-r", "lib")
+            bench.source.git("commit", "-q", "-m", "No submodule")
+            bench.source.commit("lib/x.o", "theirs\n")
+    bench.reset()
+    assert bench.has("PRECIOUS")
+    assert git.tree_state(bench.tree.path).clean
+    assert (inside / "x.o").exists() == (what in ("in the way", "no submodule any more"))
+
+
+# Rebases of ours check files out, too.
+
+
+@pytest.mark.parametrize("added_by", ["the base", "a commit of its own", "a nested repository"])
+def test_a_rebase_pins_ignored_files_that_it_writes_over(bench: Bench, added_by: str) -> None:
+    """Break: pin the commits alone before a rebase. git checks files out over ignored ones without a message."""
+    if added_by == "a commit of its own":
+        bench.tree.commit("x.cache", "once\n")
+        bench.tree.git("rm", "-q", "x.cache")
+        bench.tree.git("commit", "-q", "-m", "No cache")
+        bench.source.commit("later.txt")
+    elif added_by == "the base":
+        bench.source.commit("x.cache", "theirs\n")
+    else:
+        bench.source.commit("build", "theirs\n")
+        Repo(bench.tree.path / "build").commit("lib.c", "PRECIOUS\n")
+    bench.tree.commit("work.txt")
+    if added_by != "a nested repository":
+        bench.write("x.cache", "PRECIOUS\n")
+    rebase.onto_base(bench.project, "w1")
+    assert bench.tree.git("merge-base", "HEAD", "origin/main") == bench.source.head()
+    assert bench.has("PRECIOUS")

@@ -1,0 +1,294 @@
+"""A worktree that lost its link to the clone, or that a killed git left locked, works again; its files stay."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmc.errors import Refused
+from llmc.event_log import EventLog
+from llmc.services import nuke, provision, worktrees
+from llmc.services.project import Project
+from llmc.tools import git
+from llmc.workers.model import WorkerRecord
+from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    source = Repo(tmp_path / "src")
+    source.commit(".gitignore", "*.cache\n")
+    source.commit("a.txt", "a\n")
+    return make_project(str(source.path), tmp_path / "ro\tot \u2028")
+
+
+@pytest.fixture
+def worker(project: Project) -> tuple[WorkerRecord, Worktree]:
+    return add_worker(project)
+
+
+def reset(project: Project, record: WorkerRecord) -> str | None:
+    return provision.reset_in_place(project, record, provision.refresh_base(project), "test")
+
+
+def admin(project: Project) -> Path:
+    return project.root.path / ".git/worktrees/w1"
+
+
+def make_work(worktree: Worktree) -> dict[str, str]:
+    """A commit, a changed, a staged, a new and an ignored file; name -> text."""
+    worktree.commit("work.txt", "committed\n")
+    worktree.write("a.txt", "changed\n")
+    worktree.write("staged.txt", "staged\n")
+    worktree.git("add", "staged.txt")
+    worktree.write("staged.txt", "changed later\n")
+    worktree.write("new.txt", "new\n")
+    worktree.write("x.cache", "warm\n")
+    return {"work.txt": "committed", "a.txt": "changed", "staged.txt": "changed later", "new.txt": "new"}
+
+
+def damage(project: Project, worktree: Worktree, how: str) -> None:
+    pointer = worktree.path / ".git"
+    match how:
+        case "no .git":
+            pointer.unlink()
+        case "no entry":
+            shutil.rmtree(admin(project))
+        case "neither":
+            pointer.unlink()
+            shutil.rmtree(admin(project))
+        case "half an entry":
+            (admin(project) / "HEAD").unlink()
+        case "pointer to nowhere":
+            pointer.write_text("gitdir: /nowhere\n")
+        case "a directory in its place":
+            pointer.unlink()
+            pointer.mkdir()
+        case "a repository of its own":
+            pointer.unlink()
+            worktree.git("init", "-q", "-b", "mine")
+            worktree.git("commit", "-q", "--allow-empty", "-m", "In a repository of its own")
+        case _:
+            raise AssertionError(how)
+
+
+DAMAGES = ["no .git", "no entry", "neither", "half an entry", "pointer to nowhere"]
+DAMAGES += ["a directory in its place", "a repository of its own"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_files_stay_when_the_link_is_made_again(
+    project: Project, worker: tuple[WorkerRecord, Worktree], how: str
+) -> None:
+    """As `up` does it. Break: `worktree add` where the link is gone, which git refuses over files."""
+    record, worktree = worker
+    make_work(worktree)
+    tip, inode = worktree.head(), worktree.path.stat().st_ino
+    before = snapshot(worktree.path)
+    damage(project, worktree, how)
+    provision.provision(project, record)
+    assert snapshot(worktree.path) == before
+    assert worktree.path.stat().st_ino == inode
+    assert worktree.head() == tip
+    assert worktree.git("symbolic-ref", "HEAD") == "refs/heads/llmc/w1"
+    assert set(git.tree_state(worktree.path).untracked) >= {"new.txt"}
+    assert git.tree_state(worktree.path, untracked=False).tracked[0] == "a.txt"
+    assert not [path for path in worktree.path.parent.iterdir() if path.name != "w1"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_reset_keeps_the_files_and_makes_it_right(
+    project: Project, worker: tuple[WorkerRecord, Worktree], how: str
+) -> None:
+    """Break: reset only what has a `.git`; the worker can then be neither reset nor used."""
+    record, worktree = worker
+    wanted = make_work(worktree)
+    damage(project, worktree, how)
+    ref = reset(project, record)
+    assert ref
+    assert {name: worktree.git("show", f"{ref}:{name}") for name in wanted} == wanted
+    if how == "no .git":
+        assert worktree.git("show", f"{ref}^2:staged.txt") == "staged", "git's own entry was still there"
+    assert (worktree.path / "x.cache").read_text() == "warm\n"
+    assert git.tree_state(worktree.path).clean
+    assert worktree.head() == worktree.head(project.base)
+    if how == "a repository of its own":
+        (kept,) = project.root.trash.glob("w1-*/.git")
+        assert run_git(kept, "log", "--format=%s") == "In a repository of its own"
+
+
+def test_a_branch_that_is_gone_too(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
+    record, worktree = worker
+    worktree.write("new.txt", "new\n")
+    damage(project, worktree, "neither")
+    run_git(project.root.path, "update-ref", "-d", "refs/heads/llmc/w1")
+    ref = reset(project, record)
+    assert ref
+    assert worktree.git("show", f"{ref}:new.txt") == "new"
+    assert worktree.head("refs/heads/llmc/w1") == worktree.head(project.base)
+
+
+def test_killed_while_the_link_is_made(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
+    """Break: no look at what an earlier try left; git refuses to use the branch in two places."""
+    record, worktree = worker
+    worktree.write("new.txt", "new\n")
+    damage(project, worktree, "neither")
+    aside = worktree.path.with_name(".w1.link")
+    run_git(project.root.path, "worktree", "prune")
+    run_git(project.root.path, "worktree", "add", "-q", "--no-checkout", str(aside), "llmc/w1")
+    provision.provision(project, record)
+    assert (worktree.path / "new.txt").read_text() == "new\n"
+    assert not aside.exists()
+    assert git.tree_state(worktree.path).untracked == ("new.txt",)
+
+
+def test_work_for_other_workers_forgets_no_worktree_without_its_pointer(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """Break: `git worktree prune` alone, which forgets it, with its index and its HEAD."""
+    record, worktree = worker
+    worktree.git("checkout", "-q", "--detach")
+    tip = worktree.commit("work.txt")
+    worktree.write("staged.txt", "only staged\n")
+    worktree.git("add", "staged.txt")
+    (worktree.path / "staged.txt").unlink()
+    (worktree.path / ".git").unlink()
+    add_worker(project, "w2")
+    nuke.nuke_worker(project, "w2")
+    ref = reset(project, record)
+    assert ref
+    assert git.is_ancestor(worktree.path, tip, ref)
+    assert worktree.git("show", f"{ref}^2:staged.txt") == "only staged"
+
+
+@pytest.mark.parametrize("how", ["no .git", "a repository of its own"])
+def test_nuke_keeps_what_only_gits_entry_has(
+    project: Project, worker: tuple[WorkerRecord, Worktree], how: str
+) -> None:
+    """Break: take a worktree without its pointer for a mere directory; its HEAD and index go with `worktree prune`."""
+    _, worktree = worker
+    worktree.git("checkout", "-q", "--detach")
+    tip = worktree.commit("work.txt")
+    worktree.write("new.txt", "new\n")
+    damage(project, worktree, how)
+    removed = nuke.nuke_worker(project, "w1")
+    assert removed.ref
+    assert git.is_ancestor(project.root.path, tip, removed.ref)
+    assert run_git(project.root.path, "show", f"{removed.ref}:new.txt") == "new"
+    assert removed.directory
+    assert (removed.directory / "new.txt").exists()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    """A commit between the pin and the removal. Break: delete the branch without a look at what the pin has."""
+    _, worktree = worker
+    late: list[str] = []
+
+    def move(path: Path, folder: Path | None) -> None:
+        if moved:
+            late.append(worktree.commit("late.txt"))
+        real(path, folder)
+
+    real = nuke.move_into_trash
+    monkeypatch.setattr(nuke, "move_into_trash", move)
+    if not moved:
+        nuke.nuke_worker(project, "w1")
+        assert run_git(project.root.path, "for-each-ref", "refs/heads/llmc") == ""
+        return
+    with pytest.raises(Refused, match="is not in the trash"):
+        nuke.nuke_worker(project, "w1")
+    assert run_git(project.root.path, "rev-parse", "refs/heads/llmc/w1") == late[0]
+    monkeypatch.undo()
+    removed = nuke.nuke_worker(project, "w1")
+    assert removed.ref
+    assert git.is_ancestor(project.root.path, late[0], removed.ref), "and the next try keeps it"
+
+
+def test_nuke_keeps_commits_that_only_an_operation_names(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """An autostash of a rebase in progress, and a ref of the worktree's own. Break: look at the reflogs alone."""
+    _, worktree = worker
+    worktree.commit("a.txt", "ours\n")
+    other = run_git(project.root.path, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "of its own")
+    worktree.git("update-ref", "refs/worktree/mine", other)
+    Repo(Path(project.source)).commit("a.txt", "theirs\n")
+    provision.refresh_base(project)
+    worktree.write(".gitignore", "stashed away\n")
+    worktree.git("rebase", "--autostash", "origin/main", check=False)
+    (stash,) = git.git_paths(worktree.path, "rebase-merge/autostash")
+    removed = nuke.nuke_worker(project, "w1")
+    assert removed.ref
+    assert git.is_ancestor(project.root.path, other, removed.ref)
+    kept = run_git(project.root.path, "log", "-p", "-m", "--format=", removed.ref)
+    assert "stashed away" in kept
+    assert not stash.exists()
+
+
+# Locks.
+
+
+def locks(project: Project) -> list[Path]:
+    own = admin(project)
+    return [own / "index.lock", own / "HEAD.lock", project.root.path / ".git/refs/heads/llmc/w1.lock"]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_the_lock_of_a_killed_git_stops_no_reset(
+    project: Project, worker: tuple[WorkerRecord, Worktree], which: int
+) -> None:
+    """Break: leave the lock; accept, reset and start fail for ever with git's own message."""
+    record, worktree = worker
+    worktree.commit("work.txt")
+    locks(project)[which].write_bytes(b"")
+    assert reset(project, record)
+    assert not locks(project)[which].exists()
+    assert worktree.head() == worktree.head(project.base)
+    removed = [row["paths"] for row in EventLog(str(project.root.events)).newest(b'"lock_removed"')]
+    assert removed == [[str(locks(project)[which])]]
+
+
+@contextlib.contextmanager
+def committing(worktree: Worktree) -> Iterator[int]:
+    """A real `git commit -a` that waits for its editor, and holds index.lock meanwhile."""
+    worktree.write("a.txt", "changed\n")
+    env = {**os.environ, "GIT_EDITOR": "sleep 600 #"}
+    argv = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-q", "-a"]
+    process = subprocess.Popen(argv, cwd=worktree.path, env=env, start_new_session=True)
+    try:
+        wait_until((Path(git.git_dir(worktree.path)) / "index.lock").exists)
+        yield process.pid
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_lock_of_a_git_at_work_is_left_alone(
+    project: Project, worker: tuple[WorkerRecord, Worktree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: remove every lock that is two seconds old; a commit waiting for its editor would lose its index."""
+    monkeypatch.setattr(worktrees, "LOCK_S", 0.2)
+    monkeypatch.setattr(worktrees, "READER_S", 0.2)
+    record, worktree = worker
+    with committing(worktree) as pid:
+        with pytest.raises(Refused, match=str(pid)):
+            reset(project, record)
+        assert locks(project)[0].exists()
+        assert (worktree.path / "a.txt").read_text() == "changed\n"
+        (item,) = project.store.read().attention.values()
+        assert (item.kind, item.who, item.next) == ("worktree", "w1", "llmc reset w1")
+        assert "git is at work" in item.text
+    assert locks(project)[0].exists(), "it was killed, and its lock stayed"
+    ref = reset(project, record)
+    assert ref
+    assert worktree.git("show", f"{ref}:a.txt") == "changed"
+    assert project.store.read().attention == {}

@@ -1,0 +1,194 @@
+"""A root is chosen by a person: which of those around a command may be used, and which are refused unread."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llmc.cli import fast
+from llmc.config import trust
+from llmc.errors import LlmcError, Refused
+from llmc.services.project import locate_root
+from tests.unit.test_paths import make_root, repository
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without a root."""
+    path = tmp_path / "home"
+    path.mkdir()
+    monkeypatch.setenv("HOME", str(path))
+    return path
+
+
+def found_from(cwd: Path, monkeypatch: pytest.MonkeyPatch, explicit: str | None = None) -> Path:
+    """The root as a command finds it; the hot commands find the same one, or leave it to the command."""
+    monkeypatch.chdir(cwd)
+    try:
+        found = locate_root(explicit).path
+    except LlmcError:
+        with pytest.raises(fast.Give):
+            fast.find_root(explicit)
+        raise
+    assert fast.find_root(explicit) == str(found)
+    return found
+
+
+def test_a_directory_cannot_make_itself_a_root(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take an enclosing root without asking whether it is registered."""
+    planted = make_root(tmp_path / "planted")
+    inside = planted / "src/deep"
+    inside.mkdir(parents=True)
+    with pytest.raises(Refused, match="not registered") as caught:
+        found_from(inside, monkeypatch)
+    assert f"llmc --root {planted} up" in caught.value.hint
+    assert found_from(inside, monkeypatch, str(planted)) == planted
+    monkeypatch.setenv("LLMC_ROOT", str(planted))
+    assert found_from(inside, monkeypatch) == planted
+
+
+def test_two_files_that_landed_in_a_checkout_choose_nothing(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent lands `.llmc/x` and `config.toml`. Break: refuse instead of looking at llmc.root, or the other way round."""
+    real = make_root(tmp_path / "real")
+    source = repository(tmp_path / "source", str(real))
+    make_root(source)
+    assert found_from(source, monkeypatch) == real
+    worktree = real / ".worktrees/adam"
+    worktree.mkdir(parents=True)
+    make_root(worktree)
+    assert trust.register(str(real))
+    assert found_from(worktree, monkeypatch) == real
+    shutil.rmtree(source / ".llmc")
+    (source / ".llmc").symlink_to(real / ".llmc")  # with it the id of the real one
+    assert found_from(source, monkeypatch) == real
+    os.rename(source / ".git", tmp_path / "git")
+    with pytest.raises(Refused, match="not registered"):
+        found_from(source, monkeypatch)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("theirs", [".", ".llmc", "config.toml"])
+def test_a_root_of_another_user_is_never_read(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, theirs: str
+) -> None:
+    """Whatever names it. Break: compare the owner of the directory alone, or not for --root."""
+    root = make_root(home / "llmc")
+    source = repository(tmp_path / "source", str(root))
+    assert trust.register(str(root))
+    assert found_from(root, monkeypatch) == root
+    os.chown(root / theirs, NOBODY, NOBODY)
+    for cwd, explicit in ((root, None), (source, None), (tmp_path, None), (tmp_path, str(root))):
+        with pytest.raises(Refused, match="belongs to nobody"):
+            found_from(cwd, monkeypatch, explicit)
+    monkeypatch.setenv("LLMC_ROOT", str(root))
+    with pytest.raises(Refused, match="belongs to nobody"):
+        found_from(tmp_path, monkeypatch)
+
+
+def test_what_a_person_chose_before_is_found_from_inside(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old root keeps working: ~/llmc, and the one that the repository names. Break: leave out either comparison."""
+    default = make_root(home / "llmc")
+    assert found_from(default / ".llmc", monkeypatch) == default
+    named = make_root(tmp_path / "named")
+    repository(named / "checkout", str(named))
+    assert found_from(named / "checkout", monkeypatch) == named
+    other = make_root(tmp_path / "other")
+    with pytest.raises(Refused):  # and never ~/llmc instead of the one that is around
+        found_from(other, monkeypatch)
+
+
+def test_registration_is_by_path_and_id(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: compare only one of them."""
+    one, two = make_root(tmp_path / "one"), make_root(tmp_path / "two")
+    assert trust.register(str(one))
+    assert trust.register(str(two))
+    assert trust.register(str(one))
+    assert found_from(one, monkeypatch) == one
+    assert found_from(two, monkeypatch) == two
+    link = tmp_path / "link"
+    link.symlink_to(one)
+    assert found_from(link / ".llmc", monkeypatch) == one
+    moved = tmp_path / "moved"
+    os.rename(one, moved)
+    with pytest.raises(Refused, match="not registered"):
+        found_from(moved, monkeypatch)
+    make_root(one)
+    (one / ".llmc/root-id").write_text("0" * 32)
+    with pytest.raises(Refused, match="not registered"):
+        found_from(one, monkeypatch)
+    assert trust.register(str(moved))
+    assert found_from(moved, monkeypatch) == moved
+    assert found_from(two, monkeypatch) == two
+    listed = json.loads((home / ".local/state/llmc/roots.json").read_text())["roots"]
+    assert set(listed) == {str(two), str(moved)}  # what is gone is forgotten
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"roots": 3}', "\0" * 100, "[" * 100_000, "directory"])
+def test_a_damaged_registry_registers_nothing_and_stops_nobody(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """Break: let json's error out, or write over what cannot be read."""
+    root = make_root(tmp_path / "root")
+    assert trust.register(str(root))
+    registry = home / ".local/state/llmc/roots.json"
+    registry.unlink()
+    registry.mkdir() if damage == "directory" else registry.write_text(damage)
+    with pytest.raises(Refused):
+        found_from(root, monkeypatch)
+    assert found_from(root, monkeypatch, str(root)) == root
+    assert trust.register(str(root))
+    assert found_from(root, monkeypatch) == root
+    assert os.path.lexists(f"{registry}.broken")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_registry_that_others_may_write_is_not_believed(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sudo` with somebody's HOME. Break: read it whoever owns it."""
+    root = make_root(tmp_path / "root")
+    assert trust.register(str(root))
+    registry = home / ".local/state/llmc/roots.json"
+    registry.chmod(0o660)
+    with pytest.raises(Refused):
+        found_from(root, monkeypatch)
+    registry.chmod(0o600)
+    assert found_from(root, monkeypatch) == root
+    os.chown(registry, NOBODY, NOBODY)
+    with pytest.raises(Refused):
+        found_from(root, monkeypatch)
+
+
+def test_without_a_home(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: take `~/llmc` below the working directory for the default root when there is no home."""
+    root = make_root(tmp_path / "root")
+    planted = make_root(tmp_path / "work/~/llmc")
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: (_ for _ in ()).throw(KeyError(uid)))
+    monkeypatch.delenv("HOME")
+    assert found_from(tmp_path, monkeypatch, str(root)) == root
+    assert not trust.register(str(root))
+    with pytest.raises(LlmcError) as caught:
+        found_from(planted.parent.parent, monkeypatch)
+    assert str(planted) not in caught.value.message
+
+
+def test_xdg_state_home_is_followed(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: ignore it, or take a relative one."""
+    root = make_root(tmp_path / "root")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert trust.register(str(root))
+    assert (tmp_path / "state/llmc/roots.json").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    with pytest.raises(Refused):
+        found_from(root, monkeypatch)
