@@ -105,7 +105,9 @@ def _close_panes(project: Project, record: WorkerRecord) -> None:
     """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
     pane = project.pane(record)
     panes = project.tmux.panes()
-    for found in panes.values() if isinstance(panes, dict) else ():
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    for found in panes.values():
         if launched(found)[0] == record.name or found == pane:
             _end_pane(project, found)
 
