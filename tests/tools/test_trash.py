@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -184,19 +183,6 @@ def test_a_pin_that_fails_stops_and_removes_nothing(
         (tmp_path / "home/.gitconfig").unlink()
     assert (snapshot(worktree.path), status(worktree)) == before
     assert not project.root.trash.exists() or not os.listdir(project.root.trash)
-
-
-def test_prune_removes_only_what_is_old(project: Project, worktree: Worktree) -> None:
-    """Break that fails it: compare with `>` instead of `<`."""
-    root = project.root
-    kept = pin(project, worktree)
-    old = "refs/llmc/trash/w1/20200101T000000-abcd-old"
-    run_git(root.path, "update-ref", old, kept)
-    for name in ("w1-20200101T000000-abcd", "w1-29990101T000000-abcd"):
-        (root.trash / name).mkdir(parents=True)
-    assert trash.prune(root, 30, time.time()) == [old]
-    assert run_git(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").strip() == kept
-    assert [path.name for path in root.trash.iterdir()] == ["w1-29990101T000000-abcd"]
 
 
 def test_the_event_log_knows_of_a_pin_before_it_is_made(

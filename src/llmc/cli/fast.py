@@ -102,7 +102,8 @@ def _overseer(root: str) -> Raw | None:
 
 def read_state(root: str) -> Raw:
     state = _json(f"{root}/{layout.STATE}")
-    if state is None or state.get("version", 1) != 1:
+    version = None if state is None else state.get("version", 1)
+    if state is None or not isinstance(version, int) or version > 1:
         raise Give  # click's path says what is wrong with it
     return state
 

@@ -79,9 +79,13 @@ def overseer_view(record: Raw | None, running: bool, now: float) -> Raw | None:
         "daemon_pid": daemon.get("pid"),
         "uptime_s": None if began is None else max(0.0, round(now - began, 1)),
         "attempt": record.get("attempt") if running else None,
-        "events": [row for row in events if isinstance(row, dict)] if isinstance(events, list) else [],
+        "events": [row for row in events if _is_told(row)] if isinstance(events, list) else [],
         "why": text(record.get("why")) or ("" if running else "it was killed"),
     }
+
+
+def _is_told(row: Any) -> bool:
+    return isinstance(row, dict) and number(row.get("ts")) is not None and isinstance(row.get("text"), str)
 
 
 def self_review_waits(record: Raw) -> bool:

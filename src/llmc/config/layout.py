@@ -25,6 +25,7 @@ INCIDENTS = ".llmc/incidents.json"
 LOOKED = ".llmc/looked.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
+TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
 #: git settings that could not be used, as they were found

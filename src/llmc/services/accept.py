@@ -29,7 +29,6 @@ from llmc.services import (
     rebase,
     review,
     submodules,
-    validation,
 )
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -317,7 +316,7 @@ class _Pipeline:
             # The same change is on the branch already: nothing lands, and the worker is free again.
             ahead = self._after_landing()
             return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
-        git.git(self.project.root.path, "update-ref", f"refs/llmc/land/{self.name}", made.commit)
+        landing.keep(self.project, self.name, made.commit)
         self.just_made = made.commit
         self.subject = made.subject
         reviewed = review.compare(self.record, made.work.base, made.commit)
@@ -371,11 +370,13 @@ class _Pipeline:
 
     def _validate_apart(self) -> AcceptJournal:
         """In a slot, while others may have the worker's lock."""
+        from llmc.services.slots import NoSlot  # where nothing is validated, nobody has to wait for it
+
         journal, task = self.journal, self.record.assignment
         try:
             with self.project.worker_unlocked(self.name):
                 checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
-        except validation.NoSlot:
+        except NoSlot:
             self._look_at_worker()
             self.without_slot = True
             return replace(journal, step="merge", squash="", apart=False)

@@ -54,7 +54,7 @@ ACTIONS: dict[str, str] = {
     "undo_failed": "an undo ended, and nothing was taken back (`step`, `commit`)",
     "picked": "a worker's commits became a branch of the source (`branch`, `commit`, `base`)",
     "push_failed": "the source could not be pushed to its own remote after an accept",
-    "trash_pruned": "trash older than [trash].keep_days was removed (`refs`)",
+    "trash_pruned": "old trash was deleted for good (`names`; `refs`: those of them that were refs)",
     "validation_left": "files that a check left in a worktree were moved into the trash (`files`, `ref`)",
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",
@@ -124,13 +124,19 @@ def check_action(action: str) -> None:
 def append_missing(path: Path, recent: list[dict[str, Any]]) -> int:
     """Append those of the newest events that are not in the file yet (under the state lock); its last number."""
     last = last_seq(path)
-    missing = [event for event in recent if event["seq"] > last]
+    missing = [event for event in recent if _number(event) > last]
     if not missing:
         return last
     private_dir(path.parent)
     torn = b"\n" if ends_torn(path) else b""
     append_line(path, torn + "\n".join(json.dumps(event, ensure_ascii=False) for event in missing).encode())
     return int(missing[-1]["seq"])
+
+
+def _number(event: dict[str, Any]) -> int:
+    """Its number; 0 for one that nobody numbered: somebody has edited the state by hand."""
+    value = event.get("seq")
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -167,5 +173,4 @@ def _last_seq_in(path: Path) -> int | None:
 
 
 def _seq(line: bytes) -> int | None:
-    value = (json_row(line) or {}).get("seq")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return _number(json_row(line) or {}) or None

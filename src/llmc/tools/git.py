@@ -36,6 +36,10 @@ class TreeState:
         return not self.tracked and not self.untracked
 
 
+#: settings that may say that a repository has its checkout elsewhere, or none
+_NOT_PLAIN = re.compile(
+    r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE
+)
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: only looked into, for a file with the name of a hook: nothing can be put there
@@ -378,6 +382,8 @@ def conflicted_files(worktree: Path) -> tuple[str, ...]:
 
 def checked_out_at(repo: Path, branch: str) -> Path | None:
     """The worktree of the repository in which a branch is checked out, or being rebased."""
+    if _has_checked_out(repo, branch):
+        return Path(os.path.realpath(repo))
     path: str | None = None
     for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
         if line.startswith("worktree "):
@@ -401,6 +407,17 @@ def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
         for lines in found
         if not gone or any(line.startswith("prunable") for line in lines)
     ]
+
+
+def _has_checked_out(repo: Path, branch: str) -> bool:
+    """Whether the repository's own checkout has the branch, from git's files; False: git has to be asked."""
+    try:
+        at = (repo / ".git/HEAD").read_text()
+        return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
+            (repo / ".git/config").read_text()
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _rebased_branch(worktree: Path) -> str | None:
