@@ -139,7 +139,7 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
 def test_whatever_a_check_leaves_is_gone_for_the_next(
     project: Project, spoil: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `clean`, no `_own_git`, no `_LEFT_IN_GIT`, or `GIT_NO_REPLACE_OBJECTS` left out: one of them is red."""
+    """Break: no `clean`, no `_own_git`, or `GIT_NO_REPLACE_OBJECTS` left out in tools/git.py: one of them is red."""
     monkeypatch.setenv("GIT_NO_REPLACE_OBJECTS", "1")  # for this test's own git
     project = configured(project, validate=f"({spoil}); true")
     record, worktree = add_worker(project)

@@ -205,9 +205,7 @@ def _clear_bits(one: Slot) -> None:
 
 def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
     settings = [word for setting in _LOOK_CLOSELY for word in ("-c", setting)]
-    # An agent can replace objects of the clone (git replace); what lands is the objects themselves.
-    env = {MARK: str(one.path), "GIT_NO_REPLACE_OBJECTS": "1"}
-    return git.git(one.path, *settings, *args, input=input, timeout_s=600, env=env)
+    return git.git(one.path, *settings, *args, input=input, timeout_s=600, env={MARK: str(one.path)})
 
 
 def is_at(project: Project, one: Slot, commit: str) -> bool:
