@@ -420,3 +420,20 @@ def test_an_object_that_was_replaced_does_not_pass_for_the_real_one(
     (project.root.path / ".git/info").mkdir(exist_ok=True)
     (project.root.path / ".git/info/grafts").write_text(f"{real}\n")
     assert git.divergence(tree.path, base, real) == git.Divergence(1, 0)
+
+
+def test_what_cannot_be_told_now_is_told_later(
+    project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
+) -> None:
+    """It is undone all the same, and no process takes the news with it. Break: keep it in memory."""
+    run_git(project.root.path, "config", "core.pager", "/evil")
+    good = project.root.state.read_bytes()
+    project.root.state.write_text("{")
+    git.out(project.root.path, "for-each-ref")
+    assert "evil" not in config_of(project).read_text()
+    project.root.state.write_bytes(good)
+    git.guards.clear()
+    fresh = new_project(project.root)
+    git.out(fresh.root.path, "for-each-ref")
+    assert len(told(fresh)) == 1
+    assert (project.root.path / ".llmc/unsaid.jsonl").read_bytes() == b""

@@ -281,3 +281,12 @@ def lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
     (place / "git").write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n')
     (place / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+
+
+def test_what_is_moved_into_the_trash_replaces_nothing_there(project: Project, worktree: Worktree) -> None:
+    """Break: rename onto what is there. A second file of the same name and moment would replace the first."""
+    folder = project.root.trash / "w1-x"
+    for text in ("first", "second", "third"):
+        worktree.write("deep/huge.bin", text)
+        trash.take_out(worktree.path, ["deep/huge.bin"], folder)
+    assert sorted(path.read_text() for path in folder.rglob("huge.bin*")) == ["first", "second", "third"]

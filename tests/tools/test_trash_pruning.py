@@ -5,11 +5,12 @@ import os
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from llmc.services import trash, trash_pruning
 from llmc.services.project import Project
-from llmc.workers.trash_age import DAY_S
+from llmc.workers.trash_age import DAY_S, Age, Book
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
 #: how often the daemon of these tests looks
@@ -179,3 +180,15 @@ def test_what_was_added_to_a_pin_meanwhile_stays(project: Project, worktree: Wor
         trash_pruning.remove(project, plan.old)
     assert refs(project) == [ref]
     assert trash.folder_of(project.root, ref).exists()
+
+
+def test_the_first_look_of_a_daemon_removes_nothing(
+    project: Project, worktree: Worktree, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: remove at once what an earlier daemon found old; this one has seen nothing yet."""
+    ref = put(project, worktree, days_ago=40)
+    _age_directories(monkeypatch)
+    book = Book(time.time(), {trash.short(ref): Age(40 * DAY_S, 2 * DAY_S)})
+    project.root.trash_ages.write_bytes(msgspec.json.encode(book))
+    assert look(project, 0, first=True) == []
+    assert look(project, 1) == [trash.short(ref)]
