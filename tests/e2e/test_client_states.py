@@ -56,9 +56,10 @@ def foot(fleet: Fleet) -> str:
     lines = fleet.screen("adam").rstrip().split("\n")
     rules = [at for at, line in enumerate(lines) if line.startswith("─" * 20)]
     if len(rules) < 2:
-        return "\n".join(lines[-3:])
-    # Of what is below the box only the beginning: a client shows hints there.
-    return "\n".join([*lines[rules[-2] : rules[-1] + 1], *(line[:20] for line in lines[rules[-1] + 1 :][:1])])
+        return "\n".join(line[:60] for line in lines[-3:])
+    # Below the box a client shows hints that come and go; a search is there, too.
+    below = [line[:20] for line in lines[rules[-1] + 1 :] if "search" in line[:20]]
+    return "\n".join([*lines[rules[-2] : rules[-1] + 1], *below])
 
 
 def settled(fleet: Fleet) -> str:

@@ -1,11 +1,13 @@
 """A reset with messages queued in the client: none of them runs in the fresh worktree."""
 
-import json
 import os
 import signal
 
 import pytest
 
+from llmc.panes import Pane
+from llmc.services import quiet
+from llmc.services.project import open_project
 from tests.support.fleet import OLD_CLIENT_TOO, Fleet
 from tests.support.mess import is_clean
 from tests.support.waiting import wait_until
@@ -64,10 +66,13 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     wait_until(lambda: fleet.client_status("adam") == "idle")
     fleet.llmc("message", "adam", "@say again\n@sh python3 -c 'import time; time.sleep(60)'")
     wait_until(lambda: "time.sleep" in fleet.screen("adam") and fleet.client_status("adam") == "busy")
-    done = fleet.llmc("reset", "adam", "--json").json
-    assert (done["status"], done["restarted"]) == ("idle", False), fleet.story()
+    project = open_project(str(fleet.root))
+    record = project.store.worker("adam")
+    pane = project.pane(record)
+    assert isinstance(pane, Pane)
     rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
-    assert rows, json.dumps(rows)
+    assert (bool(rows), quiet.has_queue(record, pane)) == (True, False), rows
+    assert fleet.llmc("reset", "adam", "--json").json["status"] == "idle"
 
 
 def test_a_queue_that_went_with_its_process_stops_nothing(scripted: Fleet) -> None:

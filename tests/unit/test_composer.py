@@ -91,6 +91,7 @@ def test_only_the_cursor_at_its_start_makes_a_box_empty() -> None:
     assert at(box, 3) is Box.BLANK
     assert at(box, 2, row=5) is Box.ABSENT, "below the box: a history search"
     assert at(box, 0, row=0) is Box.ABSENT, "above it"
+    assert {at(box, 2, row=2), at(box, 2, row=4)} == {Box.ABSENT}, "on its rules"
     assert at(draw("❯\u00a0", "  "), 2) is Box.DRAFT, "one key may not remove several lines"
     assert at(draw("❯\u00a0", "  "), 2, row=4) is Box.DRAFT
     assert at(draw("❯\u00a0found by a search"), 20, row=5) is Box.ABSENT

@@ -182,6 +182,20 @@ ROWS = {
     "ours, known": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.ACKNOWLEDGED)}),
     "ours, late, already there": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
     "ours, late, in error": Row(S.ERROR, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
+    "ours, joined to a person's words": Row(
+        S.IDLE,
+        hook("UserPromptSubmit", prompt="half a thought[llmc task-1]\ndo it\n"),
+        S.WORKING,
+        "late receipt",
+        record={"delivery": typed(Outcome.UNCONFIRMED)},
+    ),
+    "ours, quoted": Row(
+        S.IDLE,
+        hook("UserPromptSubmit", prompt="<task-notification>\n[llmc task-1]\n"),
+        S.WORKING,
+        "a prompt llmc did not send",
+        record={"delivery": typed(Outcome.UNCONFIRMED)},
+    ),
     "ours, an earlier one": Row(
         S.IDLE, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED, prompt_id="task-2")}
     ),
@@ -381,6 +395,13 @@ def test_a_late_receipt_completes_the_delivery() -> None:
     assert (done.outcome, done.text, done.reason) == (Outcome.ACKNOWLEDGED, "", "late receipt")
     assert verdict.action == "prompt_delivered"
     assert verdict.details["prompt_id"] == "task-1"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACKNOWLEDGED, Outcome.QUEUED])
+def test_a_receipt_that_is_known_is_not_told_again(outcome: Outcome) -> None:
+    """Breaks when a prompt that a client sends once more counts as a new receipt: `queued` would become `late`."""
+    verdict = judge(worker(S.IDLE, delivery=typed(outcome)), event(OURS), Facts())
+    assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_received")
 
 
 def test_a_session_start_keeps_what_it_does_not_say() -> None:
