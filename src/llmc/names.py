@@ -51,7 +51,10 @@ def task_of(row: Mapping[str, Any]) -> TaskKey | None:
 #: the supervisor's own session; no worker may be called so
 OVERSEER = WorkerName("overseer")
 
-_HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
+#: alone on the first line, but for what a client itself puts before it. Further down, or in a sentence, it is quoted
+_HEADER = re.compile(
+    r"\A(?:\s|\[(?:Image|Pasted text) #\d+[^\]\n]*\])*\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\][^\S\n]*(?:\n|\Z)"
+)
 
 
 def header_line(prompt_id: PromptId) -> str:
@@ -63,6 +66,14 @@ def header_id(text: str) -> PromptId | None:
     """The id in llmc's header line; None for a prompt llmc did not send."""
     match = _HEADER.search(text)
     return PromptId(match["id"]) if match else None
+
+
+def carries(text: str, prompt_id: PromptId) -> bool:
+    """Whether a prompt is the one with this id, whatever came to stand before it: its header is in the first line.
+
+    The id is random and names one prompt, so nothing else has it there. Below that line anybody may quote it.
+    """
+    return header_line(prompt_id) in text.lstrip().partition("\n")[0]
 
 
 def header_kind(text: str) -> str | None:

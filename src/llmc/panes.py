@@ -5,6 +5,7 @@ launch a pane gets marks, as pane options; tmux keeps them wherever the pane is 
 A pane's id alone proves nothing: after the server was started again the same id is another pane.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ _FIELDS = (
     *("pane_id", "pane_pid", "pid", "pane_dead", "pane_dead_status", "pane_dead_signal", "session_attached"),
     *(PROCESS, MARK, WORKER, "session_name"),  # the name last: a person may put anything into theirs
 )
+_ID = re.compile(r"%[0-9]+")
 _VARIABLE = b"LLMC_INSTANCE="
 FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
 
@@ -43,7 +45,7 @@ Panes = dict[PaneId, Pane]
 def parse(lines: Iterable[str]) -> Panes:
     """The answer of `list-panes -a`; a pane of a window that several sessions share is in it several times."""
     found: Panes = {}
-    for pane in map(_pane, lines):
+    for pane in filter(None, map(_pane, lines)):
         before = found.get(pane.id)
         found[pane.id] = (
             pane if before is None else before._replace(attached=before.attached or pane.attached)
@@ -85,9 +87,13 @@ def instance_of(pid: int) -> str | None:
     return None if variables == [b""] else next(marks, b"").decode(errors="replace")
 
 
-def _pane(line: str) -> Pane:
-    pane_id, pid, server, dead, status, signal, attached, process, mark, worker, session = line.split("|", 10)
-    code = int(status) if status else 128 + int(signal) if signal.isdigit() else None
+def _pane(line: str) -> Pane | None:
+    """None for half a row: whoever can set an option can put a line end into it."""
+    words = line.split("|", 10)
+    if len(words) < 11 or not _ID.fullmatch(words[0]) or not (words[1] + words[2]).isdecimal():
+        return None
+    pane_id, pid, server, dead, status, signal, attached, process, mark, worker, session = words
+    code = int(status) if status.isdigit() else 128 + int(signal) if signal.isdigit() else None
     ours = bool(mark) and process == pid
     return Pane(
         PaneId(pane_id),

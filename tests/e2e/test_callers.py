@@ -143,6 +143,11 @@ def test_every_command_that_changes_something_is_refused(scripted: Fleet) -> Non
     named = [[name] for name in COMMANDS if name not in FOR_AGENTS]
     named += [["tasks", name] for name in ("add", "import", "release", "requeue", "approve", "graph")]
     runs = {" ".join(words): adam.script(" ".join(words), *words, "--help") for words in named}
+    for words in (
+        ["events"],
+        ["wait", "adam", "--status", "idle,working"],
+    ):  # not by click where nobody is an agent
+        runs[words[0]] = adam.script(words[0], *words)
     everything = adam.dir / "everything.sh"
     everything.write_text(
         "".join(
@@ -195,6 +200,7 @@ def test_an_agent_cannot_speak_for_another_one(scripted: Fleet) -> None:
         f"echo $? > {baker.dir}/code\n"
     )
     baker.does(f"sh {baker.dir}/send.sh")
+    scripted.wake("adam")  # the sender woke the daemon for baker
     wait_until(lambda: scripted.events("hook_ignored"))
     assert (baker.dir / "code").read_text().strip() == "3"
     assert "this is baker, it cannot speak for" in (baker.dir / "said").read_text()

@@ -194,6 +194,7 @@ BROKEN = {
     ("index_lock", "review"),
     ("rebase", "rebase"),
     ("setting", ""),
+    ("git_config", ""),
     ("branch", ""),
     ("permissions", ""),
 }

@@ -81,6 +81,21 @@ def ends_with_its_agent(fleet: Fleet, by: str) -> None:
         marked.wait()
 
 
+@pytest.mark.parametrize("fault", ["intake.apply:before:kill", "session.launch:before:kill"])
+def test_whoever_notices_may_be_killed_too(scripted: Fleet, fault: str) -> None:
+    """Break: end them after the worker is offline; its launch, and so its children, would be unknown from then on."""
+    scripted.set_up("adam")
+    scripted.up()
+    agent, child = seat_of(scripted), leaves(scripted, "adam")
+    scripted.kill_daemon()
+    os.kill(agent.pid, signal.SIGKILL)
+    wait_until(lambda: not agent.lives)
+    scripted.llmc("up", "--detach", code=None, LLMC_FAULT=fault)
+    scripted.up()
+    assert not is_alive(child)
+    assert scripted.status("adam")["status"] == "needs_input"
+
+
 @pytest.fixture
 def innocent() -> Iterator["subprocess.Popen[bytes]"]:
     """A process that has nothing to do with llmc."""

@@ -84,7 +84,7 @@ def test_bad_worker_names(shared: Fleet, name: str) -> None:
     assert not [p for p in os.listdir(shared.root / ".llmc/locks") if p not in LOCK_FILES]
 
 
-LOCK_FILES = {"state.lock", "repo.lock", "worker-adam.lock", "daemon.lock"}
+LOCK_FILES = {"state.lock", "repo.lock", "accept-adam.lock", "worker-adam.lock", "daemon.lock"}
 
 #: command line, exit code, words of the answer
 CASES: list[tuple[list[str], int, list[str]]] = [
@@ -105,8 +105,8 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["message", "adam", "hi"], REFUSED, ["adam is offline", "llmc up"]),
     (["accept", "adam"], REFUSED, ["adam is offline", "needs_review"]),
     (["accept"], REFUSED, ["no worker waits for review", "llmc status"]),
-    (["peek", "adam"], REFUSED, ["no session", "llmc up"]),
-    (["attach", "adam"], REFUSED, ["no session", "llmc up"]),
+    (["peek", "adam"], REFUSED, ["no agent", "llmc up"]),
+    (["attach", "adam"], REFUSED, ["no agent", "llmc up"]),
     (["start", "-p", ""], USAGE, ["the prompt is empty"]),
     (["start", "-p", " \n\t "], USAGE, ["the prompt is empty"]),
     (["start", "-p", "a\x1b[201~b"], USAGE, ["control character (U+001B)", "line 1", "Remove it"]),

@@ -120,6 +120,9 @@ def test_nor_on_a_terminal_with_colours(scripted: Fleet) -> None:
         ours = re.sub(r"\x1b\[(0|1|2|3[0-7]|9[0-7])(;1)?m", "", shown)
         assert not acts_on_a_terminal(ours), (line, ours[-2000:])
         assert "bug in llmc" not in shown, shown
+        assert line[0] != "logs" or (
+            "hidden" in shown and "[8m" not in shown
+        )  # colours of programs are dropped
     assert landed(scripted) == 4  # it was landed, and undone
 
 

@@ -134,3 +134,15 @@ def test_a_worktree_without_its_pointer(scripted: Fleet, command: str) -> None:
             scripted.llmc("doctor", "--repair", "--yes")
             assert (tree / "new.txt").read_text() == "precious\n"
     assert Path(scripted.git("rev-parse", "--show-toplevel", cwd=tree)) == tree
+
+
+def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(scripted: Fleet) -> None:
+    """Break: leave the status as it is; a while later an agent that did all it wanted is called interrupted."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    prepare = f"git checkout -q -b side; echo 1 > README.md; {COMMIT} side -a; git checkout -q llmc/adam"
+    work = f"@sh {prepare}; echo 2 > README.md; {COMMIT} mine -a; git rebase side; true"
+    scripted.llmc("start", "--worker", "adam", "--prompt", work)
+    row = scripted.wait("adam", "needs_input")
+    assert row["reason"] == "stopped_rebasing"
+    assert "in the middle of a rebase" in scripted.llmc("status").out

@@ -94,6 +94,8 @@ def test_an_agent_that_is_killed_beside_a_shell(fleet: Fleet, command: str) -> N
     os.kill(agent.pid, signal.SIGKILL)
     noticed(fleet, agent, "crashed")
     assert fleet.events("agent_exited")[-1]["exit_code"] == 137
+    peeked = fleet.llmc("peek", "adam", "--json").json
+    assert (peeked["dead"], peeked["exit_code"]) == (True, 137)
     new = starts_again(fleet, shell)
     reaches_new = fleet.llmc("message", "adam", "@say back", "--json", code=None).json
     assert reaches_new["outcome"] == "acknowledged"

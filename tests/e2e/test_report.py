@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
@@ -34,6 +35,26 @@ def test_what_does_not_come_from_the_workers_own_session_is_refused(scripted: Fl
     scripted.llmc("start", "--worker", "baker", "--prompt", prompt)
     scripted.wait("baker", "needs_input")
     assert (scripted.worktree("baker") / "refused.txt").exists()
+    assert not scripted.events("agent_reported")
+
+
+def test_an_agent_of_another_launch_is_refused(scripted: Fleet) -> None:
+    """It runs in the pane, and the state knows of a later launch. Break: no look at the instance in reporter()."""
+    scripted.set_up("adam")
+    scripted.up("--no-patrol")
+    go, code = scripted.dir / "go", scripted.dir / "code"
+    wait = f"until [ -e {go} ]; do sleep 0.05; done"
+    scripted.llmc(
+        "start", "--prompt", f"@sh {wait}; llmc report blocked x; echo $? > {code}.tmp; mv {code}.tmp {code}"
+    )
+    scripted.wait("adam", "working")
+    with scripted.frozen_daemon():
+        state = json.loads((scripted.root / "state.json").read_text())
+        state["workers"]["adam"]["instance"] = "0123456789ab"
+        (scripted.root / "state.json").write_text(json.dumps(state))
+        go.touch()
+        wait_until(code.exists)
+    assert code.read_text().strip() == "3"
     assert not scripted.events("agent_reported")
 
 

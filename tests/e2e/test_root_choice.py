@@ -38,7 +38,7 @@ COMMANDS = (
     ("events",),
     ("goal", "list"),
     ("down",),
-    ("config", "show"),
+    ("config", "get", "repo.source"),
 )
 
 

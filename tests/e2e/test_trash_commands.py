@@ -1,12 +1,20 @@
 """llmc trash: what was put away is found, looked at, and brought back without touching a checkout."""
 
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support import zygote
 from tests.support.fleet import Fleet
 from tests.support.mess import lost, make_mess, trash_refs
 from tests.support.repos import snapshot
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +110,8 @@ def test_a_wrong_name_names_the_nearest(fleet_with_trash: Fleet) -> None:
     assert fleet.llmc("trash", "show", name[:-3]).out == fleet.llmc("trash", "show", name).out
 
 
-def test_prune_removes_what_is_old_and_keeps_the_rest(fleet_with_trash: Fleet) -> None:
+def test_prune_asks_and_says_when_clocks_disagree(fleet_with_trash: Fleet) -> None:
+    """Break: delete without a yes; or let --yes delete what has an old name and young files."""
     fleet = fleet_with_trash
     name = str(only(fleet)["name"])
     old = "refs/llmc/trash/adam/20200101T000000-abcd-old"
@@ -111,9 +120,67 @@ def test_prune_removes_what_is_old_and_keeps_the_rest(fleet_with_trash: Fleet) -
     (folder / "cache").mkdir(parents=True)
     (folder / "cache/file").touch()
     (folder / "cache").chmod(0o500)
-    assert fleet.llmc("trash", "prune", "--json").json["removed"] == ["adam/20200101T000000-abcd-old"]
+    assert "--yes" in fleet.llmc("trash", "prune", code=2).err
+    shown = fleet.llmc("trash", "prune", "--yes")
+    assert "kept adam/20200101T000000-abcd-old: its files are" in shown.out
+    assert "clocks disagree" in shown.err
+    assert fleet.llmc("trash", "prune", "--yes", "--json").json["removed"] == []
+    assert fleet.answered(b"n\n", "trash", "prune") == 130
+    assert folder.exists()
+    assert fleet.answered(b"y\n", "trash", "prune") == 0
     assert fleet.events("trash_pruned")[-1]["refs"] == [old]
     assert not folder.exists()
     assert lost(fleet, {"kept": str(only(fleet)["commit"])}) == []
     assert "nothing" in fleet.llmc("trash", "prune").out
     assert name in fleet.llmc("trash", "list").out
+
+
+def test_prune_of_everything(scripted: Fleet) -> None:
+    """No clock is asked where age does not matter."""
+    scripted.set_up("adam")
+    make_mess(scripted, "adam", "1")
+    scripted.llmc("reset", "adam")
+    names = [row["name"] for row in scripted.llmc("trash", "list", "--json").json]
+    done = scripted.llmc("trash", "prune", "--older-than", "0", "--yes", "--json").json
+    assert (done["removed"], done["kept"]) == (names, {})
+    assert trash_refs(scripted) == []
+
+
+AHEAD = """
+import os, time
+real, gmtime, localtime = time.time, time.gmtime, time.localtime
+time.time = lambda: real() + float(os.environ["TEST_CLOCK_AHEAD_S"])
+time.gmtime = lambda at=None: gmtime(time.time() if at is None else at)
+time.localtime = lambda at=None: localtime(time.time() if at is None else at)
+"""
+
+
+def test_a_daemon_whose_clock_is_wrong_keeps_the_trash(scripted: Fleet) -> None:
+    """A real daemon, forty days ahead. Break: prune by the clock at the first patrol."""
+    fleet = scripted
+    fleet.set_up("adam", "baker", config={"defaults.patrol_interval_secs": "1"})
+    wanted = make_mess(fleet, "adam", "1")
+    fleet.llmc("reset", "adam")
+    wanted |= {f"baker {what}": thing for what, thing in make_mess(fleet, "baker", "2").items()}
+    directory = Path(fleet.llmc("nuke", "baker", "--yes", "--json").json["directory"])
+    place = fleet.dir / "clock"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(AHEAD)
+    path = os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
+    clock = {"PYTHONPATH": path, "TEST_CLOCK_AHEAD_S": str(40 * 86400)}
+    fleet.llmc("up", "--detach", **{zygote.COLD: "1"}, **clock)
+    wait_until(lambda: json.loads((fleet.root / "state.json").read_text())["patrol_last_run_unix"] > 0)
+    ahead = json.loads((fleet.root / "state.json").read_text())["patrol_last_run_unix"] - time.time()
+    assert ahead > 39 * 86400, "the clock of this daemon is wrong"
+    looked = fleet.root / ".llmc/trash_ages.json"
+    wait_until(lambda: looked.exists() or fleet.events("trash_pruned"))
+    assert lost(fleet, wanted) == []
+    assert directory.exists()
+    assert fleet.events("trash_pruned") == []
+    argv = [sys.executable, "-m", "llmc", "trash", "prune", "--yes", "--json"]
+    by_hand = subprocess.run(
+        argv, cwd=fleet.source, env={**fleet.env, **clock}, capture_output=True, check=True
+    )
+    kept = json.loads(by_hand.stdout)
+    assert (kept["removed"], len(kept["kept"])) == ([], 2)
+    assert lost(fleet, wanted) == []

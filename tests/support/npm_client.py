@@ -71,8 +71,8 @@ def _pack(version: str, directory: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"the client {version} cannot be fetched: {error}") from error
     if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "npm said nothing").splitlines()[-1]
-        raise Unavailable(f"the client {version} cannot be fetched: npm pack: {last}")
+        said = (done.stderr.strip() or done.stdout.strip() or "npm said nothing").splitlines()[:2]
+        raise Unavailable(f"the client {version} cannot be fetched: {'; '.join(said)}")
 
 
 def main() -> int:

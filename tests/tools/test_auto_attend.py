@@ -1,19 +1,89 @@
 """What an auto worker needs is done step by step, and never over and over."""
 
+import os
+import signal
+
 import pytest
 
+from llmc.auto.steps import GiveUp
+from llmc.goals.intents import NUDGE
+from llmc.goals.model import Mode, Result
 from llmc.names import TaskId
-from llmc.services import auto, task_queue
+from llmc.panes import Pane
+from llmc.services import auto, goal_dispatch, submit, task_queue, tasks
 from llmc.services.auto_run import BEGINS, Run
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
-from llmc.services.project import open_project
+from llmc.services.project import Project, open_project
 from llmc.services.spending import Spending
+from llmc.tools import processes
 from llmc.tools.clock import now_unix
 from llmc.workers.causes import Cause
 from llmc.workers.model import Assignment
 from llmc.workers.patrol import Clock
+from tests.support.auto import add, set_up
 from tests.support.fleet import Fleet
+from tests.support.goal_workshop import action
+from tests.support.waiting import wait_until
+
+
+def run_of(project: Project, worker: str) -> Run:
+    return Run(
+        queue=task_queue.open_queue(project),
+        workers=(worker,),
+        on_change=lambda: None,
+        look_again=lambda _, __: None,
+        say=lambda _: None,
+        spending=Spending(),
+        parks=Parks(lambda _, __: None, lambda _: None),
+    )
+
+
+def test_an_agent_that_is_killed_at_its_delivery_has_crashed(
+    scripted: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the worktree was made ready, before a key. Break: GiveUp(AGENT) for a refusal by a dead pane."""
+    fleet = set_up(scripted)
+    fleet.up("--auto", "--concurrency", "1")
+    wait_until(lambda: fleet.status("auto-1")["status"] == "idle")
+    fleet.kill_daemon()
+    project = open_project(str(fleet.root))
+    pane = project.pane(project.store.worker("auto-1"))
+    assert isinstance(pane, Pane)
+    real = tasks.provision.refresh_base
+
+    def killed_meanwhile(project: Project) -> str:
+        base = real(project)
+        os.kill(pane.pid, signal.SIGKILL)
+        wait_until(lambda: not processes.is_alive(pane.pid))
+        monkeypatch.setattr(tasks.provision, "refresh_base", real)
+        return base
+
+    monkeypatch.setattr(tasks.provision, "refresh_base", killed_meanwhile)
+    monkeypatch.setattr(submit.intake, "apply_pending", lambda project, name: project.store.worker(name))
+    monkeypatch.setattr(auto, "give_up", lambda *arguments: gave_up.append(arguments[-1]))
+    gave_up: list[GiveUp] = []
+    add(fleet, 1)
+    with project.worker_lock("auto-1"):
+        auto.attend(run_of(project, "auto-1"), project, "auto-1", Clock(now_unix()))
+    assert [(why.cause, why.counts) for why in gave_up] == [(Cause.CRASH, True)]
+
+
+def test_a_nudge_that_meets_a_draft_was_not_tried(scripted: Fleet) -> None:
+    """Break: count it as an error; the ladder would go on to the next step for a person's half sentence."""
+    scripted.set_up("adam", config={"auto.task_list_id": "plan"})
+    scripted.up()
+    project = open_project(str(scripted.root))
+    nudge = action("D1", NUDGE, mode=Mode.SEND, session_key="llmc:adam", text="@say still here")
+    scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "half a thought")
+    wait_until(lambda: "half a thought" in scripted.screen("adam"))
+    done = goal_dispatch._send(project, nudge)
+    assert (done.result, "draft" in done.notes) == (None, True)
+    assert "half a thought" in scripted.screen("adam")
+    assert not scripted.events("prompt_pending"), "not even tried"
+    scripted.tmux("send-keys", "-t", scripted.session("adam"), "C-u")
+    wait_until(lambda: "half a thought" not in scripted.screen("adam"))
+    assert goal_dispatch._send(project, nudge).result is Result.OK
 
 
 def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(

@@ -99,7 +99,7 @@ def test_a_config_that_cannot_be_used_is_made_again(
     assert run_git(project.root.path, "rev-parse", "--is-bare-repository") == "true"
     assert not path.is_symlink()
     assert len(told(project)) == 1
-    kept = list((project.root.trash / "git-settings").glob("config-*"))
+    kept = list((project.root.path / ".llmc/set-aside").glob("config-*"))
     assert len(kept) == (0 if damage == "gone" else 1)
     assert run_git(project.root.path, "config", "--local", "user.name") == "Sam"
 
@@ -247,7 +247,7 @@ def test_one_that_leads_out_of_the_root_is_not_entered_and_not_changed(
     assert planted.ran() == []
     assert (source.path / ".git/config").read_bytes() == before
     assert not (inner.path / ".git").exists()
-    assert list((project.root.trash / "git-settings").iterdir())
+    assert list((project.root.path / ".llmc/set-aside").iterdir())
 
 
 def test_another_origin_stops_no_landing(
@@ -403,3 +403,37 @@ def test_the_clone_itself_replaced_is_refused(project: Project, tmp_path: Path) 
     with pytest.raises(LlmcError, match="not the clone"):
         git.out(project.root.path, "for-each-ref")
     assert (other.path / ".git/config").read_bytes() == before
+
+
+def test_an_object_that_was_replaced_does_not_pass_for_the_real_one(
+    project: Project, worker: tuple[WorkerRecord, Worktree]
+) -> None:
+    """What a review shows is what lands. Break: let git follow refs/replace or info/grafts of the clone."""
+    _, tree = worker
+    base = tree.head()
+    real = tree.commit("bad.txt", "evil\n", "Bad")
+    shown = tree.git("commit-tree", f"{base}^{{tree}}", "-p", base, "-m", "Nothing to see")
+    tree.git("replace", real, shown)
+    assert git.out(tree.path, "show", "-s", "--format=%s", real) == "Bad"
+    assert "bad.txt" in git.diff(tree.path, base, real)
+    tree.git("replace", "-d", real)
+    (project.root.path / ".git/info").mkdir(exist_ok=True)
+    (project.root.path / ".git/info/grafts").write_text(f"{real}\n")
+    assert git.divergence(tree.path, base, real) == git.Divergence(1, 0)
+
+
+def test_what_cannot_be_told_now_is_told_later(
+    project: Project, worker: tuple[WorkerRecord, Worktree], planted: Planted
+) -> None:
+    """It is undone all the same, and no process takes the news with it. Break: keep it in memory."""
+    run_git(project.root.path, "config", "core.pager", "/evil")
+    good = project.root.state.read_bytes()
+    project.root.state.write_text("{")
+    git.out(project.root.path, "for-each-ref")
+    assert "evil" not in config_of(project).read_text()
+    project.root.state.write_bytes(good)
+    git.guards.clear()
+    fresh = new_project(project.root)
+    git.out(fresh.root.path, "for-each-ref")
+    assert len(told(fresh)) == 1
+    assert (project.root.path / ".llmc/unsaid.jsonl").read_bytes() == b""

@@ -144,7 +144,7 @@ def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.Mon
     taken = shop.take()
     assert taken is not None
     record = worker_at(shop, taken[1])
-    monkeypatch.setattr(goal_dispatch, "reset_worker", _raise(Refused(f"{record} is held")))
+    monkeypatch.setattr(goal_dispatch, "reset_unattended", _raise(Refused(f"{record} is held")))
     done = shop.perform(withdraw("D1"))
     assert done.result is None
     assert "is just being taken or landed" in done.notes

@@ -149,7 +149,7 @@ def test_the_effort_for_one_assignment_is_bounded(
         with project.store.transaction() as tx:
             tx.remove(worker)
 
-    monkeypatch.setattr(goal_dispatch, "reset_worker", reset)
+    monkeypatch.setattr(goal_dispatch, "reset_unattended", reset)
     for _ in range(60):
         work.shop.pass_time(clock, IDLE_S)
         if work.shop.ledger.books().claims == {}:

@@ -1,12 +1,15 @@
 """A reset loses no byte: whatever git would remove or overwrite on the way is in the trash afterwards, or still there."""
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from llmc.errors import LlmcError
 from llmc.services import provision, rebase, trash
 from llmc.services.project import Project
 from llmc.tools import git
@@ -385,3 +388,92 @@ def test_a_rebase_pins_ignored_files_that_it_writes_over(bench: Bench, added_by:
     rebase.onto_base(bench.project, "w1")
     assert bench.tree.git("merge-base", "HEAD", "origin/main") == bench.source.head()
     assert bench.has("PRECIOUS")
+
+
+# A disk that takes nothing: the pin fails, so nothing is removed.
+
+
+@pytest.fixture
+def small_objects(bench: Bench) -> Iterator[Path]:
+    """The clone's objects on a file system with about 1 MB of room."""
+    objects = bench.project.root.path / ".git/objects"
+    kept = objects.with_name("objects.kept")
+    shutil.copytree(objects, kept)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(objects)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("NO SMALL DISK: mounting a tmpfs needs root")
+    try:
+        shutil.copytree(kept, objects, dirs_exist_ok=True)
+        yield objects
+    finally:
+        subprocess.run(["umount", str(objects)], check=True)
+
+
+@pytest.mark.parametrize("which", ["before the reset", "after it"])
+def test_a_full_disk_removes_nothing(bench: Bench, small_objects: Path, which: str) -> None:
+    """Break: go on when a pin fails. There is room again later, and then the reset is done as a whole."""
+    if which == "after it":
+        bench.tree.commit(".gitignore", "huge\n")
+    path = bench.tree.path / "huge"
+    path.write_bytes(os.urandom(2 * 1024 * 1024))
+    before = path.read_bytes()
+    with pytest.raises(LlmcError):
+        bench.reset()
+    assert path.read_bytes() == before
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_objects)], check=True)
+    ref = bench.reset()
+    assert ref
+    assert not path.exists()
+    shown = subprocess.run(
+        ["git", "show", f"{ref}:huge"], cwd=bench.tree.path, capture_output=True, check=True
+    )
+    assert shown.stdout == before
+
+
+def reset_as_nobody(bench: Bench, cwd: Path) -> bool:
+    """Reset by a process of another user, for whom modes count; whether it was done."""
+    pid = os.fork()
+    if not pid:
+        code = 2
+        try:
+            os.chdir(cwd)
+            os.setgid(65534)
+            os.setuid(65534)
+            os.environ["HOME"] = str(cwd)
+            bench.reset()
+            code = 0
+        except LlmcError:
+            code = 1
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 1)
+    return code == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
+def test_a_clone_that_may_not_be_written_removes_nothing() -> None:
+    """As another user, for whom modes count. Break: go on when a pin fails."""
+    place = Path(tempfile.mkdtemp())
+    try:
+        bench = Bench(place)
+        bench.tree.commit("first.txt")
+        bench.reset()  # what Python loads on the way may be out of reach for another user
+        bench.write("new.txt", "PRECIOUS\n")
+        bench.tree.commit(".gitignore", "more\n")
+        bench.write("more", "AND THIS\n")
+        objects = bench.project.root.path / ".git/objects"
+        subprocess.run(["chown", "-R", "65534:65534", str(place)], check=True)
+        modes = ["find", str(objects), "-type", "d", "-exec"]
+        subprocess.run([*modes, "chmod", "0555", "{}", "+"], check=True)
+        assert not reset_as_nobody(bench, place)
+        assert (bench.tree.path / "new.txt").read_text() == "PRECIOUS\n"
+        assert (bench.tree.path / "more").read_text() == "AND THIS\n"
+        subprocess.run([*modes, "chmod", "0755", "{}", "+"], check=True)
+        assert reset_as_nobody(bench, place)
+        assert not (bench.tree.path / "new.txt").exists()
+        subprocess.run(["chown", "-R", "root", str(place)], check=True)
+        assert bench.has("PRECIOUS")
+        assert bench.has("AND THIS")
+    finally:
+        shutil.rmtree(place)

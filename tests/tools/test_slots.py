@@ -42,6 +42,10 @@ GOOD = "grep -q good a.txt && grep -q good b.txt"
 SPARSE = """git config --worktree core.sparseCheckout true; mkdir -p "$(git rev-parse --git-path info)"
 echo a.txt > "$(git rev-parse --git-path info/sparse-checkout)"; git read-tree -mu HEAD"""
 
+#: another content with the same size and time
+UNSEEN = """touch -d '1 hour ago' b.txt
+git update-index --refresh; touch -r b.txt then; echo evil > b.txt; touch -r then b.txt; rm then"""
+
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
@@ -106,23 +110,23 @@ def test_the_check_sees_the_commit_and_nothing_of_the_worktree(project: Project)
 
 
 @pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
-def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, bit: str) -> None:
-    """Both survive checkout, reset and clean. Break: leave out `_clear_bits`."""
-    spoil = f"echo good > a.txt; touch b.txt; git update-index {bit} a.txt b.txt; exit 0"
-    project = configured(project, validate=spoil)
+def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source: Repo, bit: str) -> None:
+    """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_distrust`."""
+    source.commit("check.sh", "! grep -q bad a.txt\n")
+    project = configured(project, validate=f"echo 'exit 0' > check.sh; git update-index {bit} check.sh")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     check(project, record, commit, base)
-    project = configured(project, validate="! grep -q bad a.txt")
-    bad = worktree.commit("a.txt", "bad\n")
+    project = configured(project, validate="sh check.sh")
     with pytest.raises(CommandFailed):
-        check(project, record, bad, base)
+        check(project, record, worktree.commit("a.txt", "bad\n"), base)
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
         SPARSE,
+        UNSEEN,
         "git config core.ignoreStat true; git update-index --refresh; rm b.txt",
         'touch "$(git rev-parse --git-path index.lock)"',
         "git rm -q a.txt; git -c user.name=x -c user.email=x@x commit -qm gone; git checkout -q --detach HEAD~1",
@@ -140,20 +144,21 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, bit: st
 def test_whatever_a_check_leaves_is_gone_for_the_next(
     project: Project, spoil: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `clean`, no `_own_git`, no `_LEFT_IN_GIT`, or `GIT_NO_REPLACE_OBJECTS` left out: one of them is red."""
+    """Break: no `clean`, no `_own_git`, or `GIT_NO_REPLACE_OBJECTS` left out in tools/git.py: one of them is red."""
     monkeypatch.setenv("GIT_NO_REPLACE_OBJECTS", "1")  # for this test's own git
     project = configured(project, validate=f"({spoil}); true")
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     other = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", base, "-m", "other")
-    before = worktree.git("status", "--porcelain"), worktree.head()
+    before = snapshot(worktree.path), worktree.git("status", "--porcelain", "--branch"), worktree.head()
     with contextlib.suppress(validation.NoSlot):  # it moved HEAD, so it has passed nothing
         check(project, record, commit, base)
     exactly = "test \"$(ls -A | tr '\\n' ' ')\" = '.git .gitignore a.txt b.txt ' && " + GOOD
     project = configured(project, validate=exactly)
     check(project, record, other, base)
     check(project, record, commit, base)
-    assert (worktree.git("status", "--porcelain"), worktree.head()) == before
+    after = snapshot(worktree.path), worktree.git("status", "--porcelain", "--branch"), worktree.head()
+    assert after == before
 
 
 def test_a_check_that_moves_head_has_not_checked_the_commit(project: Project) -> None:
@@ -180,6 +185,24 @@ def test_ignored_files_stay_unless_they_are_unwanted(project: Project) -> None:
     check(configured(project, validate=f"{runs} 2"), record, commit, base)
     set_value(project.root.config, "repo.validate_clean", True)
     check(configured(project, validate=f"{runs} 1"), record, commit, base)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        'touch "$(git rev-parse --git-path index.lock)"',
+        "mkdir -p own; git -C own init -q; touch own/x",
+        "git config --worktree core.worktree /nowhere",
+        SPARSE,
+    ],
+)
+def test_what_can_be_cleared_does_not_cost_the_caches(project: Project, left: str) -> None:
+    """A slot is made again only where nothing else helps. Break: `clean -fd`; or leave a name out of `_LEFT_IN_GIT`."""
+    project = configured(project, validate=f"touch warm.cache; {left}")
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    check(configured(project, validate="test -e warm.cache && test -e b.txt"), record, commit, base)
 
 
 def test_without_a_command_nothing_is_checked_out(project: Project) -> None:

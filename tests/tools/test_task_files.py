@@ -59,6 +59,45 @@ def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: Task
     assert not [name for name in os.listdir(files.directory) if "tmp" in name or name.endswith(".lock.lock")]
 
 
+def test_two_llmc_exclude_each_other_without_the_clients_lock(
+    files: TaskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: take llmc's own lock shared; the client's lock would hide it, until a client steals a stale one."""
+    monkeypatch.setattr(task_files, "_make", lambda _: True)
+    put(files, "1")
+    inside, go, blocked = threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+    flock = task_files._flock
+
+    def watched(fd: int) -> bool:
+        got = flock(fd)
+        if not got:
+            blocked.set()
+        return got
+
+    def slow(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
+        inside.set()
+        go.wait(10)
+        order.append("slow")
+        return raw
+
+    def quick(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
+        order.append("quick")
+        blocked.set()
+        return raw
+
+    monkeypatch.setattr(task_files, "_flock", watched)
+    threads = [threading.Thread(target=files.change, args=("1", edit)) for edit in (slow, quick)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    assert blocked.wait(10)
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["slow", "quick"]
+
+
 @pytest.mark.req("4-008")
 def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
     """Break: write the fields of Task only."""

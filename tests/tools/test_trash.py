@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -186,19 +185,6 @@ def test_a_pin_that_fails_stops_and_removes_nothing(
     assert not project.root.trash.exists() or not os.listdir(project.root.trash)
 
 
-def test_prune_removes_only_what_is_old(project: Project, worktree: Worktree) -> None:
-    """Break that fails it: compare with `>` instead of `<`."""
-    root = project.root
-    kept = pin(project, worktree)
-    old = "refs/llmc/trash/w1/20200101T000000-abcd-old"
-    run_git(root.path, "update-ref", old, kept)
-    for name in ("w1-20200101T000000-abcd", "w1-29990101T000000-abcd"):
-        (root.trash / name).mkdir(parents=True)
-    assert trash.prune(root, 30, time.time()) == [old]
-    assert run_git(root.path, "for-each-ref", "--format=%(refname)", "refs/llmc/trash").strip() == kept
-    assert [path.name for path in root.trash.iterdir()] == ["w1-29990101T000000-abcd"]
-
-
 def test_the_event_log_knows_of_a_pin_before_it_is_made(
     project: Project, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,3 +281,12 @@ def lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
     (place / "git").write_text(f'#!/bin/sh\n{script}\nexec {real} "$@"\n')
     (place / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+
+
+def test_what_is_moved_into_the_trash_replaces_nothing_there(project: Project, worktree: Worktree) -> None:
+    """Break: rename onto what is there. A second file of the same name and moment would replace the first."""
+    folder = project.root.trash / "w1-x"
+    for text in ("first", "second", "third"):
+        worktree.write("deep/huge.bin", text)
+        trash.take_out(worktree.path, ["deep/huge.bin"], folder)
+    assert sorted(path.read_text() for path in folder.rglob("huge.bin*")) == ["first", "second", "third"]

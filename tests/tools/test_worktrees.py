@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmc.errors import Refused
+from llmc.event_log import EventLog
 from llmc.services import nuke, provision, worktrees
 from llmc.services.project import Project
 from llmc.tools import git
@@ -24,7 +25,7 @@ def project(tmp_path: Path) -> Project:
     source = Repo(tmp_path / "src")
     source.commit(".gitignore", "*.cache\n")
     source.commit("a.txt", "a\n")
-    return make_project(str(source.path), tmp_path / "ro\not")
+    return make_project(str(source.path), tmp_path / "ro\tot \u2028")
 
 
 @pytest.fixture
@@ -252,7 +253,8 @@ def test_the_lock_of_a_killed_git_stops_no_reset(
     assert reset(project, record)
     assert not locks(project)[which].exists()
     assert worktree.head() == worktree.head(project.base)
-    assert str(locks(project)[which]) in project.root.events.read_text().replace("\\n", "\n")
+    removed = [row["paths"] for row in EventLog(str(project.root.events)).newest(b'"lock_removed"')]
+    assert removed == [[str(locks(project)[which])]]
 
 
 @contextlib.contextmanager

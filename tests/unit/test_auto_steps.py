@@ -11,6 +11,7 @@ from llmc.auto import steps
 from llmc.auto.steps import (
     Accept,
     AskToCommit,
+    AskToFinish,
     Assign,
     Clean,
     Deliver,
@@ -20,16 +21,29 @@ from llmc.auto.steps import (
     Resume,
     Situation,
     Stop,
+    Tell,
     Unchanged,
     Wait,
+    in_its_way,
     next_step,
+    not_told,
+    parts_with_its_task,
 )
 from llmc.names import PromptId, TaskId
 from llmc.services.accept import STEPS
 from llmc.services.auto_landing import is_landing
 from llmc.workers.causes import Cause
 from llmc.workers.decide import FOUND_COMMITS
-from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import (
+    AcceptJournal,
+    Assignment,
+    Delivery,
+    Obstacle,
+    Outcome,
+    SelfReview,
+    Status,
+    WorkerRecord,
+)
 from tests.support.records import worker
 
 S = Status
@@ -41,8 +55,16 @@ def at_work(status: Status, **fields: Any) -> WorkerRecord:
     return worker(status, **{"assignment": TASK, "current_prompt": "do it", **fields})
 
 
-def delivery(outcome: Outcome, at_unix: float = 101.0) -> Delivery:
-    return Delivery(prompt_id=PromptId("task-1"), outcome=outcome, at_unix=at_unix, reason="why")
+def delivery(
+    outcome: Outcome, at_unix: float = 101.0, obstacle: Obstacle | None = None, prompt_id: str = "task-1"
+) -> Delivery:
+    return Delivery(
+        prompt_id=PromptId(prompt_id), outcome=outcome, at_unix=at_unix, reason="why", obstacle=obstacle
+    )
+
+
+PERSONS = (Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
+LEFT = (Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
 
 
 FREE: dict[Status, steps.Step] = {
@@ -135,7 +157,78 @@ def test_a_task_is_told_once(last: Delivery | None, expected: steps.Step) -> Non
     assert next_step(at_work(S.IDLE, delivery=last), NOW) == expected
 
 
-@pytest.mark.parametrize("reason", ["stopped_clean", "stopped_dirty", "interrupted", "restarted"])
+def test_which_obstacles_are_persons() -> None:
+    """Break: call a dead, busy or asking agent a person; the worker would wait for somebody who never was there."""
+    assert tuple(o for o in Obstacle if o.is_person) == PERSONS
+    assert tuple(o for o in Obstacle if o.is_in_the_box) == LEFT
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+@pytest.mark.parametrize("status", [S.IDLE, S.NEEDS_INPUT, S.NEEDS_REVIEW, S.REBASING, S.WORKING])
+@pytest.mark.parametrize("kind", ["task", "commit", "resume", "verify", "review", "conflict", "validation"])
+def test_a_prompt_that_met_a_person_is_nobodys_failure(obstacle: Obstacle, status: Status, kind: str) -> None:
+    """Break: leave `met_a_person` out of _with_task, or a kind of prompt out of its list: the task would be charged."""
+    last = delivery(Outcome.REFUSED, obstacle=obstacle, prompt_id=f"{kind}-1")
+    record = at_work(status, delivery=last, reason="stopped_clean")
+    assert (next_step(record, NOW) == Tell()) == obstacle.is_person
+    unsure = replace(last, outcome=Outcome.UNCONFIRMED)
+    assert next_step(replace(record, delivery=unsure), NOW) != Tell(), "it was typed"
+    earlier = replace(last, at_unix=99.0)
+    assert next_step(replace(record, delivery=earlier), NOW) != Tell(), "of the task before"
+
+
+@pytest.mark.parametrize("kind", ["message", "goal", "budget", "reject"])
+def test_what_the_task_can_do_without_stops_nothing(kind: str) -> None:
+    """Break: let any refused prompt count; a person's own message that met a draft would take the task away."""
+    last = delivery(Outcome.REFUSED, obstacle=Obstacle.DRAFT, prompt_id=f"{kind}-1")
+    assert next_step(at_work(S.WORKING, delivery=last), NOW) == Wait()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNCONFIRMED])
+def test_an_agent_that_ended_at_its_delivery_crashed(outcome: Outcome) -> None:
+    """Break: call it the agent's own failure; two of them would end the night as `agent`."""
+    after = next_step(at_work(S.IDLE, delivery=delivery(outcome, obstacle=Obstacle.DEAD)), NOW)
+    assert isinstance(after, GiveUp)
+    assert (after.cause, after.counts) == (Cause.CRASH, True)
+    assert not_told(None, "why").cause is Cause.AGENT
+
+
+def test_a_prompt_that_is_due_is_a_step() -> None:
+    """Break: wait in silence for a prompt that a dialog keeps back; the task's time would run out, and be charged."""
+    assert next_step(at_work(S.WORKING, self_review=SelfReview.DUE), NOW) == Tell()
+    assert next_step(at_work(S.REBASING, conflict_prompt_due=True), NOW) == Tell()
+    assert next_step(at_work(S.REBASING), NOW) == Wait()
+    over = Situation(now=1e9, busy_s=3601.0, task_timeout_s=3600.0)
+    assert isinstance(next_step(at_work(S.WORKING, self_review=SelfReview.DUE), over), GiveUp)
+
+
+GIVE_UP = GiveUp(Cause.AGENT, "why")
+TYPES = [Assign(), Deliver(), AskToCommit(), AskToFinish("near"), GIVE_UP, Tell(), Resume(), Clean()]
+TYPES_NOTHING = [Unchanged(), Park(Cause.LIMIT, ""), Stop(Cause.AUTH, ""), Restart(), Wait()]
+
+
+def test_what_a_person_left_is_in_the_way_of_what_types_or_ends() -> None:
+    """Break: leave a step out of in_its_way: it would type under a draft, or end the session that has it."""
+    assert all(in_its_way(todo) == set(PERSONS) for todo in TYPES)
+    assert all(in_its_way(todo) == {Obstacle.HELD, Obstacle.ATTACHED} for todo in TYPES_NOTHING)
+    assert in_its_way(Accept()) == {Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG}, (
+        "a draft stops no landing"
+    )
+
+
+@pytest.mark.parametrize("obstacle", PERSONS)
+def test_whose_task_goes_to_somebody_else(obstacle: Obstacle) -> None:
+    """Break: keep what was not begun; or take what is done, or what a person holds, from its worker."""
+    assert parts_with_its_task(Deliver(), obstacle)
+    for todo in (AskToCommit(), Tell(), Resume(), GIVE_UP):
+        assert parts_with_its_task(todo, obstacle) == (obstacle in LEFT)
+    for todo in (Accept(), AskToFinish("near"), Clean(), Assign(), Wait()):
+        assert not parts_with_its_task(todo, obstacle)
+
+
+@pytest.mark.parametrize(
+    "reason", ["stopped_clean", "stopped_dirty", "stopped_rebasing", "interrupted", "restarted"]
+)
 def test_it_is_asked_for_a_commit_once(reason: str) -> None:
     """Break: leave `asked_to_commit` out; it is asked for ever."""
     assert next_step(at_work(S.NEEDS_INPUT, reason=reason), NOW) == AskToCommit()
@@ -215,7 +308,8 @@ records = st.builds(
     cause=st.sampled_from(["", *Cause]),
     reason=st.sampled_from(["", "stopped_clean", "question", "blocked", "limit"]),
     current_prompt=st.sampled_from(["", "do it"]),
-    delivery=st.none() | st.builds(delivery, st.sampled_from(Outcome), st.floats(0, 200)),
+    delivery=st.none()
+    | st.builds(delivery, st.sampled_from(Outcome), st.floats(0, 200), st.none() | st.sampled_from(Obstacle)),
 )
 
 
@@ -238,6 +332,9 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         assert has_task
         assert todo.counts == (record.cause != Cause.TMUX or record.status is not S.OFFLINE)
         assert todo.cause not in (Cause.LIMIT, Cause.API) or record.status in (S.ERROR,)
+        told = record.delivery is None or record.delivery.at_unix < TASK.since_unix
+        met = not told and record.delivery is not None and record.delivery.met_a_person
+        assert not met or record.status in (S.OFFLINE, S.ERROR), "a person in the way is charged to nobody"
     if isinstance(todo, Stop):
         assert record.cause in (Cause.AUTH, Cause.CONFIG, Cause.DISK)
     if isinstance(todo, Clean):

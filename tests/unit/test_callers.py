@@ -10,6 +10,7 @@ import pytest
 from llmc import callers, hook_client
 from llmc.callers import Mark, Server
 from llmc.hook_client import Kin
+from llmc.services.callers import Kind, caller
 
 
 def kin(*rows: tuple[int, bytes, dict[bytes, bytes]], terminal: int = 5) -> list[Kin]:
@@ -125,3 +126,9 @@ def test_the_sender_believes_its_ancestors(tmp_path: Path) -> None:
     subprocess.run(argv, env={"PATH": os.defpath, "LLMC_WORKER": "baker", "LLMC_INSTANCE": "own"}, check=True)
     (file,) = inbox.iterdir()
     assert file.read_bytes().startswith(b'{"worker":"baker","instance":"own",')
+
+
+def test_without_proc_nobody_is_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown is not empty. Break: no look whether there are any processes."""
+    monkeypatch.setattr(callers, "processes", list)
+    assert caller().kind is Kind.UNKNOWN

@@ -80,6 +80,40 @@ def test_holds_our_header_or_a_placeholder_of_our_length() -> None:
     assert not holds(composer(draw("❯\u00a0")), header, text)
 
 
+def at(screen: str, column: int, row: int = 3) -> Box:
+    return composer(screen, (column, row)).box
+
+
+def test_only_the_cursor_at_its_start_makes_a_box_empty() -> None:
+    """Breaks when the cursor is not looked at: text would go behind blanks, or into a person's search."""
+    box = draw("❯\u00a0")
+    assert at(box, 2) is Box.EMPTY
+    assert at(box, 3) is Box.BLANK
+    assert at(box, 2, row=5) is Box.ABSENT, "below the box: a history search"
+    assert at(box, 0, row=0) is Box.ABSENT, "above it"
+    assert {at(box, 2, row=2), at(box, 2, row=4)} == {Box.ABSENT}, "on its rules"
+    assert at(draw("❯\u00a0", "  "), 2) is Box.DRAFT, "one key may not remove several lines"
+    assert at(draw("❯\u00a0", "  "), 2, row=4) is Box.DRAFT
+    assert at(draw("❯\u00a0found by a search"), 20, row=5) is Box.ABSENT
+    assert at(draw("❯\u00a0words"), 7) is Box.DRAFT
+    assert at(draw("❯\u00a0words"), 2) is Box.DRAFT, "the cursor may have been moved"
+
+
+def test_a_suggestion_has_the_cursor_on_its_first_letter() -> None:
+    """Breaks when dim text alone makes a box empty, wherever the cursor is."""
+    screen = draw("❯\u00a0\x1b[7mT\x1b[0;2mry this\x1b[0m")
+    assert at(screen, 2) is Box.EMPTY
+    assert at(screen, 6) is Box.DRAFT
+
+
+def test_the_hint_of_a_queue_without_colours() -> None:
+    """Breaks when only dim words are the client's: with NO_COLOR a second message would be refused."""
+    hint = "Press up to edit queued messages"
+    screen = draw(f"❯\u00a0\x1b[7m{hint[0]}\x1b[0m{hint[1:]}")
+    assert at(screen, 2) is Box.EMPTY
+    assert at(screen, 2 + len(hint)) is Box.DRAFT
+
+
 LINES = st.lists(
     st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "), max_size=30), min_size=1
 )

@@ -10,7 +10,7 @@ from llmc.workers import causes
 from llmc.workers.causes import Cause
 from llmc.workers.decide import Facts, GitFacts, after_validation, arrived_step, client_says, judge, wants_git
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Assignment, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import Assignment, Delivery, Outcome, Report, Status, WorkerRecord
 from tests.support.records import worker
 
 S = Status
@@ -18,6 +18,7 @@ CLEAN = GitFacts(head="c0ffee", ahead=0, dirty=False, rebasing=False)
 DIRTY = GitFacts(head="c0ffee", ahead=0, dirty=True, rebasing=False)
 AHEAD = GitFacts(head="c0ffee", ahead=2, dirty=False, rebasing=False)
 REBASING = GitFacts(head="c0ffee", ahead=1, dirty=True, rebasing=True)
+NOTHING = {"report": Report(kind="done", text="as it is", at_unix=1.0, no_changes=True)}
 
 RUNNING = [{"id": "b1", "type": "shell", "status": "running"}]
 DONE = [{"id": "b1", "type": "shell", "status": "completed"}]
@@ -85,7 +86,17 @@ ROWS = {
     "stops clean": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_clean"),
     "stops dirty": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY),
     "stops, git unknown": Row(S.WORKING, STOP, None, git=None),
-    "stops in its own rebase": Row(S.WORKING, STOP, None, git=REBASING),
+    "stops in its own rebase": Row(S.WORKING, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING),
+    "rejected, stops in a rebase": Row(S.REJECTED, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING),
+    "stops again in its own rebase": Row(S.NEEDS_INPUT, STOP, None, git=REBASING),
+    "nothing to change": Row(S.WORKING, STOP, S.NO_CHANGES, "as it is", record=NOTHING),
+    "nothing to change, but dirty": Row(
+        S.WORKING, STOP, S.NEEDS_INPUT, "stopped_dirty", git=DIRTY, record=NOTHING
+    ),
+    "nothing to change, but commits": Row(S.WORKING, STOP, S.NEEDS_REVIEW, git=AHEAD, record=NOTHING),
+    "nothing to change, in a rebase": Row(
+        S.WORKING, STOP, S.NEEDS_INPUT, "stopped_rebasing", git=REBASING, record=NOTHING
+    ),
     "stops, background runs": Row(S.WORKING, hook("Stop", background_tasks=RUNNING), None, git=AHEAD),
     "stops, background over": Row(S.WORKING, hook("Stop", background_tasks=DONE), S.NEEDS_REVIEW, git=AHEAD),
     "a subagent stops": Row(S.WORKING, hook("Stop", agent_id="a1"), None, git=AHEAD),
@@ -171,6 +182,20 @@ ROWS = {
     "ours, known": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.ACKNOWLEDGED)}),
     "ours, late, already there": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
     "ours, late, in error": Row(S.ERROR, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
+    "ours, joined to a person's words": Row(
+        S.IDLE,
+        hook("UserPromptSubmit", prompt="half a thought[llmc task-1]\ndo it\n"),
+        S.WORKING,
+        "late receipt",
+        record={"delivery": typed(Outcome.UNCONFIRMED)},
+    ),
+    "ours, quoted": Row(
+        S.IDLE,
+        hook("UserPromptSubmit", prompt="<task-notification>\n[llmc task-1]\n"),
+        S.WORKING,
+        "a prompt llmc did not send",
+        record={"delivery": typed(Outcome.UNCONFIRMED)},
+    ),
     "ours, an earlier one": Row(
         S.IDLE, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED, prompt_id="task-2")}
     ),
@@ -370,6 +395,13 @@ def test_a_late_receipt_completes_the_delivery() -> None:
     assert (done.outcome, done.text, done.reason) == (Outcome.ACKNOWLEDGED, "", "late receipt")
     assert verdict.action == "prompt_delivered"
     assert verdict.details["prompt_id"] == "task-1"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACKNOWLEDGED, Outcome.QUEUED])
+def test_a_receipt_that_is_known_is_not_told_again(outcome: Outcome) -> None:
+    """Breaks when a prompt that a client sends once more counts as a new receipt: `queued` would become `late`."""
+    verdict = judge(worker(S.IDLE, delivery=typed(outcome)), event(OURS), Facts())
+    assert (verdict.change, verdict.fields, verdict.action) == (None, {}, "hook_received")
 
 
 def test_a_session_start_keeps_what_it_does_not_say() -> None:

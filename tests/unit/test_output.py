@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import llmc
 from llmc.cli import output
+from llmc.daemon.log import say
 from llmc.fit import json_text, printable, uncoloured, visible
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 
@@ -166,3 +167,10 @@ def test_a_name_is_offered_to_the_shell_in_one_line() -> None:
 
 def test_printable_takes_out_what_turns_a_line_around() -> None:
     assert printable("a\u202eb\u061cc\u2069d\x1b[0me\u206af") == "abcd[0mef"
+
+
+def test_the_daemons_lines_are_cleaned_too() -> None:
+    """Break: print(text) in daemon/log.py. The bell is ours."""
+    shown = shown_by(lambda: say(f"12:00 adam: error ({HOSTILE})", bell=True))
+    assert shown.endswith("\a\n")
+    assert not acts_on_a_terminal(shown.removesuffix("\a\n"))

@@ -30,6 +30,14 @@ def test_a_row() -> None:
     assert panes == {"%5": Pane(PaneId("%5"), SessionName("a|b"), instance="abc", worker="adam", **known)}  # type: ignore[arg-type]
 
 
+def test_half_a_row_is_no_row() -> None:
+    """Break: take each line for a row. An agent that puts a line end into an option would stop every command."""
+    torn = row("%6", mark="x\ny", worker="a|b", process="1").split("\n")
+    rows = [row("%5", mark="abc"), *torn, "", "%x|1", "%7|1|2|0", row("x"), row("%8", pid=-1)]
+    assert list(parse(rows)) == ["%5"]
+    assert parse([row("%5", dead="1", status="?")])[PaneId("%5")].exit_code is None
+
+
 @pytest.mark.parametrize(
     ("rows", "is_found"),
     [

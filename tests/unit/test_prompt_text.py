@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.errors import UsageError
-from llmc.names import PromptId, header_id, header_kind
+from llmc.names import PromptId, carries, header_id, header_kind
 from llmc.workers.prompt_text import MAX_TYPED_BYTES, normalise, too_long, typed
 
 #: everything a person may paste, control characters and half emojis included
@@ -77,6 +77,44 @@ def test_a_person_s_prompt_has_no_id(text: str) -> None:
 @pytest.mark.parametrize("text", ["see [llmc task-1]", "[llmc task-1] please", "[llmc ]", "[llmc Task-1]"])
 def test_a_mention_is_not_a_header(text: str) -> None:
     assert header_id(text) is None
+
+
+@pytest.mark.parametrize(
+    "before", [" ", "  \n", "\u00a0", "[Image #2]", "[Image #1] [Image #12] ", "[Pasted text #3 +4 lines]"]
+)
+@given(PROMPT_IDS, ANYTHING)
+def test_what_a_client_puts_before_the_header_changes_nothing(
+    before: str, prompt_id: PromptId, text: str
+) -> None:
+    """Breaks when the prompt has to begin with the header: what arrived would be called unconfirmed, and be sent twice."""
+    arrived = before + typed(prompt_id, normalised(text) or "x")
+    assert header_id(arrived) == prompt_id
+    assert carries(arrived, prompt_id)
+
+
+@pytest.mark.parametrize("before", ["words", "half a thought", "[Image #1] see "])
+def test_a_prompt_that_was_joined_to_other_words_is_still_that_prompt(before: str) -> None:
+    """Breaks when only what stands alone counts: its text is in the agent, and who retries doubles it."""
+    assert carries(before + typed(PromptId("task-1a"), "x"), PromptId("task-1a"))
+    assert header_id(before + typed(PromptId("task-1a"), "x")) is None
+
+
+@given(PROMPT_IDS, ANYTHING)
+def test_a_header_that_is_quoted_further_down_is_no_receipt(prompt_id: PromptId, text: str) -> None:
+    """Breaks when any line counts: an agent that quotes a prompt would acknowledge it."""
+    first = (normalised(text) or "x").partition("\n")[0] or "x"
+    for quoted in (
+        f"{first}\n[llmc {prompt_id}]\ndo it",
+        f"<task-notification>\n[llmc {prompt_id}]",
+        typed(PromptId("message-x"), f"[llmc {prompt_id}]"),
+    ):
+        assert not carries(quoted, prompt_id)
+        assert header_id(quoted) != prompt_id
+
+
+def test_the_id_of_one_prompt_is_not_that_of_another() -> None:
+    """Breaks when the id is looked for without its brackets."""
+    assert not carries("[llmc task-1a2]\nx", PromptId("task-1a"))
 
 
 def test_length_is_counted_in_bytes() -> None:

@@ -74,7 +74,7 @@ STOPS: dict[str, tuple[WorkerRecord, GitFacts, Status, SelfReview]] = {
     "in a rebase of its own": (
         at(S.WORKING, SelfReview.WANTED),
         GitFacts(head="c0ffee", ahead=1, dirty=True, rebasing=True),
-        S.WORKING,
+        S.NEEDS_INPUT,
         SelfReview.WANTED,
     ),
 }

@@ -27,6 +27,12 @@ def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
         return ClientStatus.UNKNOWN, 0.0
 
 
+def asks_by_itself(config_dir: Path, pid: int) -> bool:
+    """Whether the dialog of a client that waits is the agent's question, and not one that a person opened."""
+    record = _status_record(config_dir / "sessions" / f"{pid}.json") or {}
+    return bool(record.get("waitingFor")) and record["waitingFor"] != "dialog open"
+
+
 def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:
     """The conversation the process is in, by its own status file."""
     record = _status_record(config_dir / "sessions" / f"{pid}.json")
@@ -81,6 +87,26 @@ def row_text(row: dict[str, Any]) -> str:
     if isinstance(content, list):
         content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def queued_in(path: Path) -> list[str] | None:
+    """The messages in the client's queue, oldest first, as its transcript has them; None where that cannot be told.
+
+    A row that takes one out does not always say which: then it is the oldest.
+    """
+    waiting: list[str] = []
+    for row in rows_since(path, b'"queue-operation"', 0)[0]:
+        content = row.get("content")
+        match row.get("operation") if row.get("type") == "queue-operation" else "":
+            case "":
+                continue  # another row, which quotes one
+            case "enqueue":
+                waiting.append(str(content))
+            case "dequeue" | "remove" | "popOne" | "popAll":
+                waiting.remove(content if content in waiting else waiting[0]) if waiting else None
+            case _:
+                return None
+    return waiting
 
 
 def is_synthetic(row: dict[str, Any]) -> bool:

@@ -2,6 +2,9 @@
 
 Only `services/typist.py` may look at it: what it shows decides about keys, never about a status. Pure.
 
+Where the cursor is says where keys go. Only with the cursor at the start of an empty box is it plain and empty: in a
+history search the box looks the same, but the cursor is elsewhere, and a box with blanks in it has the cursor after them.
+
 A capture with styles (`capture-pane -e`) says more than a plain one: what the client writes into an empty box by
 itself (a suggestion, a hint) is dim, and only that tells it from a person's draft. In a plain capture such a
 suggestion counts as a draft, because taking a draft for a suggestion would destroy it.
@@ -28,8 +31,10 @@ class Box(StrEnum):
     """What the composer on the screen holds."""
 
     EMPTY = "empty"
+    #: nothing but blanks in one line, which are nobody's text; but what follows them is not read as if it came first
+    BLANK = "blank"
     DRAFT = "draft"
-    #: there is no composer: a dialog, or something is drawn over it
+    #: keys do not go into a composer: a dialog, a search, or something is drawn over it
     ABSENT = "absent"
 
 
@@ -39,9 +44,9 @@ class Composer:
     text: str = ""
 
 
-def composer(screen: str) -> Composer:
+def composer(screen: str, cursor: tuple[int, int] | None = None) -> Composer:
     """What is in the input box: the lines between the last two rules, the first of which starts with ❯ (or with !
-    while the client would run the text as a shell command)."""
+    while the client would run the text as a shell command). `cursor` is its column and row on that screen."""
     plain, marks = _styles(screen)
     lines = plain.rstrip().split("\n")
     rules = [i for i, line in enumerate(lines) if _RULE.match(line)]
@@ -50,18 +55,23 @@ def composer(screen: str) -> Composer:
     inside = lines[rules[-2] + 1 : rules[-1]]
     if not inside or not inside[0].startswith((_PROMPT, _SHELL_PROMPT)):
         return Composer(Box.ABSENT)
+    top = rules[-2] + 1
+    if cursor is not None and not top <= cursor[1] < rules[-1]:
+        return Composer(Box.ABSENT)
     first, *others = inside
     rows = [first[len(_PROMPT) :], *(line.removeprefix("  ") for line in others)]
     text = "\n".join(row.rstrip(" ") for row in rows).strip("\u00a0 \n")
     if first.startswith(_SHELL_PROMPT):
         return Composer(Box.DRAFT, text)  # even without text: what is pasted here would be run
-    if not text or (not marks and text == _HINT):
-        return Composer(Box.EMPTY)
-    start = sum(len(line) + 1 for line in lines[: rules[-2] + 1]) + len(_PROMPT)
+    start = sum(len(line) + 1 for line in lines[:top]) + len(_PROMPT)
     end = start + len("\n".join(inside)) - len(_PROMPT)
-    if _is_suggestion(plain[start:end], marks[start:end]):
-        return Composer(Box.EMPTY)
-    return Composer(Box.DRAFT, text)
+    at_start = cursor is None or cursor == (len(_PROMPT), top)
+    if not text:
+        return Composer(Box.DRAFT if others else Box.EMPTY if at_start else Box.BLANK)
+    # With NO_COLOR the hint is not dim; who writes the same words does not have the cursor before them.
+    is_hint = text == _HINT and (not marks or cursor is not None)
+    is_the_clients = is_hint or _is_suggestion(plain[start:end], marks[start:end])
+    return Composer(Box.EMPTY) if is_the_clients and at_start else Composer(Box.DRAFT, text)
 
 
 def holds(box: Composer, header: str, text: str) -> bool:
@@ -72,6 +82,11 @@ def holds(box: Composer, header: str, text: str) -> bool:
     return header in box.text or (
         placeholder is not None and int(placeholder["lines"] or 0) == text.count("\n")
     )
+
+
+def is_placeholder(box: Composer) -> bool:
+    """Whether all that can be seen of the text is that it is long."""
+    return box.box is Box.DRAFT and _PLACEHOLDER.match(box.text) is not None
 
 
 def _is_suggestion(text: str, marks: list[frozenset[int]]) -> bool:

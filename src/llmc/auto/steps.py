@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from llmc.workers import decide
+from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
-from llmc.workers.model import Assignment, Outcome, Status, WorkerRecord
+from llmc.workers.model import Assignment, Delivery, Obstacle, Outcome, SelfReview, Status, WorkerRecord
 
 #: why a task of a goal is kept back: a person is asked
 BLOCKED = "blocked"
-#: reasons of a worker that rests without having asked anything
 #: a task is being worked on, and costs
 _UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
-_JUST_STOPPED = ("stopped_clean", "stopped_dirty", decide.INTERRUPTED, "restarted")
+#: reasons of a worker that rests without having asked anything
+_JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class Tell:
+    """A prompt that its task needs is due. It comes at the next look; with a person in the way, somebody else does the task."""
+
+
+@dataclass(frozen=True)
 class Park:
     """The whole fleet waits: a usage limit, or an API that is away."""
 
@@ -93,6 +98,9 @@ class Restart:
     """Its agent does not run."""
 
 
+#: the prompts without which a task does not go on, by the first word of their id
+_NEEDED = ("task-", "commit-", "resume-", "verify-", f"{self_review.KIND}-", *decide.ABOUT_A_REBASE)
+
 Step = (
     Wait
     | Assign
@@ -102,6 +110,7 @@ Step = (
     | AskToCommit
     | AskToFinish
     | GiveUp
+    | Tell
     | Park
     | Resume
     | Stop
@@ -131,6 +140,32 @@ class Situation:
     near_budget: str = ""
     over_budget: str = ""
     is_tasks_budget: bool = False
+
+
+_HAS_IT = frozenset({Obstacle.HELD, Obstacle.ATTACHED})
+_LEFT_IT = frozenset({Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN})
+
+
+def in_its_way(todo: Step) -> frozenset[Obstacle]:
+    """What of a person keeps llmc from this step. Who holds the worker or is attached has it to themselves."""
+    match todo:
+        case Assign() | Deliver() | AskToCommit() | AskToFinish() | GiveUp() | Tell() | Resume() | Clean():
+            return _HAS_IT | _LEFT_IT  # it types into the agent, or ends it
+        case Accept():
+            return _HAS_IT | {Obstacle.DIALOG}  # an agent with a dialog is not at rest
+        case Unchanged() | Park() | Stop() | Restart() | Wait():
+            return _HAS_IT
+
+
+def parts_with_its_task(todo: Step, obstacle: Obstacle) -> bool:
+    """Whether somebody else does the task of a worker with a person in the way of this step.
+
+    What was not begun, always. What was begun, when it cannot be told how to go on and nobody is there; work that is
+    done waits until it can land, and what a person holds or looks at stays with them.
+    """
+    if isinstance(todo, Deliver):
+        return True
+    return isinstance(todo, AskToCommit | Tell | Resume | GiveUp) and obstacle in _LEFT_IT
 
 
 def next_step(record: WorkerRecord, situation: Situation) -> Step:
@@ -182,6 +217,8 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
     if situation.over_budget and record.status in _UNDER_WAY:  # what is committed already still lands
         hold = "parked" if situation.is_tasks_budget else ""
         return GiveUp(Cause.BUDGET, situation.over_budget, counts=False, hold=hold)
+    if met_a_person(record.delivery, task):
+        return Tell()
     match record.status:
         case Status.IDLE:
             return _not_begun(record, task)
@@ -195,9 +232,20 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _resume_or_park(record, Cause(record.cause), situation)
     if situation.busy_s > situation.task_timeout_s:
         return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
+    if record.self_review is SelfReview.DUE or (
+        record.status is Status.REBASING and record.conflict_prompt_due
+    ):
+        return Tell()
     if situation.near_budget and not task.told_of_budget and record.status in decide.BUSY:
         return AskToFinish(situation.near_budget)
     return Wait()
+
+
+def met_a_person(delivery: Delivery | None, task: Assignment) -> bool:
+    """Whether a prompt that the task needs was not typed, because a person was in the way: no failure of anybody's."""
+    if delivery is None or delivery.at_unix < task.since_unix:
+        return False
+    return delivery.met_a_person and delivery.prompt_id.startswith(_NEEDED)
 
 
 def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
@@ -205,8 +253,15 @@ def _not_begun(record: WorkerRecord, task: Assignment) -> Step:
     if delivery is None or delivery.at_unix < task.since_unix:
         return Deliver()
     if delivery.outcome is Outcome.REFUSED or delivery.outcome is Outcome.UNCONFIRMED:
-        return GiveUp(Cause.AGENT, f"it did not take its prompt: {delivery.reason or delivery.outcome}")
+        return not_told(delivery.obstacle, delivery.reason or delivery.outcome)
     return Wait()
+
+
+def not_told(obstacle: Obstacle | None, why: str) -> GiveUp:
+    """A prompt did not arrive, and no person is the reason."""
+    if obstacle is Obstacle.DEAD:
+        return GiveUp(Cause.CRASH, f"its agent ended before it was told: {why}")
+    return GiveUp(Cause.AGENT, f"it did not take its prompt: {why}")
 
 
 def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> Step:

@@ -48,6 +48,7 @@ _PLAIN_REASONS = (
 _WORDS = {
     "stopped_clean": "stopped without a commit",
     "stopped_dirty": "stopped with changes that are not committed",
+    "stopped_rebasing": "stopped in the middle of a rebase of its own",
     "restarted": "restarted; it knows its conversation, and waits for a word",
     "question": "asks a question",
     "permission": "asks for permission",

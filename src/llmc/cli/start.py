@@ -1,5 +1,7 @@
 """llmc start"""
 
+from contextlib import ExitStack
+
 import click
 
 from llmc.cli.output import json_option, note
@@ -10,7 +12,7 @@ from llmc.services.catch_up import catch_up
 from llmc.services.fleet import bring_up
 from llmc.services.project import Project
 from llmc.services.setup import add_worker, new_project
-from llmc.services.tasks import pick_idle, refuse_auto, start_task
+from llmc.services.tasks import idle_worker, refuse_auto, start_task
 from llmc.workers.prompt_text import normalise
 
 
@@ -52,20 +54,31 @@ def command(
         catch_up(str(project.root.path))
     if worker is not None:
         refuse_auto(project.store.worker(worker))
-    name = _pick(project, new) if worker is None else str(project.store.worker(worker).name)
-    with project.worker_lock(name):
+    with ExitStack() as held:
+        if worker is None:
+            name = _pick(project, held, new)
+        else:
+            name = project.store.worker(worker).name
+            held.enter_context(project.worker_lock(name))
         receipt = start_task(project, name, text, self_review)
     return show_receipt(receipt, as_json)
 
 
-def _pick(project: Project, new: bool) -> str:
+def _pick(project: Project, held: ExitStack, new: bool) -> str:
+    """An idle worker, with its lock in `held`."""
     try:
-        return pick_idle(project, project.store.read()).name
+        return held.enter_context(idle_worker(project))
     except NotFound as error:
         if not new:
             raise NotFound(
                 error.message, hint=f"{error.hint} Or let start do it: llmc start --new ..."
             ) from error
+    name = _add_one(project)
+    held.enter_context(project.worker_lock(name))
+    return name
+
+
+def _add_one(project: Project) -> str:
     names = set(project.store.read().workers)
     name = next((n for n in _NAMES if n not in names), None)
     if name is None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from llmc.cli.output import json_option, print_json, say, say_lines
+from llmc.cli.ask import confirm
+from llmc.cli.output import json_option, note, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.errors import UsageError
@@ -38,9 +39,7 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
         return
     now = time.time()
     for entry in found:
-        age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
-        size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
-        say(f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip())
+        say(_line(entry, now))
     if not found:
         say("the trash is empty")
 
@@ -94,28 +93,52 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
 @click.option(
     "--older-than", metavar="DAYS", type=click.IntRange(0), help="Days (default: [trash].keep_days)."
 )
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; keep what may be younger than it looks.")
 @json_option
 @click.pass_context
-def prune(ctx: click.Context, older_than: int | None, as_json: bool) -> None:
-    """Let go for good of what has been in the trash for long enough."""
-    from llmc.services.trash import prune as remove_old
+def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) -> None:
+    """Permanently delete old trash, after asking.
+
+    What goes is listed first. Where the clock, the event log and the files disagree about an entry's age, that is
+    said; --yes keeps such an entry.
+    """
+    from llmc.services import trash_pruning
 
     project = project_of(ctx)
     days = project.config.trash.keep_days if older_than is None else older_than
-    before = service.entries(project.root)
-    refs = remove_old(project.root, days, time.time())
-    left = {entry.name for entry in service.entries(project.root)}
-    gone = [entry.name for entry in before if entry.name not in left]
-    if gone:
-        with project.store.transaction() as tx:
-            tx.emit("trash_pruned", refs=refs)
+    plan = trash_pruning.plan(project, days)
+    wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
+    kept = [entry for entry in plan.old if entry not in wanted]
+    now = time.time()
+    if not as_json:
+        for entry in plan.old:
+            say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
+    if plan.doubts:
+        note("clocks disagree: an entry marked with ! may be younger than its name says")
+    if wanted:
+        many = f"{len(wanted)} {'entry' if len(wanted) == 1 else 'entries'} of the trash"
+        confirm(f"Permanently delete {many}?", f"this deletes {many} for good", yes)
+    gone = [entry.name for entry in trash_pruning.remove(project, wanted)]
     if as_json:
-        print_json({"removed": gone, "older_than_days": days})
+        left = {entry.name: plan.doubts[entry.name] for entry in kept}
+        print_json({"removed": gone, "kept": left, "older_than_days": days})
         return
     for name in gone:
         say(f"removed {name}")
-    if not gone:
+    for entry in kept:
+        say(f"kept {entry.name}: {plan.doubts[entry.name]}; without --yes you are asked")
+    if not plan.old:
         say(f"nothing in the trash is older than {days} days")
+
+
+def _doubt(text: str) -> str:
+    return f"  (! {text})" if text else ""
+
+
+def _line(entry: Entry, now: float) -> str:
+    age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
+    size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
+    return f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip()
 
 
 def _view(entry: Entry) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def pane_of(project: Project, worker: str) -> Pane:
         raise LlmcError(f"tmux gave no answer: {pane.reason}", hint="Try again.")
     if pane is None:
         starter = "overseer" if is_overseer else "up"
-        raise Refused(f"{worker} has no session", hint=f"Run `llmc {starter}` to start it.")
+        raise Refused(f"{worker} has no agent", hint=f"Run `llmc {starter}` to start it.")
     return pane
 
 

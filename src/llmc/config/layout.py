@@ -25,8 +25,13 @@ INCIDENTS = ".llmc/incidents.json"
 LOOKED = ".llmc/looked.json"
 OVERSEER = ".llmc/overseer"
 TRASH = ".llmc/trash"
+TRASH_AGES = ".llmc/trash_ages.json"
 BIN = ".llmc/bin"
 SLOTS = ".llmc/slots"
+#: git settings that could not be used, as they were found
+SET_ASIDE = ".llmc/set-aside"
+#: what was undone in git's settings while state.json could not be written
+UNSAID = ".llmc/unsaid.jsonl"
 #: the name by which a root is registered (config/trust.py)
 ROOT_ID = ".llmc/root-id"
 

@@ -109,6 +109,10 @@ class Root:
         return self.path / layout.TRASH
 
     @property
+    def trash_ages(self) -> Path:
+        return self.path / layout.TRASH_AGES
+
+    @property
     def bin(self) -> Path:
         return self.path / layout.BIN
 

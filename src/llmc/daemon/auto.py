@@ -19,7 +19,7 @@ from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
 from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
-from llmc.services import auto, auto_giving_back, auto_settling, notify, setup, task_queue
+from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
 from llmc.services.auto_run import Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
@@ -104,6 +104,7 @@ class AutoMode:
         self._looking = False
         self._ended = False
         self._missing_said = False
+        self._persons_said = False
         self._socket = 0
         self._config_seen = project.root.config.stat().st_mtime
 
@@ -235,12 +236,24 @@ class AutoMode:
             self._poke_all(state, Status.NEEDS_REVIEW)
         if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):
             self._after_park(state)
+        self._watch_persons(state)
         if self._run.draining and self._is_quiet(state) and not self._ended:
             self._ended = True
             with self._project.store.transaction() as tx:
                 tx.emit("auto_stopped", reason=self._run.draining)
             self._say(f"no more tasks are taken ({self._run.draining}), and nothing runs any more")
             self._end(0)
+
+    def _watch_persons(self, state: State) -> None:
+        """No hook tells that a person has left, or cleared their draft."""
+        records = [r for name in self.workers if (r := state.workers.get(WorkerName(name))) is not None]
+        waiting_for = [record.name for record in records if record.person is not None]
+        for name in waiting_for:
+            self._poke(name, 0.0)
+        everybody = bool(records) and len(waiting_for) == len(records)
+        if everybody and not self._persons_said:
+            self._say(f"every worker waits for a person: {', '.join(waiting_for)}; `llmc status` says why")
+        self._persons_said = everybody
 
     def _is_taking(self, state: State) -> bool:
         """Somebody is free, and new tasks are given out."""
@@ -314,6 +327,7 @@ class AutoMode:
             try:
                 with self._project.worker_lock(name, timeout_s=20):
                     auto_giving_back.release(self._run, self._project, name)
+                    persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
 
@@ -350,7 +364,10 @@ class AutoMode:
 
 def _is_free(record: WorkerRecord | None) -> bool:
     return (
-        record is not None and record.status is Status.IDLE and record.assignment is None and not record.held
+        record is not None
+        and record.status is Status.IDLE
+        and record.assignment is None
+        and not record.waits_for_a_person
     )
 
 

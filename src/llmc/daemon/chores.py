@@ -7,8 +7,7 @@ from llmc.services import rebase, undo
 from llmc.services.log_rotation import follow_own_output, rotate_logs
 from llmc.services.project import Project
 from llmc.services.provision import refresh_base
-from llmc.services.trash import prune
-from llmc.tools.clock import now_unix
+from llmc.services.trash_pruning import prune_by_itself
 from llmc.tools.proc import ShuttingDown
 from llmc.workers.model import Status
 
@@ -27,13 +26,10 @@ def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
         log.info(str(error), extra={"action": "patrol_problem"})
 
 
-def prune_trash(project: Project, log: logging.Logger) -> None:
-    """Old trash goes."""
+def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> None:
+    """Old trash goes; `ran_s`: how long this daemon has run since it last looked, None for its first look."""
     try:
-        gone = prune(project.root, project.config.trash.keep_days, now_unix())
-        if gone:
-            with project.store.transaction() as tx:
-                tx.emit("trash_pruned", refs=gone)
+        prune_by_itself(project, ran_s)
     except (LlmcError, OSError) as error:
         log.info(str(error), extra={"action": "prune_failed"})
 

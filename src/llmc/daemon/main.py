@@ -40,7 +40,8 @@ from llmc.workers.model import Status
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
 MAX_THREADS = 128
-DAY_S = 24 * 3600.0
+#: how often the trash is looked at
+TRASH_S = 3600.0
 #: how often the clients' status files are looked at
 CLIENT_WATCH_S = 1.0
 #: how long a patrol waits for the source before it goes on with the base it knows
@@ -73,7 +74,7 @@ class Daemon:
         #: when the worker of a lane was added: a worker of the same name may have taken its place
         self.born: dict[str, float] = {}
         self.background: set[asyncio.Future[None]] = set()
-        self.pruned_unix = 0.0
+        self.looked_at_trash: float | None = None
         self.patrolling: asyncio.Future[None] | None = None
         self.notices: Notices | None = None
         self.telling: asyncio.Future[None] | None = None
@@ -221,9 +222,7 @@ class Daemon:
     def _patrol(self) -> None:
         """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
         self._find_new_workers()
-        if now_unix() - self.pruned_unix > DAY_S:
-            self.pruned_unix = now_unix()
-            self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log)
+        self._look_at_trash(monotonic())
         self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)
@@ -231,6 +230,14 @@ class Daemon:
             self.log.info(jump, extra={"action": "clock_jump"})
         if self.patrolling is None or self.patrolling.done():
             self.patrolling = self._in_background(self._patrol_once(jump))
+
+    def _look_at_trash(self, now: float) -> None:
+        """Time is measured here, and not by the clock: a wrong one must not make work seem old."""
+        if self.looked_at_trash is not None and now - self.looked_at_trash < TRASH_S:
+            return
+        ran_s = None if self.looked_at_trash is None else now - self.looked_at_trash
+        self.looked_at_trash = now
+        self.loop.run_in_executor(self.pool, chores.prune_trash, self.project, self.log, ran_s)
 
     async def _patrol_once(self, jump: str) -> None:
         loop = asyncio.get_running_loop()

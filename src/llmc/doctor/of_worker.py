@@ -79,7 +79,7 @@ def _session(worker: WorkerFacts) -> list[Finding]:
     runs = record.status not in (Status.OFFLINE, Status.ERROR)
     found = []
     if runs and worker.pane is PaneState.NONE:
-        text = f"is {record.status}, but its tmux session is gone"
+        text = f"is {record.status}, but its tmux pane is gone"
         found.append(Finding(Kind.SESSION_MISSING, text, REPAIR, name, "", True))
     elif runs and worker.pane is PaneState.DEAD:
         text = f"is {record.status}, but its agent has ended"

@@ -9,10 +9,10 @@ from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.services import post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import complete_unchanged, is_landing, land
+from llmc.services.auto_persons import is_hindered, tell_again
 from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_of
 from llmc.services.commands import CommandFailed
 from llmc.services.hard_failure import HardFailure
-from llmc.services.parks import has_a_person
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
 from llmc.services.tasks import start_task
@@ -43,7 +43,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             spent = run.spending.look(project, record)
             _heed_limits(run, project, record, spent)
             todo = steps.next_step(record, _situation(run, project, record, clock, spent))
-            if isinstance(todo, steps.Wait) or has_a_person(project, record):
+            if is_hindered(run, project, record, todo) or isinstance(todo, steps.Wait):
                 return
             if todo == before:  # it was done, and changed nothing; nor would it the next time
                 words = f"{name}: {type(todo).__name__} is needed again and again"
@@ -125,6 +125,8 @@ def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> b
             return _ask_to_finish(project, record, words)
         case GiveUp():
             return give_up(run, project, record, todo)
+        case steps.Tell():
+            return tell_again(run, project, record)
         case steps.Park(cause, reason):
             run.parks.park(project, record, cause, reason)
             return False
@@ -213,11 +215,17 @@ def _ask_to_commit(project: Project, record: WorkerRecord) -> bool:
     asked = replace(assignment_of(record), asked_to_commit=True)
     text = prompts.ask_to_commit_prompt(record)
     receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
+    if receipt.met_a_person:  # then it was not asked
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
     return not receipt.outcome.arrived
 
 
 def _ask_to_finish(project: Project, record: WorkerRecord, words: str) -> bool:
     told = replace(assignment_of(record), told_of_budget=True)
     text = prompts.near_budget_prompt(words)
-    submit.submit(project, record.name, "budget", text, assignment=told)
+    receipt = submit.submit(project, record.name, "budget", text, assignment=told)
+    if receipt.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
     return False

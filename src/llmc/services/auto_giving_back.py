@@ -3,11 +3,11 @@
 from llmc.auto.steps import GiveUp
 from llmc.errors import LlmcError
 from llmc.services import accept, claims, landing, provision
-from llmc.services.auto_run import BEGINS, Run, assignment_of
+from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of
 from llmc.services.hard_failure import HardFailure
 from llmc.services.project import Project
-from llmc.services.reset import Reset, reset_worker
-from llmc.tasks.books import hopeless
+from llmc.services.reset import PersonInWay, Reset, reset_unattended
+from llmc.tasks.books import Books, hopeless
 from llmc.workers.causes import Cause
 from llmc.workers.model import AcceptJournal, WorkerRecord
 
@@ -19,19 +19,42 @@ LOST_SESSIONS = 2
 
 def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
     """The task goes back first; a crash after that leaves a worker without one, which starts over."""
-    task = assignment_of(record)
-    books = claims.give_back(
+    books = _give_back(run, record, why)
+    failed, done = _reset(project, record.name)
+    _tell(run, project, record, why, books, done.pinned if done else None)
+    if why.cause is Cause.TMUX:
+        run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
+    run.on_change()
+    return _after_reset(run, project, record, failed, done)
+
+
+def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> None:
+    """The task goes back, and its worker is left exactly as it is."""
+    books = _give_back(run, record, why)
+    with project.store.transaction() as tx:
+        tx.update(record.name, assignment=None)
+    _tell(run, project, record, why, books, None)
+    run.on_change()
+
+
+def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
+    return claims.give_back(
         run.queue.files,
         run.queue.ledger,
-        claims.claim_of(record.name, task),
+        claims.claim_of(record.name, assignment_of(record)),
         why.reason,
         cause=why.cause,
         counts=why.counts,
         hold=why.hold,
     )
+
+
+def _tell(
+    run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
+) -> None:
+    """What became of the task; a hard failure where going on makes no sense."""
+    task = assignment_of(record)
     attempt = books.attempts(task.task)
-    failed, done = _reset(project, record.name)
-    ref = done.pinned if done else None
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,
@@ -54,10 +77,6 @@ def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bo
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)
-    if why.cause is Cause.TMUX:
-        run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
-    run.on_change()
-    return _after_reset(run, project, record, failed, done)
 
 
 def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
@@ -68,7 +87,7 @@ def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
 def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
     """What came of it, or why it could not be done now: a person has it, or the source does not answer."""
     try:
-        return None, reset_worker(project, name)
+        return None, reset_unattended(project, name)
     except LlmcError as error:
         return error, None
 
@@ -76,6 +95,9 @@ def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]
 def _after_reset(
     run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
 ) -> bool:
+    if isinstance(failed, PersonInWay):
+        run.look_again(record.name, BUSY_S)  # it has no task any more: it is listed then, and waits
+        return False
     if failed is not None:
         return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
     run.went_well(record, "reset")

@@ -10,6 +10,7 @@ from llmc.doctor.unattended import stale_lock
 from llmc.errors import LlmcError, LockTimeout, Refused
 from llmc.services import accept, claims, landing, prompts, rebase, submit
 from llmc.services.auto_giving_back import give_up
+from llmc.services.auto_persons import not_told
 from llmc.services.auto_run import BUSY_S, Run, assignment_of
 from llmc.services.commands import CommandFailed
 from llmc.services.examine_unattended import locks_of_source
@@ -122,11 +123,7 @@ def _return_to_worker(
             code=code,
         )
     receipt = submit.submit(project, record.name, "verify", text, then=Status.REJECTED, assignment=after)
-    if not receipt.outcome.arrived:
-        return give_up(
-            run, project, project.store.worker(record.name), GiveUp(Cause.AGENT, "it did not take its prompt")
-        )
-    return False
+    return False if receipt.outcome.arrived else not_told(run, project, record, receipt)
 
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:

@@ -67,7 +67,10 @@ def _overseer(found: Mark, pane: Mark | None) -> Caller:
 
 
 def _launched_in(server: Server) -> Mark | None:
-    """What llmc started in the pane that we run in; None for a window of a person's own."""
+    """What llmc started in the pane that we run in; None for a window of a person's own.
+
+    By the command of the pane, not by its marks: those are options, which an agent can take off its own pane.
+    """
     rows = Tmux(server.name).run("list-panes", "-a", "-F", "#{pane_pid} #{pane_start_command}").stdout
     for pid, _, command in (row.partition(" ") for row in rows.splitlines()):
         if pid == str(server.child) and (launch := _LAUNCHED.search(command)):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from llmc.errors import Refused
-from llmc.services import trash, validation
+from llmc.services import trash
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.workers.model import Assignment, WorkerRecord
@@ -23,13 +23,19 @@ def is_wanted(project: Project, task: Assignment | None) -> bool:
 
 def is_apart(project: Project, task: Assignment | None) -> bool:
     """Whether they run where no agent works."""
-    return is_wanted(project, task) and validation.in_slot(project)
+    if not is_wanted(project, task):
+        return False
+    from llmc.services import validation  # a project without a check need not wait for this
+
+    return validation.in_slot(project)
 
 
 def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) -> None:
     """`repo.validate` on what a worker has checked out. Raises CommandFailed."""
+    from llmc.services.slots import NoSlot
+
     if is_apart(project, None):
-        with contextlib.suppress(validation.NoSlot):
+        with contextlib.suppress(NoSlot):
             in_slot(project, record, commit, base)
             return
     if is_wanted(project, None):
@@ -39,7 +45,9 @@ def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) 
 def in_slot(
     project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
 ) -> None:
-    """Raises CommandFailed; or validation.NoSlot, and then they can run in the worktree, once the commit is there."""
+    """Raises CommandFailed; or NoSlot, and then they can run in the worktree, once the commit is there."""
+    from llmc.services import validation
+
     worktree = Path(record.worktree_path)
     validation.check_commit(project, record.name, commit, base, worktree=worktree, task=task)
 
@@ -52,6 +60,8 @@ def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assig
             f"{record.name} does not have {commit[:12]} checked out, so it cannot be validated there",
             hint="Try again.",
         )
+    from llmc.services import validation
+
     refuse_hidden_changes(record)
     with _leaving_nothing(project, record, worktree):
         validation.validate(project, record.name, worktree)

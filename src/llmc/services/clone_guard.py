@@ -6,16 +6,20 @@ changed that is a handful of stats and no program. What is found is reported, th
 doctor/clone_config.py. What an agent writes while git already runs is out of reach here.
 """
 
+import fcntl
+import json
 import os
 import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from llmc import urls
+from llmc.config import layout
 from llmc.config.paths import Root
 from llmc.doctor.clone_config import (
     CLONE_SETTINGS,
@@ -31,7 +35,7 @@ from llmc.state.model import State
 from llmc.state.store import Store
 from llmc.tools import git, git_config, locks
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import write_atomic
+from llmc.tools.files import append_line, json_row, write_atomic
 from llmc.tools.git_config import Broken, Stamp, stamp
 
 #: a file that changed so recently may change again within the same tick of the file system's clock
@@ -68,7 +72,8 @@ class CloneGuard:
         self._git = f"{root}/.git"
         self._fine: dict[str, Stamp | None] = {}
         self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
-        self._unsaid: list[Undone] = []
+        #: somebody could not say what was undone: this process, or at its first look perhaps another one
+        self._behind = True
         self._turn = threading.RLock()
         self._mine = threading.local()
 
@@ -83,10 +88,8 @@ class CloneGuard:
             top = self._top(repo)
             if top != self._root:
                 self._repository(top)
-            if locks.may_take(locks.Rank.STATE):
-                unsaid, self._unsaid = self._unsaid, []
-                for undone in unsaid:
-                    self._report(undone)
+            if self._behind and locks.may_take(locks.Rank.STATE):
+                self._catch_up()
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
@@ -299,7 +302,7 @@ class CloneGuard:
         return Expected(urls.split(self.source).address, self.source, newer, tree)
 
     def _aside(self, path: str) -> str:
-        return str(git_config.move_aside(Path(path), Path(self._root, ".llmc/trash/git-settings")))
+        return str(git_config.move_aside(Path(path), Path(self._root, layout.SET_ASIDE)))
 
     def _is_fine(self, path: str) -> bool:
         return path in self._fine and self._fine[path] == stamp(path)
@@ -310,12 +313,18 @@ class CloneGuard:
 
     def _say(self, undone: Undone) -> None:
         """Before it is undone: a kill in between means that it is said twice, never that nobody hears of it."""
-        if locks.may_take(locks.Rank.STATE):
-            self._report(undone)
-        else:
-            self._unsaid.append(undone)
+        if not locks.may_take(locks.Rank.STATE) or not self._report(undone):
+            append_line(Path(self._root, layout.UNSAID), json.dumps(asdict(undone)).encode())
+            self._behind = True
 
-    def _report(self, undone: Undone) -> None:
+    def _catch_up(self) -> None:
+        """Say what could not be said when it was undone; a row stays until it is in the state."""
+        with rows_unsaid(self._root) as rows:
+            if all(self._report(row) for row in list(rows)):
+                rows.clear()
+                self._behind = False
+
+    def _report(self, undone: Undone) -> bool:
         name = os.path.relpath(undone.path, self._root)
         text = f"{name}: {undone.text}"
         try:
@@ -326,17 +335,47 @@ class CloneGuard:
                 worker = suspects[0] if len(suspects) == 1 else None
                 tx.emit("git_config_undone", worker=worker, reason=text, file=name, keys=list(undone.keys))
                 tx.raise_item(
-                    f"git_config:{name}",
+                    key_of(self._root, undone),
                     kind="git_config",
                     severity="notice",
                     who=who,
                     text=f"undone in {text}{by}",
                     next="llmc doctor --repair",
                 )
-        except (
-            LlmcError
-        ):  # a state that cannot be written keeps nobody from being safe; the next look says it
-            self._unsaid.append(undone)
+        except LlmcError:  # a state that cannot be written keeps nobody from being safe
+            return False
+        return True
+
+
+@contextmanager
+def rows_unsaid(root: str) -> Iterator[list[Undone]]:
+    """What is undone and not in the state yet; what is left in the list at the end stays."""
+    try:
+        file = open(f"{root}/{layout.UNSAID}", "r+b")
+    except OSError:
+        yield []
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = [_undone(row) for line in file.read().split(b"\n") if (row := json_row(line)) is not None]
+        rows = list(found)
+        yield rows
+        if rows != found:
+            file.seek(0)
+            file.truncate()
+            file.write(b"".join(json.dumps(asdict(row)).encode() + b"\n" for row in rows))
+
+
+def _undone(row: dict[str, Any]) -> Undone:
+    keys = row.get("keys")
+    return Undone(
+        str(row.get("path")), str(row.get("text")), tuple(map(str, keys if isinstance(keys, list) else ()))
+    )
+
+
+def key_of(root: str, undone: Undone) -> str:
+    """Under which name the attention list has it."""
+    return f"git_config:{os.path.relpath(undone.path, root)}"
 
 
 def _in_words(wrong: list[Change]) -> str:

@@ -1,5 +1,6 @@
 """Looks at a root for `llmc doctor`: everything it can see, as facts. Changes nothing, and needs nothing to work."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
-from llmc.services import canary, examine_unattended, notify, own_objects, restore, slots, undo
+from llmc.services import canary, clone_guard, examine_unattended, notify, own_objects, restore, slots, undo
 from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
@@ -330,11 +331,14 @@ def _writable_by_others(root: Root) -> tuple[str, ...]:
 
 
 def _undone(project: Project) -> tuple[tuple[str, str], ...]:
-    try:
+    """What the attention list has, and what could not be written there yet."""
+    root = str(project.root.path)
+    with clone_guard.rows_unsaid(root) as rows:
+        found = {clone_guard.key_of(root, row): f"{row.path}: {row.text}" for row in rows}
+    with contextlib.suppress(LlmcError):
         items = project.store.read().attention.items()
-    except LlmcError:
-        return ()
-    return tuple((key, item.text) for key, item in items if item.kind == "git_config")
+        found |= {key: item.text for key, item in items if item.kind == "git_config"}
+    return tuple(found.items())
 
 
 def _open_directories(root: Root) -> tuple[str, ...]:

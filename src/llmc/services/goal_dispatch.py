@@ -15,12 +15,13 @@ from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.goals.intents import REPLAN, WITHDRAW, Action
 from llmc.goals.model import Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
-from llmc.names import PromptId, TaskKey, WorkerName, header_id, header_line
+from llmc.names import PromptId, TaskKey, WorkerName, carries, header_line
+from llmc.services import persons, typist
 from llmc.services.claims import open_ledger
 from llmc.services.notify import channels_of, settings_of
 from llmc.services.project import Project
 from llmc.services.recover import finish_interrupted
-from llmc.services.reset import reset_worker
+from llmc.services.reset import reset_unattended
 from llmc.services.task_list import add, believed_tasks, open_list
 from llmc.services.tasks import send_message
 from llmc.state.events import read_lines
@@ -164,7 +165,7 @@ def _let_go(project: Project, claim: Claim) -> bool:
                 return not open_ledger(project).books().holds(claim.id)
             if record.accept is not None:
                 return False
-            reset_worker(project, claim.worker)
+            reset_unattended(project, claim.worker)
     except Refused:
         return False
     except NotFound:
@@ -185,14 +186,21 @@ def _send(project: Project, action: Action) -> Done:
                 return Done(Result.OK, _TYPED_BEFORE, prompt_id)
         if before is not None and before.arrived:
             return Done(_RESULTS[before], _TYPED_BEFORE, prompt_id)
+        record = project.store.worker(worker)
+        if (met := typist.person_in_way(project, record)) is not None:
+            if record.auto:
+                persons.note(project, record, met)
+            return Done(None, str(met))  # not even tried: nothing is counted, and it is as it was
         receipt = send_message(project, worker, action.text, prompt_id=prompt_id)
+        if receipt.met_a_person:
+            return Done(None, receipt.reason)
     return Done(_RESULTS[receipt.outcome], receipt.reason, prompt_id)
 
 
 def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
     """Whether the conversation has a prompt of which nobody saw in time that it arrived."""
     rows, _ = rows_since(Path(record.transcript_path), header_line(prompt_id).encode(), 0)
-    return any(header_id(row_text(row)) == prompt_id for row in rows)
+    return any(carries(row_text(row), prompt_id) for row in rows)
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:

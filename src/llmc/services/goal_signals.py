@@ -29,7 +29,7 @@ from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
-from llmc.workers.decide import BUSY
+from llmc.workers.decide import BUSY, STOPPED
 from llmc.workers.model import Status, WorkerRecord
 
 #: reports of one worker that are remembered
@@ -225,7 +225,7 @@ def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> S
         return replaced(
             signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
         )
-    if record.status is Status.NEEDS_INPUT and record.reason not in ("stopped_clean", "stopped_dirty"):
+    if record.status is Status.NEEDS_INPUT and record.reason not in STOPPED:
         asked = BlockedReason(kind="worker", text=record.error_reason or f"it asks ({record.reason})")
         return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
     return signals

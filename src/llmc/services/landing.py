@@ -65,9 +65,9 @@ def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> No
 
 def added_files(worktree: Path, base: str) -> list[str]:
     """What the commits of a worktree add since they parted from the base."""
-    flags = ["--name-only", "-z", "--no-renames", "--diff-filter=AT", "--no-ext-diff"]
-    done = git.git(worktree, "diff", *flags, f"{base}...HEAD", check=False, timeout_s=300)
-    if not done.ok:  # no common history: the rebase will say so
+    flags = ["-r", "--name-only", "-z", "--no-renames", "--diff-filter=AT"]
+    done = git.git(worktree, "diff-tree", *flags, "--merge-base", base, "HEAD", check=False, timeout_s=300)
+    if not done.ok:  # no common history: the merge will say so
         return []
     return [name for name in done.stdout.split("\0") if name]
 
@@ -107,6 +107,8 @@ def is_landed(project: Project, commit: str) -> bool:
             )  # the root made it, so there is nothing to fetch
             return True
         git.fetch(root, project.source, project.config.repo.default_branch)
+    if not git.has_commit(root, commit):  # on the branch, it would have come with it
+        return False
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
         root, commit, project.base
     )
@@ -120,8 +122,7 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
     branch = project.config.repo.default_branch
     if _tip(project) != base:
         raise BaseMoved
-    ref = f"refs/llmc/land/{worker}"
-    git.git(project.root.path, "update-ref", ref, commit)
+    ref = keep(project, worker, commit)
     lfs.send(project, ref)
     if not _is_local(project):
         _push(project, commit, branch)
@@ -148,6 +149,14 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
         if "by hook" in said:
             hint = _REFUSED_BY_HOOK
         raise SourceBusy(f"git would not fast-forward {source}: {said}", hint=hint)
+
+
+def keep(project: Project, worker: str, commit: str) -> str:
+    """A commit that is to land has a ref, so that no `git gc` removes it; which one."""
+    ref = f"refs/llmc/land/{worker}"
+    if git.resolve(project.root.path, ref) != commit:
+        git.git(project.root.path, "update-ref", ref, commit)
+    return ref
 
 
 def _take_back(place: Path, base: str, commit: str) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from llmc.auto import waiting
 from llmc.names import WorkerName
 from llmc.services import rebase, submit
+from llmc.services.persons import is_person_there
 from llmc.services.project import Project
-from llmc.services.sessions import is_taken
 from llmc.tools.clock import now_unix
-from llmc.tools.tmux import Unknown
 from llmc.workers.causes import Cause, passes_by_itself
 from llmc.workers.model import Status, WorkerRecord
 
@@ -93,7 +92,7 @@ class Parks:
         stopped = {
             name
             for name, record in state.workers.items()
-            if _waits_for_the_api(record) and not has_a_person(project, record)
+            if _waits_for_the_api(record) and not is_person_there(project, record)
         }
         if state.auto.probe in stopped:
             return False  # it failed again, and parks the fleet again
@@ -114,9 +113,3 @@ class Parks:
 def _waits_for_the_api(record: WorkerRecord) -> bool:
     stops = record.status in (Status.NEEDS_INPUT, Status.REBASING) and record.assignment is not None
     return stops and bool(record.cause) and passes_by_itself(Cause(record.cause))
-
-
-def has_a_person(project: Project, record: WorkerRecord) -> bool:
-    """Whether a person holds it or is attached, or nobody knows."""
-    pane = project.pane(record)
-    return isinstance(pane, Unknown) or is_taken(record, pane) is not None

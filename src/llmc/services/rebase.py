@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.panes import Pane
-from llmc.services import checking, intake, merging, provision, review, submit, trash, worktrees
+from llmc.services import checking, intake, merging, provision, quiet, review, submit, trash, worktrees
 from llmc.services.authorship import committer
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -446,9 +446,16 @@ def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -
 
 
 def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
-    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then."""
-    wait_until(lambda: status_of(record, pane) is not ClientStatus.BUSY, AFTER_STOP_S, interval_s=0.02)
-    return status_of(record, pane) not in (ClientStatus.BUSY, ClientStatus.WAITING)
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+
+    And it calls itself idle for a moment before it goes on with a message that was queued.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record, pane)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
 
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:

@@ -30,6 +30,8 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
         record = project.store.worker(name)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
+    if record.person is not None:
+        return record  # nothing can be typed; who waits for the person to leave looks again
     if rebase.must_tell(record):
         rebase.tell(project, name)
         record = project.store.worker(name)

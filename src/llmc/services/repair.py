@@ -19,6 +19,7 @@ from llmc.names import SessionName, WorkerName
 from llmc.services import (
     canary,
     claims,
+    clone_guard,
     examine,
     examine_unattended,
     fleet,
@@ -268,8 +269,10 @@ def _own_objects(project: Project, _: str) -> str:
 
 
 def _seen_setting(project: Project, key: str) -> str:
-    with project.store.transaction() as tx:
+    root = str(project.root.path)
+    with clone_guard.rows_unsaid(root) as rows, project.store.transaction() as tx:
         tx.clear_item(key)
+        rows[:] = [row for row in rows if clone_guard.key_of(root, row) != key]
     return "off the list"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
 from llmc.panes import Pane
-from llmc.services import accept, claims, intake, provision, sessions, typist
+from llmc.services import accept, claims, intake, persons, provision, quiet, sessions, typist
 from llmc.services.project import Project
 from llmc.tools import processes
 from llmc.tools.faults import step as fault_step
@@ -52,6 +52,18 @@ def reset_worker(project: Project, name: str) -> Reset:
     problem = _start(project, name) if restarts else None
     status = project.store.worker(name).status
     return Reset(name, status, base, pinned, restarts, problem or "")
+
+
+class PersonInWay(Refused):
+    """Something of a person's is on the agent's screen, and would be lost."""
+
+
+def reset_unattended(project: Project, name: str) -> Reset:
+    """A reset that no person asked for: a draft or an open dialog stays, and is waited for."""
+    refusal = typist.person_in_way(project, intake.apply_pending(project, name))
+    if refusal is not None:
+        raise PersonInWay(str(refusal))
+    return reset_worker(project, name)
 
 
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
@@ -101,13 +113,11 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some of its keys may have been typed, and may still be read
+    if quiet.has_queue(record, pane):
+        return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
         project.tmux.send_keys(pane, "Escape")
-
-    def is_idle() -> bool:
-        return sessions.status_of(record, pane) in (ClientStatus.IDLE, ClientStatus.SHELL)
-
-    if not processes.wait_until(is_idle, INTERRUPT_S):
+    if not processes.wait_until(lambda: quiet.is_idle(record, pane), INTERRUPT_S):
         return False
     children = processes.leftovers(record.instance)
     if children and not processes.wait_until(lambda: not processes.leftovers(record.instance), CHILDREN_S):
@@ -115,7 +125,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         processes.kill(processes.leftovers(record.instance))
         return False
     # The client puts a prompt that was interrupted early, or was queued, back into its box.
-    return typist.has_empty_box(project, record)
+    return typist.has_empty_box(project, record) and quiet.is_idle(record, pane)
 
 
 def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:
@@ -141,6 +151,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
             crash_count=0,
             last_crash_unix=0.0,
         )
+        persons.take_off_list(tx, name)
         tx.emit("worker_reset", worker=name, base=base, ref=pinned)
         if record.status not in (Status.IDLE, Status.OFFLINE):
             record = tx.move(name, step(Status.IDLE, "reset"))

@@ -54,8 +54,8 @@ class Restored:
     repositories: tuple[str, ...]
 
 
-def entries(root: Root) -> list[Entry]:
-    """Everything in the trash, newest first."""
+def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
+    """Everything in the trash, newest first; without `sizes` no directory is read."""
     found = {}
     for ref, commit, subject in git.refs(
         root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
@@ -66,7 +66,8 @@ def entries(root: Root) -> list[Entry]:
         worker, stamp = parse_directory(folder.name)
         key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
         at = found.get(key, Entry(worker, stamp))
-        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size_of(folder))
+        size = size_of(folder) if sizes else None
+        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size)
     return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
 
 

@@ -43,6 +43,11 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     with fault_step("self_review.prompt"):
         receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
     after = project.store.worker(record.name)
+    if (
+        receipt.met_a_person and record.auto
+    ):  # it would land without; whoever sees the person leave sends it again
+        with project.store.transaction() as tx:
+            return tx.update(record.name, self_review=SelfReview.DUE)
     return after if receipt.outcome.arrived else _give_up(project, after, facts)
 
 

@@ -11,7 +11,7 @@ from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.errors import LlmcError, Refused
 from llmc.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.panes import Pane
-from llmc.services import intake, leftovers
+from llmc.services import intake, leftovers, quiet
 from llmc.services.project import Project, agent_for
 from llmc.state import inbox
 from llmc.tools import processes
@@ -105,7 +105,9 @@ def _close_panes(project: Project, record: WorkerRecord) -> None:
     """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
     pane = project.pane(record)
     panes = project.tmux.panes()
-    for found in panes.values() if isinstance(panes, dict) else ():
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    for found in panes.values():
         if launched(found)[0] == record.name or found == pane:
             _end_pane(project, found)
 
@@ -167,8 +169,8 @@ def end(project: Project, name: str, reason: str) -> None:
         # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
-        if status_of(record, pane) is ClientStatus.BUSY:
-            project.tmux.send_keys(pane, "Escape")
+        if status_of(record, pane) is ClientStatus.BUSY and not quiet.has_queue(record, pane):
+            project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
         end_program(pane)
     processes.kill(processes.leftovers(record.instance))
     _close_panes(project, record)

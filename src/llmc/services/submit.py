@@ -18,9 +18,11 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
 from llmc.workers import decide, prompt_text
-from llmc.workers.model import Delivery, Outcome, Status
+from llmc.workers.model import Delivery, Obstacle, Outcome, SelfReview, Status
 
 SETTLE_S = 0.15
+#: the kind of prompt that gives a worker its task
+TASK = "task"
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,21 @@ class Receipt:
     outcome: Outcome
     elapsed_ms: int
     reason: str = ""
+    #: what was in its way, where that is known
+    obstacle: Obstacle | None = None
+
+    @property
+    def met_a_person(self) -> bool:
+        """Nothing was typed, because a person is in the way."""
+        return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
 def new_prompt_id(kind: str) -> PromptId:
     return PromptId(f"{kind}-{os.urandom(5).hex()}")
+
+
+def is_task(delivery: Delivery) -> bool:
+    return delivery.prompt_id.startswith(f"{TASK}-")
 
 
 def is_about_a_rebase(delivery: Delivery) -> bool:
@@ -76,6 +89,21 @@ def submit(
     return deliver(project, name)
 
 
+def refused(project: Project, name: str, kind: str, refusal: Refusal) -> Receipt:
+    """A prompt that was not even tried; the caller holds the worker's lock."""
+    done = Delivery(
+        prompt_id=new_prompt_id(kind),
+        outcome=Outcome.REFUSED,
+        at_unix=now_unix(),
+        reason=str(refusal),
+        obstacle=refusal.obstacle,
+    )
+    with project.store.transaction() as tx:
+        tx.update(name, delivery=done)
+    _record(project, name, done, was_typed=False)
+    return _receipt(name, done)
+
+
 def _let_the_last_prompt_settle(project: Project, name: str) -> None:
     """A message that comes while the client still runs the hook of the one before is confirmed only after that turn."""
     last = project.store.worker(name).delivery
@@ -91,28 +119,36 @@ def deliver(project: Project, name: str) -> Receipt:
     delivery = record.delivery
     assert delivery is not None, "nothing to deliver"
     if not delivery.outcome.open:  # an event applied just now proved it
-        return Receipt(name, delivery.prompt_id, delivery.outcome, delivery.elapsed_ms, delivery.reason)
+        return _receipt(name, delivery)
     try:
-        outcome, reason = Typist(project, record, delivery).deliver()
+        outcome, reason, obstacle = Typist(project, record, delivery).deliver()
     except Refusal as refusal:
-        outcome, reason = Outcome.REFUSED, str(refusal)
+        outcome, reason, obstacle = Outcome.REFUSED, str(refusal), refusal.obstacle
     elapsed_ms = round((time.monotonic() - began) * 1000)
-    _record(project, name, delivery.prompt_id, outcome, reason, elapsed_ms)
+    done = replace(delivery, outcome=outcome, reason=reason, obstacle=obstacle, elapsed_ms=elapsed_ms)
+    was_typed = delivery.outcome is Outcome.TYPED or outcome is not Outcome.REFUSED
+    _record(project, name, done, was_typed)
     intake.apply_pending(project, name)
-    return Receipt(name, delivery.prompt_id, outcome, elapsed_ms, reason)
+    return _receipt(name, done)
 
 
-def _record(
-    project: Project, name: str, prompt_id: PromptId, outcome: Outcome, reason: str, elapsed_ms: int
-) -> None:
+def _receipt(name: str, done: Delivery) -> Receipt:
+    return Receipt(name, done.prompt_id, done.outcome, done.elapsed_ms, done.reason, done.obstacle)
+
+
+def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> None:
+    """`was_typed`: some of its keys may have reached the agent, now or before a crash."""
+    prompt_id, outcome, reason = done.prompt_id, done.outcome, done.reason
     with fault_step("submit.record"), project.store.transaction() as tx:
         record = tx.worker(name)
         if record.delivery is None or record.delivery.prompt_id != prompt_id:
             return
-        done = replace(record.delivery, outcome=outcome, reason=reason, elapsed_ms=elapsed_ms, text="")
+        done = replace(done, text="", cleared=record.delivery.cleared)
         tx.update(name, delivery=done)
-        if outcome is Outcome.REFUSED and record.status in (Status.IDLE, Status.NO_CHANGES):
-            tx.update(name, current_prompt="")  # nothing was typed, so the worker has no task
+        rests = record.status in (Status.IDLE, Status.NO_CHANGES)
+        if outcome is Outcome.REFUSED and (rests or (is_task(done) and not was_typed)):
+            # Nothing was typed, so the worker has no task: not even when its agent has ended meanwhile.
+            tx.update(name, current_prompt="", self_review=SelfReview.NO)
         if outcome is Outcome.REFUSED and record.status is Status.REBASING and is_about_a_rebase(done):
             tx.update(name, conflict_prompt_due=True)  # nothing was typed: it still has to be told
         tx.emit(
@@ -121,7 +157,7 @@ def _record(
             reason=reason,
             prompt_id=prompt_id,
             outcome=outcome,
-            elapsed_ms=elapsed_ms,
+            elapsed_ms=done.elapsed_ms,
         )
         change = decide.arrived_step(record, reason or "prompt arrived") if outcome.arrived else None
         if change:

@@ -16,7 +16,7 @@ from llmc.overseer.model import Failure, FailureKind, Identity
 from llmc.overseer.prompt import cleaned, remediation_prompt
 from llmc.services import canary, supervised_daemon, supervisor_facts
 from llmc.services.project import Project, open_project
-from llmc.services.reset import reset_worker
+from llmc.services.reset import reset_unattended
 from llmc.services.supervised_daemon import Running
 from llmc.services.supervisor_record import Journal, former
 from llmc.services.supervisor_roles import Broke, Ended, Remedy, Show, Tell, Timing
@@ -300,7 +300,7 @@ class Supervisor:
     def _reset(self, name: str) -> None:
         try:
             with self._project.worker_lock(name):
-                done = reset_worker(self._project, name)
+                done = reset_unattended(self._project, name)
         except LlmcError as error:
             self._say(f"{name} was not reset: {error.message}", "yellow")
             return

@@ -25,8 +25,10 @@ MANUAL = "manual_intervention_needed_"
 
 
 def at_work(state: State) -> list[WorkerRecord]:
-    """Auto workers that are at a task, but for those that a person holds."""
-    return [r for r in state.workers.values() if r.auto and r.assignment is not None and not r.held]
+    """Auto workers that are at a task, but for those that wait for a person."""
+    return [
+        r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
+    ]
 
 
 def stalled_workers(project: Project) -> list[str]:

@@ -175,7 +175,7 @@ class Watch:
             state = self._project.store.read()
             if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
                 return False
-            free = any(r.auto and not r.held for r in state.workers.values())
+            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
             return bool(at_work(state)) or (free and _is_ready_work(self._project))
         except (LlmcError, OSError):
             return False

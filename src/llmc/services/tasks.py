@@ -1,15 +1,23 @@
 """Giving a worker something to do: a new task, or a message about the one it has."""
 
-from llmc.errors import NotFound, Refused
-from llmc.names import PromptId
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from time import sleep
+
+from llmc.errors import LockTimeout, NotFound, Refused
+from llmc.names import PromptId, WorkerName
 from llmc.services import accept, intake, provision, review, submit
 from llmc.services.project import Project
 from llmc.services.prompts import reject_prompt, task_prompt
 from llmc.services.recover import finish_interrupted
+from llmc.services.typist import Refusal, what_is_in_way
 from llmc.state.model import State
+from llmc.tools.clock import monotonic
 from llmc.tools.faults import step as fault_step
 from llmc.workers.model import AcceptJournal, SelfReview, Status, WorkerRecord
 
+#: how long a `start` waits for an idle worker whose lock somebody has for a moment
+IDLE_WAIT_S = 60.0
 CAN_START = (Status.IDLE, Status.NO_CHANGES)
 CAN_TAKE_MESSAGES = (
     Status.IDLE,
@@ -43,6 +51,9 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
         raise Refused(
             f"{name} is {record.status}, a task can start from idle or no_changes only", hint=_hint(record)
         )
+    refusal = what_is_in_way(project, record)
+    if refusal is not None:  # known before the worktree is reset for the task
+        return submit.refused(project, name, submit.TASK, refusal)
     full_prompt = task_prompt(project, record, prompt)
     with fault_step("start.persist"):
         provision.provision(project, record)
@@ -55,7 +66,7 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
     return submit.submit(
         project,
         name,
-        "task",
+        submit.TASK,
         full_prompt,
         clear=True,
         then=Status.WORKING,
@@ -125,14 +136,50 @@ def reviewed_last(state: State) -> WorkerRecord | None:
     return state.workers.get(state.last_reviewed_worker) if state.last_reviewed_worker else None
 
 
-def pick_idle(project: Project, state: State) -> WorkerRecord:
-    """The first idle worker of the pool; workers that are excluded or taken by a person are not in it."""
-    for record in state.workers.values():
-        configured = project.config.workers.get(record.name)
-        excluded = configured is not None and configured.excluded_from_pool
-        excluded |= record.auto
-        if record.status in CAN_START and not excluded and not record.held and record.accept is None:
-            return record
+@contextmanager
+def idle_worker(project: Project) -> Iterator[WorkerName]:
+    """An idle worker of the pool, chosen and locked in one step: who comes at the same moment gets another one.
+
+    One that somebody else has for a moment is waited for; one that cannot be typed into is passed over.
+    """
+    deadline = monotonic() + IDLE_WAIT_S
+    with ExitStack() as held:
+        while (name := _take_idle(project, held)) is None:
+            if monotonic() > deadline:
+                raise LockTimeout("every idle worker is locked by another command", hint="Try again.")
+            sleep(0.05)
+        yield name
+
+
+def _take_idle(project: Project, held: ExitStack) -> WorkerName | None:
+    """The first worker that is free, its lock in `held`; None when all that may be free are locked."""
+    in_way: Refusal | None = None
+    locked = False
+    for name in idle_workers(project, project.store.read()):
+        with ExitStack() as attempt:
+            try:
+                attempt.enter_context(project.worker_lock(name, timeout_s=0.0))
+            except LockTimeout:
+                locked = True
+                continue
+            record = intake.apply_pending(project, name)
+            if not _is_free(project, record):
+                continue
+            refusal = what_is_in_way(project, record)
+            if refusal is None:
+                held.push(attempt.pop_all())
+                return name
+            in_way = in_way or refusal
+    if in_way is not None and not locked:
+        raise Refused(str(in_way))
+    return None
+
+
+def idle_workers(project: Project, state: State) -> list[WorkerName]:
+    """The idle workers of the pool; those that are excluded or taken by a person are not in it."""
+    free = [record.name for record in state.workers.values() if _is_free(project, record)]
+    if free:
+        return free
     by_hand = any(not record.auto for record in state.workers.values())
     raise NotFound(
         "no idle worker" if by_hand else "there are no workers yet",
@@ -140,6 +187,12 @@ def pick_idle(project: Project, state: State) -> WorkerRecord:
         if by_hand
         else "Add one with `llmc add NAME`, then `llmc up`.",
     )
+
+
+def _is_free(project: Project, record: WorkerRecord) -> bool:
+    configured = project.config.workers.get(record.name)
+    excluded = record.auto or (configured is not None and configured.excluded_from_pool)
+    return record.status in CAN_START and not excluded and not record.held and record.accept is None
 
 
 def _hint(record: WorkerRecord) -> str:

@@ -226,21 +226,6 @@ def short(ref: str) -> str:
     return ref.removeprefix(PREFIX)
 
 
-def prune(root: Root, keep_days: int, now: float) -> list[str]:
-    """Remove what has been in the trash for longer than it is kept; the refs that are gone."""
-    oldest = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now - keep_days * 86400))
-    refs = [ref for (ref,) in git.refs(root.path, PREFIX.rstrip("/"), "refname")]
-    old = [ref for ref in refs if ref.rpartition("/")[2] < oldest]
-    for ref in old:
-        git.git(root.path, "update-ref", "-d", ref)
-    for folder in root.trash.glob("*-*T*-*"):
-        if "-".join(folder.name.rsplit("-", 2)[1:]) < oldest:
-            for place, _, _ in os.walk(folder):
-                os.chmod(place, 0o700)  # tools' caches have read-only directories
-            shutil.rmtree(folder)
-    return old
-
-
 def _snapshot(
     worktree: Path,
     head: str | None,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.client_files import row_text, rows_since, size_of
-from llmc.agents.composer import Box, Composer, composer, holds
+from llmc.agents.client_files import asks_by_itself, row_text, rows_since, size_of
+from llmc.agents.composer import Box, Composer, composer, holds, is_placeholder
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
-from llmc.names import PromptId, header_id, header_line
+from llmc.names import PromptId, carries, header_id, header_line
 from llmc.panes import Pane
 from llmc.services.project import Project
 from llmc.services.sessions import is_taken, status_of
@@ -27,7 +27,7 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import wait_until
 from llmc.tools.tmux import Unknown
 from llmc.workers.events import HookEvent, Malformed
-from llmc.workers.model import Delivery, Outcome, WorkerRecord
+from llmc.workers.model import Delivery, Obstacle, Outcome, WorkerRecord
 
 #: how long the agent has to confirm before Enter is tried again, and how often it is tried
 PROOF_WAIT_S = 2.0
@@ -45,6 +45,8 @@ CLEARING_KEYS = 12
 #: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
 REST_S = 1.0
 DOUBT_S = 30.0
+#: what llmc may type into
+_FREE = (Box.EMPTY, Box.BLANK)
 _STILL_UNCLEAR = "it was typed, and the agent has been too busy since to tell whether it has it"
 
 
@@ -60,27 +62,52 @@ class _Trace(Enum):
 class Refusal(Exception):
     """Typing now would do harm; the text says why and what a person can do."""
 
+    def __init__(self, obstacle: Obstacle, words: str) -> None:
+        super().__init__(words)
+        self.obstacle = obstacle
+
 
 def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     """Whether a resting agent's input box can be seen and holds nothing, once the screen has settled."""
-
     pane = project.pane(record)
+    if not isinstance(pane, Pane):
+        return False
+    return wait_until(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S, interval_s=0.02)
 
-    def is_empty() -> bool:
-        shown = project.tmux.capture(pane, styled=True) if isinstance(pane, Pane) else ""
-        return composer(shown).box is Box.EMPTY
 
-    return wait_until(is_empty, REDRAW_S, interval_s=0.02)
+def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
+    """What of a person keeps llmc from typing into an agent, or from ending it. One that does not run has nobody there."""
+    refusal = what_is_in_way(project, record, patience_s)
+    return refusal if refusal is not None and refusal.obstacle.is_person else None
+
+
+def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
+    """Why a prompt would be refused now; nothing is pressed to find out. `patience_s` is how long a redraw may take."""
+    try:
+        typist = Typist(project, record, _no_prompt())
+        typist._refuse_if_a_dialog_or_person_is_there()
+        if not wait_until(lambda: typist._box().box in _FREE, patience_s, interval_s=0.02):
+            typist._refuse_what_is_in_the_box()
+    except Refusal as refusal:
+        return refusal
+    return None
 
 
 def begin_anew(project: Project, record: WorkerRecord) -> None:
     """`/clear` with no prompt after it; a Refusal where no new conversation began."""
-    delivery = Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
-    typist = Typist(project, record, delivery)
+    typist = Typist(project, record, _no_prompt())
     was_busy = typist._refuse_if_a_dialog_or_person_is_there()
     if not typist._wait_for_an_empty_box():
         typist._refuse_what_is_in_the_box()
     typist._new_conversation(was_busy)
+
+
+def _no_prompt() -> Delivery:
+    return Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
+
+
+def _box(project: Project, pane: Pane) -> Composer:
+    return composer(*project.tmux.screen(pane))
 
 
 def leave(project: Project, record: WorkerRecord) -> None:
@@ -106,14 +133,14 @@ class Typist:
         # A first delivery can only show up in what is written from now on.
         self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
 
-    def deliver(self) -> tuple[Outcome, str]:
-        """What became of it, and why if it did not arrive."""
+    def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
+        """What became of it; why if it did not arrive, and what was in its way if that is known."""
         was_typed = self.delivery.outcome is Outcome.TYPED
         trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
-            return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption"
+            return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption", None
         if trace is _Trace.UNCLEAR:
-            return Outcome.UNCONFIRMED, _STILL_UNCLEAR
+            return Outcome.UNCONFIRMED, _STILL_UNCLEAR, None
         was_busy = self._refuse_if_a_dialog_or_person_is_there()
         if trace is not _Trace.IN_BOX:
             is_empty = self._wait_for_an_empty_box()
@@ -137,7 +164,7 @@ class Typist:
         while before < deadline:
             if self._proof():
                 return _Trace.ARRIVED
-            if not processes.is_alive(self.pane.pid):
+            if not self._lives():
                 return _Trace.NONE
             time.sleep(0.02)
             now = time.monotonic()
@@ -155,37 +182,60 @@ class Typist:
         if isinstance(pane, Unknown):
             raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
-            raise Refusal(f"{self.name} has no running agent; `llmc up` starts it")
+            raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up` starts it")
         return pane
 
     def _refuse_if_a_dialog_or_person_is_there(self) -> bool:
         """Whether the agent is busy; raises where our text would answer a dialog or get under a person's keys."""
         taken = is_taken(self.record, self.pane)
         if taken:
-            raise Refusal(taken)
+            raise Refusal(Obstacle.HELD if self.record.held else Obstacle.ATTACHED, taken)
         status = self._status()
         if status is ClientStatus.WAITING:
             attach = f"`llmc attach {self.name}` and answer it first"
-            raise Refusal(f"{self.name} has a dialog open, and the text would answer it; {attach}")
+            words = f"{self.name} has a dialog open, and the text would answer it; {attach}"
+            asks = asks_by_itself(Path(self.record.config_dir), self.pane.pid)
+            raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
         return status is ClientStatus.BUSY
 
     def _wait_for_an_empty_box(self) -> bool:
-        """The screen may lag, and is drawn anew at any moment: what was seen once counts."""
+        """The screen may lag, and is drawn anew at any moment: what was seen once counts.
+
+        Blanks are removed: they are nobody's text, but a client would take `  /clear` for a prompt.
+        """
+        wait_until(lambda: self._box().box in _FREE, REDRAW_S, interval_s=0.02)
+        if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
+            self._keys(*["C-u"] * CLEARING_KEYS)
         return wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
 
     def _refuse_what_is_in_the_box(self) -> None:
-        """Our text must not be joined to somebody else's."""
+        """Our text must not be joined to somebody else's, nor become a word in a person's search."""
         box = self._box()
+        attach = f"`llmc attach {self.name}`"
         if box.box is Box.ABSENT:
-            raise Refusal(f"the input box of {self.name} is not on its screen; see `llmc peek {self.name}`")
-        if box.box is Box.DRAFT:
-            attach = f"`llmc attach {self.name}`, then send or clear it"
-            raise Refusal(f"a draft is in the input box of {self.name} ({box.text[:40]!r}); {attach}")
+            words = (
+                f"the screen of {self.name} shows something else than its input box; {attach}, then close it"
+            )
+            raise Refusal(Obstacle.SCREEN, words)
+        if box.box is not Box.EMPTY:
+            shown = f" ({box.text[:40]!r})" if box.text else ""
+            if self._is_left_over(box):
+                words = f"an earlier prompt is still in the input box of {self.name}{shown}; {attach}, then clear it"
+                raise Refusal(Obstacle.LEFTOVER, words)
+            words = f"a draft is in the input box of {self.name}{shown}; {attach}, then send or clear it"
+            raise Refusal(Obstacle.DRAFT, words)
+
+    def _is_left_over(self, box: Composer) -> bool:
+        """Whether the text is llmc's own: by its header, or because a prompt was typed of which no proof came."""
+        last = self.record.delivery
+        in_doubt = last is not None and last.outcome in (Outcome.UNCONFIRMED, Outcome.TYPED)
+        return header_id(box.text) is not None or (in_doubt and is_placeholder(box))
 
     def _new_conversation(self, was_busy: bool) -> None:
         # A client is busy for a moment more after it has said that its turn is over.
         if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
-            raise Refusal(f"{self.name} is busy, it cannot begin a new conversation now")
+            words = f"{self.name} is busy, it cannot begin a new conversation now"
+            raise Refusal(Obstacle.BUSY, words)
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
             self._keys("/clear", "Enter")
@@ -195,9 +245,8 @@ class Typist:
                 if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
                     self._keys("Enter")
             else:
-                raise Refusal(
-                    f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
-                )
+                words = f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
+                raise Refusal(Obstacle.NO_CLEAR if self._lives() else Obstacle.DEAD, words)
         self._remember(replace(self.delivery, cleared=True))
 
     def _rests(self) -> bool:
@@ -216,10 +265,11 @@ class Typist:
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
-                raise Refusal(f"the agent of {self.name} has just ended; `llmc up` starts it again")
+                words = f"the agent of {self.name} has just ended; `llmc up` starts it again"
+                raise Refusal(Obstacle.DEAD, words)
         wait_until(self._box_is_ours, SETTLE_S, interval_s=POLL_S)
 
-    def _press_enter(self, was_busy: bool) -> tuple[Outcome, str]:
+    def _press_enter(self, was_busy: bool) -> tuple[Outcome, str, Obstacle | None]:
         for attempt in range(ENTERS):
             if attempt == 0 or self._is_safe_to_press():
                 self._enter()
@@ -232,13 +282,17 @@ class Typist:
             # An Enter that a slow agent has read by now has sent the text, which then looks as if we had removed it.
             trace = self._trace_of_an_earlier_try()
             if trace is not _Trace.ARRIVED:
-                return Outcome.UNCONFIRMED, _STILL_UNCLEAR if trace is _Trace.UNCLEAR else problem
+                died = None if self._lives() else Obstacle.DEAD
+                return Outcome.UNCONFIRMED, _STILL_UNCLEAR if trace is _Trace.UNCLEAR else problem, died
             proof = self._proof() or Outcome.ACKNOWLEDGED
-        return (Outcome.QUEUED if was_busy else proof), ""
+        return (Outcome.QUEUED if was_busy else proof), "", None
+
+    def _lives(self) -> bool:
+        return processes.is_alive(self.pane.pid)
 
     def _is_settled(self) -> bool:
         """The agent has said that it has it, or will never say anything any more."""
-        return self._proof() is not None or not processes.is_alive(self.pane.pid)
+        return self._proof() is not None or not self._lives()
 
     def _enter(self) -> None:
         try:
@@ -253,7 +307,7 @@ class Typist:
 
     def _take_back(self) -> str:
         """Remove our own text from the box, so that it is not sent later together with something else."""
-        if not processes.is_alive(self.pane.pid):
+        if not self._lives():
             return "the agent ended before it confirmed the prompt"
         if not self._is_safe_to_press():
             return "no proof of arrival in time, and the text is no longer in the input box"
@@ -286,7 +340,7 @@ class Typist:
         return None
 
     def _is_ours(self, text: str) -> bool:
-        return header_id(text) == self.delivery.prompt_id
+        return carries(text, self.delivery.prompt_id)
 
     def _events(self) -> list[HookEvent]:
         """This launch's events in the inbox; each file is read once."""
@@ -305,7 +359,7 @@ class Typist:
         return status_of(self.record, self.pane)
 
     def _box(self) -> Composer:
-        return composer(self.project.tmux.capture(self.pane, styled=True))
+        return _box(self.project, self.pane)
 
     def _box_is_ours(self) -> bool:
         return holds(self._box(), self.header, self.delivery.text)

@@ -123,6 +123,10 @@ class Transaction:
             self.emit("attention_cleared", key=key)
 
     def remove(self, name: str) -> None:
+        for key in [
+            key for key, item in self.state.attention.items() if item.who == name and item.kind == "person"
+        ]:
+            self.clear_item(key)
         workers = {key: value for key, value in self.state.workers.items() if key != name}
         self.state = replace(self.state, workers=workers)
 

@@ -36,10 +36,17 @@ class TreeState:
         return not self.tracked and not self.untracked
 
 
+#: settings that may say that a repository has its checkout elsewhere, or none
+_NOT_PLAIN = re.compile(
+    r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE
+)
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: only looked into, for a file with the name of a hook: nothing can be put there
 NO_HOOKS = ("core.hooksPath", "/dev/null")
+
+#: agents share the clone's refs and files: neither a replaced object nor a grafted parent may pass for the real one
+_AS_IT_IS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
 
 #: gives a user and a password to git, which asks for them by the address: neither is in a command line or a file
 _ASK_US = (
@@ -79,7 +86,13 @@ def git(
         check=check,
         input=input,
         timeout_s=timeout_s,
-        env=proc.clean_env({**access(guarded.source if guarded else "", settings), **(env or {})}),
+        env=proc.clean_env(
+            {
+                **access(guarded.source if guarded else "", settings),
+                **(_AS_IT_IS if guarded else {}),
+                **(env or {}),
+            }
+        ),
     )
 
 
@@ -186,6 +199,10 @@ def same_commit(repo: Path, one: str, other: str) -> bool:
         return known[0] == known[1]
     names = (f"{one}^{{commit}}", f"{other}^{{commit}}")
     return len(set(out(repo, "rev-parse", *names).split())) == 1
+
+
+def has_commit(repo: Path, commit: str) -> bool:
+    return git(repo, "cat-file", "-e", f"{commit}^{{commit}}", check=False).ok
 
 
 def is_ancestor(repo: Path, older: str, newer: str) -> bool:
@@ -369,6 +386,8 @@ def conflicted_files(worktree: Path) -> tuple[str, ...]:
 
 def checked_out_at(repo: Path, branch: str) -> Path | None:
     """The worktree of the repository in which a branch is checked out, or being rebased."""
+    if _has_checked_out(repo, branch):
+        return Path(os.path.realpath(repo))
     path: str | None = None
     for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
         if line.startswith("worktree "):
@@ -392,6 +411,17 @@ def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
         for lines in found
         if not gone or any(line.startswith("prunable") for line in lines)
     ]
+
+
+def _has_checked_out(repo: Path, branch: str) -> bool:
+    """Whether the repository's own checkout has the branch, from git's files; False: git has to be asked."""
+    try:
+        at = (repo / ".git/HEAD").read_text()
+        return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
+            (repo / ".git/config").read_text()
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _rebased_branch(worktree: Path) -> str | None:

@@ -222,6 +222,14 @@ class Tmux:
         flags = ["-S", f"-{history}"] if history else []
         return self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
 
+    def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
+        """The pane's text with its styles, and the column and row of its cursor at the same moment."""
+        where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]
+        shown = self.run("capture-pane", "-p", "-e", "-t", pane.id, ";", *where).stdout
+        text, _, cursor = shown.rstrip("\n").rpartition("\n")
+        column, row = cursor.split()
+        return text, (int(column), int(row))
+
 
 def exact(session: SessionName) -> str:
     """A target that matches this session only: a bare `llmc-auto-1` also matches `llmc-auto-10`."""

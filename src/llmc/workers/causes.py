@@ -8,6 +8,8 @@ class Cause(StrEnum):
 
     #: the agent did something wrong
     AGENT = "agent"
+    #: a person is in the way; no failure of anybody's
+    PERSON = "person"
     #: its process died
     CRASH = "crash"
     #: a usage limit; passes by itself

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.names import header_id
+from llmc.names import carries, header_id
 from llmc.workers import causes, self_review
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Outcome, Report, SelfReview, Status, WorkerRecord
@@ -168,12 +168,13 @@ def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verd
 
 def _prompt(record: WorkerRecord, event: HookEvent) -> Verdict:
     """UserPromptSubmit says "arrived". With our id it completes a delivery nobody waited for any more."""
-    arrived = header_id(event.text("prompt"))
-    delivery = record.delivery
-    if arrived is None:
-        return Verdict(_person_began(record), action="prompt_seen")
-    if delivery is None or delivery.prompt_id != arrived:
-        return Verdict(action="prompt_seen", details={"prompt_id": arrived})
+    text, delivery = event.text("prompt"), record.delivery
+    if delivery is None or not carries(text, delivery.prompt_id):
+        earlier = header_id(text)
+        if earlier is None:
+            return Verdict(_person_began(record), action="prompt_seen")
+        return Verdict(action="prompt_seen", details={"prompt_id": earlier})
+    arrived = delivery.prompt_id
     if delivery.outcome.arrived:
         return Verdict(details={"hook": event.name, "prompt_id": arrived})
     done = replace(delivery, outcome=Outcome.ACKNOWLEDGED, text="", reason="late receipt")
@@ -320,14 +321,20 @@ def unresolved(git: GitFacts) -> list[str]:
     return found
 
 
+#: reasons of a worker whose turn ended without a commit that could be reviewed
+STOPPED = ("stopped_clean", "stopped_dirty", "stopped_rebasing")
+
+
 def _stopped(git: GitFacts) -> str:
+    if git.rebasing:
+        return "stopped_rebasing"
     return "stopped_dirty" if git.dirty else "stopped_clean"
 
 
 def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     """Where a worker belongs whose agent has ended its turn; None when it stays where it is."""
-    if git.rebasing:
-        return None
+    if git.rebasing:  # its own; one of ours has a status, and rounds
+        return step(Status.NEEDS_INPUT, _stopped(git)) if record.status in BUSY else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
         reason = self_review.DONE if reviewed else "stopped with commits"

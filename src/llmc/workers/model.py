@@ -59,6 +59,41 @@ class Outcome(StrEnum):
         return self in (Outcome.PENDING, Outcome.TYPED)
 
 
+class Obstacle(StrEnum):
+    """What kept a prompt from its agent."""
+
+    #: a person holds the worker
+    HELD = "held"
+    #: a person is attached to its session
+    ATTACHED = "attached"
+    #: a person opened a dialog, and the text would answer it
+    DIALOG = "dialog"
+    #: the agent itself asks something, and the text would answer it
+    QUESTION = "question"
+    #: somebody else's text is in the input box
+    DRAFT = "draft"
+    #: an earlier prompt of llmc's own is in the input box
+    LEFTOVER = "leftover"
+    #: the screen shows something else than a plain input box: a search, a view, an editor
+    SCREEN = "screen"
+    #: a turn runs, and a new conversation cannot begin
+    BUSY = "busy"
+    #: no new conversation began on /clear
+    NO_CLEAR = "no_clear"
+    #: the agent's process has ended
+    DEAD = "dead"
+
+    @property
+    def is_person(self) -> bool:
+        """A person is there, or left something that is theirs: no failure of the agent, nor of the task."""
+        return self in (Obstacle.HELD, Obstacle.ATTACHED, Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
+
+    @property
+    def is_in_the_box(self) -> bool:
+        """A person has left, and what they left is on the screen."""
+        return self in (Obstacle.DIALOG, Obstacle.DRAFT, Obstacle.SCREEN)
+
+
 class SelfReview(StrEnum):
     """How far the self-review of a worker's task is; there is at most one for each task."""
 
@@ -97,7 +132,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     #: the status the worker enters when the prompt has arrived
     then: Status | None = None
     reason: str = ""
+    #: what was in its way, where it did not arrive
+    obstacle: Obstacle | None = None
     elapsed_ms: int = 0
+
+    @property
+    def met_a_person(self) -> bool:
+        """Nothing was typed, because a person is in the way."""
+        return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
 class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +276,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: where a nuke that was interrupted keeps the work
     removal_ref: str = ""
     held: bool = False
+    #: what a person left in the way of an auto worker: it takes no task until that is gone
+    person: Obstacle | None = None
     #: works on tasks from the list, and takes nothing from a person's `start`
     auto: bool = False
     assignment: Assignment | None = None
@@ -255,6 +299,11 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     transcript_path: str = ""
     #: events applied whose inbox files were not seen to be gone yet
     applied_events: tuple[str, ...] = ()
+
+    @property
+    def waits_for_a_person(self) -> bool:
+        """A person holds it, or left something in its way."""
+        return self.held or self.person is not None
 
     @property
     def has_branch(self) -> bool:

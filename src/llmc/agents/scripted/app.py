@@ -40,6 +40,7 @@ class App:
         self._armed = ""  # the key whose second press acts
         self._armed_until = 0.0
         self._escape_by = 0.0
+        self._search: str | None = None
         self._idle_since: float | None = None
         self._idle_notice_s = 0.0
 
@@ -77,6 +78,7 @@ class App:
 
     def _view(self) -> View:
         view = View(self.composer.shown, self._footer())
+        view.search = self._search
         view.queued = [item.shown for item in self.conversation.queued()]
         if self.conversation.dialog:
             view.dialog = self.conversation.dialog.lines(self.terminal.size()[0])
@@ -133,6 +135,8 @@ class App:
                 continue
             if self.conversation.dialog:
                 self._press_in_dialog(self.conversation.dialog, key, text)
+            elif self._search is not None:
+                self._press_in_search(self._search, key, text)
             else:
                 self._press(key, text)
 
@@ -159,6 +163,8 @@ class App:
             self.composer.kill_line()
         elif key == "enter":
             self._enter()
+        elif key == "ctrl-r":
+            self._search = ""
         elif key == "escape":
             self._escape(repeated)
         elif key == "ctrl-c":
@@ -191,6 +197,15 @@ class App:
         if repeated:
             self._exit("prompt_input_exit", 0)
         self._arm(key)
+
+    def _press_in_search(self, words: str, key: str, text: str) -> None:
+        """The search of earlier prompts: what is typed or pasted is what it looks for."""
+        if key in ("text", "paste"):
+            self._search = words + text.replace("\n", " ")
+        elif key == "backspace":
+            self._search = words[:-1]
+        elif key in ("enter", "escape", "ctrl-c"):
+            self._search = None
 
     def _press_in_dialog(self, dialog: Dialog, key: str, text: str) -> None:
         answer: str | None = None

@@ -12,6 +12,7 @@ _CONTROL = {
     0x08: "backspace",
     0x0A: "newline",
     0x0D: "enter",
+    0x12: "ctrl-r",
     0x15: "ctrl-u",
     0x7F: "backspace",
 }

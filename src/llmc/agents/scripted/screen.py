@@ -9,6 +9,7 @@ from collections import deque
 from llmc.agents.scripted.terminal import Terminal
 
 PROMPT = "❯\u00a0"
+SEARCH = "  search prompts: "
 QUEUED_HINT = "Press up to edit queued messages"
 KEPT_LINES = 300
 MAX_LINE_CHARS = 2000
@@ -25,6 +26,8 @@ class View:
         self.queued: list[str] = []
         self.spinner = ""
         self.dialog: list[str] = []
+        #: what a history search looks for; keys go there, and so does the cursor
+        self.search: str | None = None
 
 
 class Screen:
@@ -82,6 +85,10 @@ class Screen:
         draft = _wrapped(hint or view.draft, columns - 2)[-room:]
         box = [(PROMPT if at == 0 else "  ") + line for at, line in enumerate(draft)]
         lines = [*above, rule, *box, rule, _fit(view.footer, columns)]
+        if view.search is not None:
+            lines[-1] = _fit(f"{SEARCH}{view.search}", columns)
+            self._rows_above_cursor = len(lines) - 1
+            return "\r\n".join(lines), f"\x1b[{1 + _width(lines[-1])}G"
         self._rows_above_cursor = len(above) + len(box)
         column = 3 if hint else 3 + _width(draft[-1])
         return "\r\n".join(lines), f"\x1b[2A\x1b[{column}G"

@@ -1,0 +1,283 @@
+"""A person in the way of an auto worker is no failure: the task is not charged, the draft stays, the night goes on."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmc.tools import processes
+from tests.support import auto
+from tests.support.auto import Daemon, add, commit, set_up, until
+from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.waiting import wait_until
+
+DRAFT = "half a thought"
+
+
+def type_in(fleet: Fleet, worker: str, text: str = DRAFT) -> None:
+    """A person types half a line, and leaves."""
+    wait_until(lambda: fleet.client_status(worker) == "idle")
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", text)
+    wait_until(lambda: text in fleet.screen(worker))
+
+
+def rub_out(fleet: Fleet, worker: str) -> None:
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "C-u")
+
+
+def open_panel(fleet: Fleet, worker: str) -> None:
+    """A dialog of the client's own, left open."""
+    wait_until(lambda: fleet.client_status(worker) == "idle")
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "/config", "Enter")
+    wait_until(lambda: fleet.client_status(worker) == "waiting")
+
+
+def close_panel(fleet: Fleet, worker: str) -> None:
+    def is_closed() -> bool:
+        fleet.tmux("send-keys", "-t", fleet.session(worker), "Escape")
+        return processes.wait_until(lambda: fleet.client_status(worker) == "idle", 1)
+
+    wait_until(is_closed)  # a client may ignore keys at first
+
+
+def listed(fleet: Fleet) -> dict[str, dict[str, Any]]:
+    """The people whom auto mode waits for, as `llmc status --json` says."""
+    items = fleet.llmc("status", "--json", cwd=fleet.root).json["attention"]
+    return {item["who"]: item for item in items if item["kind"] == "person"}
+
+
+def pids(fleet: Fleet) -> list[str]:
+    return fleet.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_pid}").split("\n")
+
+
+def uncharged(fleet: Fleet) -> None:
+    ledger = fleet.root / ".llmc/tasks.jsonl"
+    rows = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
+    assert not [row for row in rows if row["action"] == "failed"], rows
+    for action in ("task_failed", "auto_failed", "task_quarantined"):
+        assert not fleet.events(action), fleet.events(action)
+    assert auto.auto(fleet).get("errors", 0) == 0
+
+
+WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None], str]] = {
+    "draft": (type_in, rub_out, "draft"),
+    "dialog": (open_panel, close_panel, "dialog"),
+}
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_worker_has_a_person_in_its_way(fleet: Fleet, way: str) -> None:
+    """Break: count a refusal by a person's draft or dialog as a failure; two drafts end the night in seconds."""
+    leave, tidy, word = WAYS[way]
+    set_up(fleet)
+    daemon = Daemon(fleet, "--concurrency", "2", "--no-canary")
+    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    for worker in ("auto-1", "auto-2"):
+        leave(fleet, worker)
+    before, screens = pids(fleet), {name: fleet.screen(name) for name in ("auto-1", "auto-2")}
+    add(fleet, 1)
+    add(fleet, 2)
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1", "auto-2"})
+    item = listed(fleet)["auto-1"]
+    assert (item["key"], item["severity"], item["next"]) == ("person:auto-1", "blocked", "llmc attach auto-1")
+    assert word in item["text"]
+    auto.wait_for(fleet, lambda: "every worker waits for a person" in daemon.said)
+    assert auto.statuses(fleet) == {"1": "pending", "2": "pending"}
+    uncharged(fleet)
+    assert pids(fleet) == before, "a session was started anew"
+    if way == "draft":
+        assert all(DRAFT in fleet.screen(name) for name in screens)
+    assert all(fleet.client_status(name) == ("waiting" if way == "dialog" else "idle") for name in screens)
+    tidy(fleet, "auto-2")
+    auto.wait_completed(fleet, 2)
+    assert {row["worker"] for row in fleet.events("task_completed")} == {"auto-2"}
+    assert set(listed(fleet)) == {"auto-1"}
+    tidy(fleet, "auto-1")
+    auto.wait_for(fleet, lambda: not listed(fleet))
+    add(fleet, 3)
+    add(fleet, 4)
+    auto.wait_completed(fleet, 4)
+    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4]
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_the_task_goes_to_the_next_worker(scripted: Fleet) -> None:
+    """Break: tell the worker in whose box a draft is of a new task, and nobody else."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet, "--concurrency", "2")
+    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
+    type_in(fleet, "auto-1")
+    for number in (1, 2, 3):
+        add(fleet, number)
+        auto.wait_completed(fleet, number)
+    assert {row["worker"] for row in fleet.events("task_completed")} == {"auto-2"}
+    assert DRAFT in fleet.screen("auto-1")
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
+    """The person is faster than the prompt: what was claimed is released, uncharged. Break: GiveUp for a refusal."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet, "--concurrency", "1", LLMC_FAULT="claim.record:after:hang")
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    add(fleet, 1)
+    auto.wait_for(fleet, lambda: auto.at_work(fleet) == {"auto-1": "1"})
+    type_in(fleet, "auto-1")
+    fleet.kill_daemon()
+    daemon = Daemon(fleet, "--concurrency", "1")
+    auto.wait_for(fleet, lambda: "auto-1" in listed(fleet))
+    assert DRAFT in fleet.screen("auto-1")
+    uncharged(fleet)
+    rub_out(fleet, "auto-1")
+    auto.wait_completed(fleet, 1)
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
+    """It stopped without a commit, and cannot be asked: somebody else does the task. Break: charge it, or reset it."""
+    set_up(fleet)
+    go = fleet.dir / "go"
+    # The first one to have it stops without a commit; the next one does it.
+    once = fleet.dir / "once"
+    add(
+        fleet,
+        1,
+        f"@sh if test -e {once}; then {commit(1)[4:]}; else echo x > half; {until(go)}; touch {once}; fi",
+    )
+    daemon = Daemon(fleet, "--concurrency", "2", "--no-canary")
+    worker = next(iter(auto.wait_for(fleet, lambda: auto.at_work(fleet))))
+    auto.wait_for(fleet, lambda: (fleet.worktree(worker) / "half").exists())
+    before = pids(fleet)
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen(worker))
+    go.touch()
+    auto.wait_completed(fleet, 1)
+    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
+    assert set(listed(fleet)) == {worker}
+    assert DRAFT in fleet.screen(worker)
+    assert pids(fleet) == before
+    assert (fleet.worktree(worker) / "half").exists(), "what it has is left alone while a person is there"
+    uncharged(fleet)
+    rub_out(fleet, worker)
+    auto.wait_for(fleet, lambda: fleet.status(worker)["status"] == "idle" and not listed(fleet))
+    assert not (fleet.worktree(worker) / "half").exists()
+    ref = fleet.events("worker_reset")[-1]["ref"]
+    assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "x", "what it had done is kept"
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_what_is_done_lands_behind_a_draft(scripted: Fleet) -> None:
+    """Landing types nothing. Break: let a draft keep work that is done from the branch."""
+    fleet = set_up(scripted)
+    go = fleet.dir / "go"
+    add(fleet, 1, commit(1, f"touch {fleet.dir}/begun; {until(go)}"))
+    daemon = Daemon(fleet, "--concurrency", "1")
+    auto.wait_for(fleet, lambda: (fleet.dir / "begun").exists())
+    fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen("auto-1"))
+    go.touch()
+    auto.wait_completed(fleet, 1)
+    assert auto.landed(fleet) == [1]
+    assert DRAFT in fleet.screen("auto-1")
+    assert daemon.stop() == 0
+
+
+def test_a_check_that_fails_behind_a_draft(scripted: Fleet) -> None:
+    """Its work cannot go back to it: somebody else begins. Break: charge the task for a prompt that was not typed."""
+    fleet = set_up(scripted)
+    once, go = fleet.dir / "once", fleet.dir / "go"
+    script = f"if test -e {once}; then touch good; git add good; else touch {once}; {until(go)}; fi; touch {fleet.dir}/r"
+    add(fleet, 1, commit(1, script), llmc={"verify": "test -e good"})
+    daemon = Daemon(fleet, "--concurrency", "2")
+    worker = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen(worker))
+    go.touch()
+    auto.wait_completed(fleet, 1)
+    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
+    assert (DRAFT in fleet.screen(worker), set(listed(fleet))) == (True, {worker})
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_a_hold_and_an_attached_person_are_listed(scripted: Fleet) -> None:
+    """Break: leave the item out for a worker that is held, or keep it when the person has let go."""
+    fleet = set_up(scripted)
+    daemon = Daemon(fleet, "--concurrency", "1")
+    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
+    fleet.llmc("hold", "auto-1")
+    add(fleet, 1)
+    auto.wait_for(fleet, lambda: "auto-1" in listed(fleet))
+    assert listed(fleet)["auto-1"]["next"] == "llmc release auto-1"
+    fleet.llmc("release", "auto-1")
+    auto.wait_completed(fleet, 1)
+    assert not listed(fleet)
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
+    """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
+    set_up(fleet, **{"auto.task_timeout_secs": "5"})
+    add(fleet, 1, f"@say begun\n@sh touch {fleet.dir}/begun; python3 -c 'import time; time.sleep(90)'")
+    daemon = Daemon(fleet, "--concurrency", "1", "--no-canary")
+    auto.wait_for(fleet, lambda: (fleet.dir / "begun").exists())
+    before = pids(fleet)
+    fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen("auto-1"))
+    failed = auto.wait_for(fleet, lambda: fleet.wake("auto-1") or fleet.events("task_failed"))
+    assert [row["reason"] for row in failed] == ["it took longer than 5 s"], (
+        "a failure of its own still counts"
+    )
+    wait_until(lambda: fleet.client_status("auto-1") == "idle")
+    assert (DRAFT in fleet.screen("auto-1"), pids(fleet)) == (True, before)
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1"})
+    assert daemon.stop() == 0
+
+
+def test_a_self_review_behind_a_draft(scripted: Fleet) -> None:
+    """Somebody else does the task, with its self-review. Break: let it land without one because a draft was there."""
+    fleet = set_up(scripted, **{"defaults.self_review.enabled": "true"})
+    go, once = fleet.dir / "go", fleet.dir / "once"
+    script = f"if ! test -e {once}; then touch {once}; {until(go)}; fi"
+    add(fleet, 1, commit(1, script), f"@on-review echo $PWD >> {fleet.dir}/reviewed")
+    daemon = Daemon(fleet, "--concurrency", "2")
+    worker = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
+    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
+    wait_until(lambda: DRAFT in fleet.screen(worker))
+    go.touch()
+    auto.wait_completed(fleet, 1)
+    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
+    assert len((fleet.dir / "reviewed").read_text().splitlines()) == 1
+    assert (DRAFT in fleet.screen(worker), set(listed(fleet))) == (True, {worker})
+    assert not fleet.events("self_review_failed")
+    uncharged(fleet)
+    assert daemon.stop() == 0
+
+
+def test_a_worker_that_is_removed_or_reset_is_off_the_list(scripted: Fleet) -> None:
+    """Break: leave the item behind when its worker, or the daemon, goes."""
+    fleet = set_up(scripted)
+    fleet.up("--auto", "--concurrency", "2")
+    for worker in ("auto-1", "auto-2"):
+        type_in(fleet, worker)
+    add(fleet, 1)
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1", "auto-2"})
+    fleet.llmc("nuke", "auto-1", "--yes")
+    assert set(listed(fleet)) == {"auto-2"}
+    fleet.llmc("reset", "auto-2", "--yes")
+    auto.wait_completed(fleet, 1)
+    assert not listed(fleet)
+    type_in(fleet, "auto-2")
+    fleet.wake("auto-2")
+    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-2"})
+    fleet.llmc("down")
+    assert not listed(fleet)

@@ -1,0 +1,96 @@
+"""A reset with messages queued in the client: none of them runs in the fresh worktree."""
+
+import os
+import signal
+
+import pytest
+
+from llmc.panes import Pane
+from llmc.services import quiet
+from llmc.services.project import open_project
+from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.mess import is_clean
+from tests.support.waiting import wait_until
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+
+
+def busy_with_a_queue(fleet: Fleet, count: int, *, marks: str) -> None:
+    """The agent is in a tool call, and messages wait behind it."""
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", "@say begun\n@sh python3 -c 'import time; time.sleep(60)'"
+    )
+    wait_until(lambda: "time.sleep" in fleet.screen("adam") and fleet.client_status("adam") == "busy")
+    for number in range(count):
+        stale = f"@sh echo {number} >> {fleet.dir / marks}; echo s > s{number}; git add -A; {COMMIT} 'STALE{number}'"
+        sent = fleet.llmc("message", "adam", stale, "--json").json
+        assert sent["outcome"] == "queued"
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -> None:
+    """Break: interrupt the agent and believe its first idle moment; the client then sends what was queued."""
+    fleet.set_up("adam")
+    fleet.up()
+    busy_with_a_queue(fleet, count, marks="stale")
+    done = fleet.llmc("reset", "adam", "--json").json
+    assert (done["status"], done["restarted"]) == ("idle", True)
+    wait_until(lambda: fleet.client_status("adam") == "idle")  # a new one says nothing for a moment
+    # Whatever is still to run comes before a task that is queued behind it.
+    assert (
+        fleet.llmc("start", "--worker", "adam", "--prompt", "@say hello", "--json").json["outcome"]
+        == "acknowledged"
+    )
+    fleet.wait("adam", "needs_input")
+    assert not (fleet.dir / "stale").exists(), fleet.story()
+    assert is_clean(fleet, "adam")
+    assert not [row for row in fleet.events("work_pinned") if row["reason"] == "start"]
+
+
+@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
+    """Break: start the session anew whenever something was queued once; every reset then takes seconds."""
+    fleet.set_up("adam")
+    fleet.up()
+    go = fleet.dir / "go"
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"@sh while ! test -e {go}; do sleep 0.05; done\n@say begun"
+    )
+    wait_until(lambda: fleet.client_status("adam") == "busy")
+    for word in ("one", "two"):
+        assert fleet.llmc("message", "adam", f"@say {word}", "--json").json["outcome"] == "queued"
+    go.touch()
+    fleet.wait("adam", "needs_input")
+    wait_until(lambda: any("two" in text for text in fleet.prompts_in_transcripts()))
+    wait_until(lambda: fleet.client_status("adam") == "idle")
+    fleet.llmc("message", "adam", "@say again\n@sh python3 -c 'import time; time.sleep(60)'")
+    wait_until(lambda: "time.sleep" in fleet.screen("adam") and fleet.client_status("adam") == "busy")
+    project = open_project(str(fleet.root))
+    record = project.store.worker("adam")
+    pane = project.pane(record)
+    assert isinstance(pane, Pane)
+    rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
+    assert (bool(rows), quiet.has_queue(record, pane)) == (True, False), rows
+    assert fleet.llmc("reset", "adam", "--json").json["status"] == "idle"
+
+
+def test_a_queue_that_went_with_its_process_stops_nothing(scripted: Fleet) -> None:
+    """Break: believe the transcript alone; what was queued in a process that is gone would keep work from landing."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    fleet.llmc(
+        "start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'; touch {fleet.dir}/there\n@sleep 60"
+    )
+    wait_until(lambda: (fleet.dir / "there").exists() and fleet.client_status("adam") == "busy")
+    assert fleet.llmc("message", "adam", "@say never", "--json").json["outcome"] == "queued"
+    os.kill(
+        int(fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}")), signal.SIGKILL
+    )
+    fleet.wait("adam", "offline")
+    fleet.llmc("up")
+    fleet.wait("adam", "needs_review")
+    rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
+    assert [row["operation"] for row in rows] == ["enqueue"]
+    fleet.llmc("accept", "adam")
+    assert fleet.log()[0] == "X"

@@ -1,0 +1,71 @@
+"""`llmc start` from several callers at the same moment: each gets a worker of its own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.fleet import Fleet
+
+WORKERS = ("adam", "baker", "carol", "dora")
+
+
+def starts(fleet: Fleet, count: int) -> list[tuple[int, dict[str, str]]]:
+    """So many `llmc start` at once, as processes of their own: the exit code and answer of each."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "llmc", "start", "--json", "--prompt", f"@say {number}"],
+            cwd=fleet.source,
+            env=fleet.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(count)
+    ]
+    answers = [(process.communicate(timeout=120), process) for process in running]
+    return [(process.returncode, json.loads(out or "{}")) for (out, _), process in answers]
+
+
+@pytest.mark.parametrize(
+    "fleet", ["scripted", pytest.param("claude", marks=pytest.mark.real_client)], indirect=True
+)
+def test_two_callers_use_two_workers(fleet: Fleet) -> None:
+    """Break: choose the worker before its lock is taken; the second caller waits for adam, who works by then."""
+    fleet.set_up("adam", "baker")
+    fleet.up()
+    answers = starts(fleet, 2)
+    assert [(code, answer.get("outcome")) for code, answer in answers] == [(0, "acknowledged")] * 2
+    assert sorted(answer["worker"] for _, answer in answers) == ["adam", "baker"]
+
+
+def test_as_many_callers_as_workers_and_one_more(scripted: Fleet) -> None:
+    """Break: give up at a worker whose lock somebody has for a moment, or hand one worker to two callers."""
+    scripted.set_up(*WORKERS)
+    scripted.up()
+    for _ in range(3):
+        answers = starts(scripted, len(WORKERS))
+        assert [code for code, _ in answers] == [0] * len(WORKERS), answers
+        assert sorted(answer["worker"] for _, answer in answers) == list(WORKERS)
+        for worker in WORKERS:
+            scripted.wait(worker, "needs_input")
+        scripted.llmc("reset", "--all", "--yes")
+    answers = starts(scripted, len(WORKERS) + 1)
+    assert sorted(code for code, _ in answers) == [0] * len(WORKERS) + [4], answers
+
+
+def test_a_worker_with_a_draft_in_its_box_is_passed_over(scripted: Fleet) -> None:
+    """Break: take the first idle worker whatever a person left there. Named, or as the only one, it is refused."""
+    scripted.set_up("adam", "baker")
+    scripted.up()
+    scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "half a thought")
+    assert scripted.llmc("start", "--json", "--prompt", "@say hello").json["worker"] == "baker"
+    (scripted.worktree("adam") / "by-hand").write_text("a person's own\n")
+    refused = scripted.llmc("start", "--json", "--worker", "adam", "--prompt", "@say hello", code=3).json
+    assert (refused["outcome"], "draft" in refused["reason"]) == ("refused", True)
+    assert (scripted.worktree("adam") / "by-hand").exists(), "a start that is refused changes nothing"
+    assert (
+        "a draft is in the input box of adam" in scripted.llmc("start", "--prompt", "@say hello", code=3).err
+    )
+    assert "half a thought" in scripted.screen("adam")
