@@ -203,7 +203,8 @@ def inbox(grounds: Grounds, dice: Random) -> None:
     (folder / f"{after}-2.json").write_text(json.dumps({**envelope, "payload": ok}))
     said = grounds.llmc("status", "--json")
     assert said.code == 0, said
-    rows = [json.loads(line) for line in (grounds.root / layout.EVENTS).read_text().splitlines()[-40:]]
+    lines = (grounds.root / layout.EVENTS).read_bytes().split(b"\n")[-40:]
+    rows = [json.loads(line) for line in lines if line]
     assert [row for row in rows if f"{after}-2" in str(row.get("event"))], (
         "the next event counts all the same"
     )

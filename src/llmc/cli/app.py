@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from llmc import __version__
+from llmc.cli.fast import Give
 from llmc.cli.output import print_error, say_lines
-from llmc.errors import Exit, LlmcError, Refused, UsageError
+from llmc.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.services.callers import Kind, caller
 from llmc.tools.files import explain
 
@@ -148,6 +149,10 @@ def report(error: Exception, argv: list[str]) -> int:
 def _for_people(error: Exception) -> LlmcError:
     if isinstance(error, LlmcError):
         return error
+    if isinstance(error, Give):  # click's command asks the same functions: there is nobody left to give it to
+        return StateError(
+            "state.json cannot be shown as it is", hint="`llmc doctor` says what is wrong with it."
+        )
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "llmc"
         return UsageError(error.format_message(), hint=f"`{path} --help` shows how it is used.")
