@@ -273,6 +273,7 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
     os.mkfifo(files.directory / "2.json")
     (files.directory / "3.json").mkdir()
     (files.directory / "4.json").symlink_to("/dev/zero")
+    (files.directory / "41.json").symlink_to("nowhere")
     with (files.directory / "5.json").open("wb") as file:
         file.truncate(1 << 30)
     put(files, "6", "[" * 10_000)
@@ -289,6 +290,7 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "2.json": "it is no regular file",
         "3.json": "it is no regular file",
         "4.json": "Too many levels of symbolic links",
+        "41.json": "Too many levels of symbolic links",
         "5.json": "it is larger than 8 MB",
         "6.json": "it is nested too deeply",
         "7.json": "NaN is no number",
@@ -296,7 +298,7 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "9.json": "`metadata.llmc.verify` has a control character",
         "'\\x1b[2J.json'": "its name cannot be the id of a task",
     }
-    assert files.create(NEW).id == "10", "no number that a name of a file could not follow"
+    assert files.create(NEW).id == "42", "no number that a name of a file could not follow"
 
 
 def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
