@@ -6,12 +6,19 @@ the hot commands.
 
 import json
 import math
+import re
 from typing import Any
 
 #: nothing llmc reads is nested deeper; what is could not be copied or written again
 MOST_DEPTH = 64
 #: longer than any line llmc writes
 MOST_LINE = 8 << 20
+
+
+#: all but tabs and line ends
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+#: a number that may not fit into 64 bits
+_LONG = re.compile(r"[0-9]{19}")
 
 
 class BadJson(ValueError):
@@ -23,7 +30,7 @@ def parse(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         value = _DECODER.decode(text)
-        if text.count("[") + text.count("{") > MOST_DEPTH or "\\u" in text or not text.isascii():
+        if _is_suspect(text):
             return _whole(value, 0)
     except RecursionError:
         raise BadJson("it is nested too deeply") from None
@@ -57,9 +64,22 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def written_out(text: str) -> str:
+    """The same with everything that a terminal would act on, and no program can be given, shown as an escape."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def _is_suspect(text: str) -> bool:
+    """Whether there can be anything in it that has to be looked for: in most there is not."""
+    is_deep = text.count("[") + text.count("{") > MOST_DEPTH
+    return is_deep or "\\u" in text or not text.isascii() or _LONG.search(text) is not None
+
+
 def _whole(value: Any, depth: int) -> Any:
     if depth > MOST_DEPTH:
         raise BadJson("it is nested too deeply")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise BadJson("a number has too many digits")
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,57 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     auto.wait_completed(fleet, 4)  # 9 waited for it
     auto.wait_for(fleet, lambda: told() == {})
     assert daemon.stop() == 0
+
+
+def test_a_night_with_hostile_files(scripted: Fleet) -> None:
+    """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
+    or let one file that blocks, or fills the memory, be read.
+    """
+    fleet = set_up(scripted)
+    folder = task_dir(fleet)
+    good = {
+        "description": "",
+        "status": "pending",
+        "blocks": [],
+        "blockedBy": [],
+        "metadata": {"priority": 0},
+    }
+
+    def put(number: int, **fields: Any) -> None:
+        path = folder / f"{number}.json"
+        path.write_text(json.dumps({**good, "id": str(number), **fields}))
+        os.utime(path, (1, 1))
+
+    put(1, subject="A cut emoji \ud83d", description=commit(1))
+    put(2, subject="A pasted log", description=f"\x1b[31mred\x1b[0m\x07\n{commit(2)}")
+    put(3, subject=" ", description="\u200b")
+    put(4, subject="", description="")
+    put(5, subject="NaN", metadata={"priority": float("nan")})
+    put(6, subject="Far away", metadata={"priority": 10**400, "llmc": {"budget": {"max_cost": 10**400}}})
+    put(7, subject="x" * 5_000, description=commit(7))
+    (folder / "8.json").write_text("[" * 100_000)
+    os.mkfifo(folder / "9.json")
+    (folder / "10.json").symlink_to("/dev/zero")
+    with (folder / "11.json").open("wb") as file:
+        file.truncate(1 << 30)
+    (folder / "12.json").mkdir()
+    put(13, subject="Odd", blockedBy=["../../x"])
+    put(14, subject="Line\u2028ends\x85and\x0cmore", description=commit(14))
+    for number in (8, 9, 10, 11, 12):
+        os.utime(folder / f"{number}.json", (1, 1), follow_symlinks=False)
+    add(fleet, 20, priority=4)
+    daemon = Daemon(fleet)
+    auto.wait_completed(fleet, 5, 90)
+    auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 20])
+    states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
+    assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
+    assert "it cannot be typed: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
+    told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
+    assert told == {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13)}
+    assert "bug in a lane" not in (fleet.root / "logs/daemon.jsonl").read_text()
+    assert daemon.stop() == 0
+    for command in (("tasks", "list"), ("tasks", "graph"), ("digest",), ("doctor",), ("status",)):
+        assert "bug in llmc" not in fleet.llmc(*command, code=None).err
 
 
 @pytest.mark.req("0-056", "0-070", "0-071", "0-072")

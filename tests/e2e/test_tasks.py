@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet import Fleet
+from tests.support.plans import auto_config, task_files
 from tests.support.waiting import wait_until
 
 
@@ -114,3 +115,12 @@ def test_agents_and_llmc_share_one_list(fleet: Fleet) -> None:
     wait_until(lambda: len(fleet.llmc("tasks", "list", "--json").json["tasks"]) == 2)
     rows = fleet.llmc("tasks", "list", "--json").json["tasks"]
     assert [(row["id"], row["subject"]) for row in rows] == [("1", "By a person"), ("2", "By the agent")]
+
+
+def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -> None:
+    """Break: keep a pasted escape sequence in the file; or take a command that no shell can be given."""
+    scripted.set_up(config=auto_config(scripted))
+    scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
+    assert task_files(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
+    said = scripted.llmc("tasks", "add", "A check", "--verify", "make \x1b[A", code=2).err
+    assert "verify or model has a control character (U+001B)" in said

@@ -46,3 +46,29 @@ def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
     assert claims.take(files, ledger, "auto-1", files.key(seen.id), "One")
     assert files.change("1", partial(freed, seen=seen)).owner == "auto-1"
     assert files.change("1", partial(freed, seen=files.get("1"))).owner == ""
+
+
+def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: Path) -> None:
+    """Another list was configured meanwhile. Break: change the task of that number in the list at hand."""
+    old, new = TaskFiles(tmp_path / "old"), TaskFiles(tmp_path / "new")
+    ledger = Ledger(tmp_path / "tasks.jsonl")
+    for files in (old, new):
+        for subject in ("One", "Two"):
+            files.create(fields(Draft(subject), TaskId))
+    first = claims.take(old, ledger, "auto-1", old.key("1"), "One")
+    second = claims.take(old, ledger, "auto-2", old.key("2"), "Two")
+    assert first is not None
+    assert second is not None
+    for number, claim in (
+        ("1", first),
+        ("2", second),
+    ):  # a client of that list has lost the claim of its own worker
+        new.change(
+            number, lambda _, raw, claim=claim: {**raw, "status": "in_progress", "owner": claim.worker}
+        )  # type: ignore[misc]
+    claims.complete(new, ledger, first, "c0ffee")
+    claims.give_back(new, ledger, second, "stopped")
+    assert [old.get(number).status for number in ("1", "2")] == [TaskStatus.COMPLETED, TaskStatus.PENDING]
+    assert [new.get(number).status for number in ("1", "2")] == [TaskStatus.IN_PROGRESS] * 2
+    books = ledger.books()
+    assert (books.completed_in("old"), books.completed_in("new")) == ({"1"}, set())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from llmc.goals.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus, NodeStatus
 from llmc.services import claims
-from llmc.services.goal_signals import Observer
+from llmc.services.goal_signals import Observer, _Log
 from llmc.tasks.books import Claim
 from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at
 from tests.support.repos import Repo
@@ -139,3 +139,11 @@ def test_of_whoever_has_the_work_the_session_and_its_last_deed_are_known(
     with shop.project.store.transaction() as tx:
         tx.update(name, held=True)
     assert not look(shop).reachable, "a person has it"
+
+
+def test_work_that_was_undone_before_anybody_looked_is_not_merged() -> None:
+    """Of a person's own worker only the event log tells. Break: leave out the case "undone" in `_Log._note`."""
+    log = _Log()
+    for action, commit in (("accepted", "one"), ("accepted", "two"), ("undone", "two")):
+        log._note({"action": action, "worker": "adam", "commit": commit, "ts": 1.0})
+    assert [commit for _, commit in log.accepted["adam"]] == ["one"]

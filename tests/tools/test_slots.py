@@ -42,6 +42,10 @@ GOOD = "grep -q good a.txt && grep -q good b.txt"
 SPARSE = """git config --worktree core.sparseCheckout true; mkdir -p "$(git rev-parse --git-path info)"
 echo a.txt > "$(git rev-parse --git-path info/sparse-checkout)"; git read-tree -mu HEAD"""
 
+#: another content with the same size and time
+UNSEEN = """touch -d '1 hour ago' b.txt
+git update-index --refresh; touch -r b.txt then; echo evil > b.txt; touch -r then b.txt; rm then"""
+
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
@@ -107,7 +111,7 @@ def test_the_check_sees_the_commit_and_nothing_of_the_worktree(project: Project)
 
 @pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
 def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source: Repo, bit: str) -> None:
-    """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_clear_bits`."""
+    """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_distrust`."""
     source.commit("check.sh", "! grep -q bad a.txt\n")
     project = configured(project, validate=f"echo 'exit 0' > check.sh; git update-index {bit} check.sh")
     record, worktree = add_worker(project)
@@ -122,6 +126,7 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
     "spoil",
     [
         SPARSE,
+        UNSEEN,
         "git config core.ignoreStat true; git update-index --refresh; rm b.txt",
         'touch "$(git rev-parse --git-path index.lock)"',
         "git rm -q a.txt; git -c user.name=x -c user.email=x@x commit -qm gone; git checkout -q --detach HEAD~1",
@@ -561,6 +566,19 @@ def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, 
     worktree.git("commit", "-q", "-m", "No submodule")
     project = configured(project, validate="test ! -e lib")
     check(project, record, worktree.head(), source.head())
+
+
+def test_a_change_that_is_hidden_in_a_submodule_is_gone(
+    project: Project, source: Repo, tmp_path: Path
+) -> None:
+    """Break: no `submodules.scrub`, or one that keeps the submodule's index."""
+    make_library(source, tmp_path)
+    hide = "echo spoilt > lib/lib.c; cd lib; git update-index --skip-worktree lib.c"
+    project = configured(project, validate=hide)
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    check(configured(project, validate="grep -qx 1 lib/lib.c"), record, commit, base)
 
 
 def test_a_sparse_clone_is_checked_whole(project: Project, source: Repo) -> None:

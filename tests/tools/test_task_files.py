@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from llmc.agents import task_files
-from llmc.agents.task_files import TaskFiles, list_name
+from llmc.agents.task_files import TaskFiles, file_name, list_name
 from llmc.errors import LlmcError, LockTimeout, NotFound
 from llmc.names import TaskId
 from llmc.tasks.model import Task, TaskStatus
@@ -247,3 +247,88 @@ def test_two_processes_never_both_win(files: TaskFiles) -> None:
     assert all(won.values())
     assert {files.get(task_id).claim for task_id in won["a"]} == {"a"}
     assert not list(files.directory.glob("*.json.lock"))
+
+
+@pytest.mark.parametrize(
+    "task_id", ["../../x", "/etc/x", "..", ".", "", "a/b", "a\0b", "\x1b[2J", "x" * 300, "\udcff", ".lock"]
+)
+def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path, task_id: str) -> None:
+    """Break: make a path of an id before it is checked: a lock outside the list would be taken for one left behind."""
+    files = TaskFiles(tmp_path / "lists/list")
+    files.directory.parent.mkdir()
+    put(files, "1")
+    (tmp_path / "x.json.lock").mkdir()
+    os.utime(tmp_path / "x.json.lock", (1, 1))
+    for act in (files.get, files.raw, lambda i: files.change(i, done), file_name):
+        with pytest.raises(NotFound, match="there is no task"):
+            act(task_id)
+    assert files.remove(task_id, lambda task: True), "what is not there is gone"
+    assert sorted(os.listdir(tmp_path)) == ["lists", "x.json.lock"]
+    assert set(os.listdir(files.directory)) <= {"1.json", ".llmc.lock"}
+
+
+def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFiles) -> None:
+    """Break: read with json.loads alone, open what blocks, or leave out what has an odd name."""
+    put(files, "1")
+    os.mkfifo(files.directory / "2.json")
+    (files.directory / "3.json").mkdir()
+    (files.directory / "4.json").symlink_to("/dev/zero")
+    (files.directory / "41.json").symlink_to("nowhere")
+    with (files.directory / "5.json").open("wb") as file:
+        file.truncate(1 << 30)
+    put(files, "6", "[" * 10_000)
+    put(files, "7", json.dumps({**NEW, "id": "7", "metadata": {"priority": float("nan")}}))
+    put(files, "8", blockedBy=["../../etc/passwd"])
+    put(files, "9", metadata={"llmc": {"verify": "true\0; rm -rf /"}})
+    put(files, "\x1b[2J")
+    put(files, "9" * 20, subject="long")
+    for path in files.directory.iterdir():
+        os.utime(path, (1, 1), follow_symlinks=False)
+    found = files.listing()
+    assert set(found.tasks) == {"1", "9" * 20}
+    assert {bad.file: bad.problem.partition(":")[0] for bad in found.unreadable} == {
+        "2.json": "it is no regular file",
+        "3.json": "it is no regular file",
+        "4.json": "Too many levels of symbolic links",
+        "41.json": "Too many levels of symbolic links",
+        "5.json": "it is larger than 8 MB",
+        "6.json": "it is nested too deeply",
+        "7.json": "NaN is no number",
+        "8.json": "`blockedBy` has '../../etc/passwd', which cannot be the id of a task",
+        "9.json": "`metadata.llmc.verify` has a control character",
+        "'\\x1b[2J.json'": "its name cannot be the id of a task",
+    }
+    assert files.create(NEW).id == "42", "no number that a name of a file could not follow"
+
+
+def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
+    """A cut emoji is valid JSON. Break: hand it on as it is: nothing could write the file, the ledger or the state."""
+    put(files, "1", json.dumps({**NEW, "id": "1", "subject": "Cut \ud83d"}))
+    assert files.get("1").subject == "Cut \\ud83d"
+    assert files.change("1", done).status is TaskStatus.COMPLETED
+    assert json.loads((files.directory / "1.json").read_bytes())["subject"] == "Cut \\ud83d"
+
+
+def test_two_processes_of_llmc_are_never_in_at_once(
+    files: TaskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's lock of a task can be taken over when it is old. Break: a shared lock in `_flock`."""
+    put(files, "1")
+    put(files, "2")
+    monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.2)
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(_: Task, raw: dict[str, Any]) -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    holder = threading.Thread(target=lambda: TaskFiles(files.directory).change("1", slow))
+    holder.start()
+    try:
+        assert entered.wait(10)
+        with pytest.raises(LockTimeout, match="locked by another llmc"):
+            TaskFiles(files.directory).change("2", done)
+    finally:
+        leave.set()
+        holder.join(10)
+    assert files.change("2", done).status is TaskStatus.COMPLETED

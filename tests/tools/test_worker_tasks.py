@@ -311,3 +311,42 @@ def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_p
     with pytest.raises(Refused, match="a worker of another root") as raised:
         task_commands.approve(session.project, "2")
     assert "llmc --root /elsewhere tasks approve 2" in raised.value.hint
+
+
+def test_in_a_list_of_its_own_nothing_is_an_agents(session: Session, tmp_path: Path) -> None:
+    """Break: go by what was announced also where agents make their tasks elsewhere: a person's would be proposed."""
+    other = tmp_path / "elsewhere/plan"
+    other.mkdir(parents=True)
+    config = session.project.config
+    session.project = changed(
+        session.project, config=replace(config, auto=replace(config.auto, tasks_root=str(other.parent)))
+    )
+    session.hook("PreToolUse", ago_s=ANNOUNCED_S + 5, tool_name="TaskCreate")
+    session.apply()
+    session.write(2)
+    older(session, 2, ago_s=ANNOUNCED_S + 4)
+    (session.folder / "2.json").rename(other / "2.json")
+    assert task_queue.open_queue(session.project).take_next("auto-1", ()) is not None
+
+
+def test_what_was_given_out_is_nobodys_new_task(session: Session) -> None:
+    """A hook may name any number. Break: take its word for a task that a worker is at."""
+    session.write(2)
+    older(session, 2)
+    queue = task_queue.open_queue(session.project)
+    assert queue.take_next("auto-1", ()) is not None
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.hook("TaskCreated", task_id="../../x", task_subject="x")
+    session.apply()
+    assert queue.ledger.books().made == {}
+
+
+def test_a_session_without_a_branch_has_a_list_of_its_own(session: Session) -> None:
+    """The supervisor's agent. Break: leave `has_branch` out of intake."""
+    with session.project.store.transaction() as tx:
+        tx.update(WORKER, branch="", assignment=None)
+    session.write(2)
+    session.hook("TaskCreated", task_id="2", task_subject="Task 2")
+    session.apply()
+    assert session.hold(2) is None
+    assert task_queue.open_queue(session.project).ledger.books().made == {}

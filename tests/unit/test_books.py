@@ -1,14 +1,18 @@
 """The ledger of tasks, and what follows from it."""
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.given import MOST_LINE
 from llmc.names import TaskId, TaskKey
+from llmc.state import ledger as ledger_file
 from llmc.state.ledger import Ledger
-from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless
+from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
+from llmc.tools.files import DiskFull
 
 
 def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:
@@ -165,3 +169,64 @@ def test_a_part_of_a_goal_that_is_tried_again_as_another_task_is_one_piece_of_wo
     assert hopeless(fold(Books(), everywhere).copy(), workers, "auto-2") == ""
     other = [*again, *tried(3, "9", "auto-1", "goal_1/S1.1.2")]
     assert "failed at the tasks 7, 8, 9" in hopeless(fold(Books(), other), workers, "auto-1")
+
+
+def unnamed(action: Action, number: int, **more: object) -> dict[str, object]:
+    """A row of an older llmc."""
+    return {name: value for name, value in entry(action, claim(number), 1, **more).items() if name != "list"}
+
+
+def test_rows_without_a_list_are_of_the_one_that_was_named_first(tmp_path: Path) -> None:
+    """Break: let a later name, or the configuration of a later day, move them to another list."""
+    ledger = Ledger(tmp_path / "tasks.jsonl", list_name="old")
+    failed_once = (
+        unnamed("claimed", 1, subject="S", dispatch="D", part="p"),
+        unnamed("failed", 1, cause="task", reason="r"),
+    )
+    for row in (
+        *failed_once,
+        unnamed("claimed", 2),
+        unnamed("completed", 2, commit="c0ffee"),
+        unnamed("claimed", 3),
+    ):
+        ledger.write(row)
+    books = ledger.books()
+    seven = key("7", "old")
+    assert (books.unnamed, books.completed, books.claims) == (
+        "old",
+        {"old": {"7"}},
+        {"auto-1": Claim("c3", seven, "auto-1")},
+    )
+    assert (books.dispatches, books.parts, books.subjects) == ({"D": seven}, {seven: "p"}, {seven: "S"})
+    assert (books.latest, books.landed_as("c0ffee")) == ({seven: "c3"}, seven)
+    later = Ledger(tmp_path / "tasks.jsonl", list_name="new")
+    later.write(name_the_unnamed("new", 9) | {"worker": "", "task": ""})
+    later.write(unnamed("requeued", 4))
+    assert (later.books().unnamed, later.books().completed) == ("old", {"old": set()})
+    assert Ledger(tmp_path / "tasks.jsonl").books() == later.books()
+    assert later.books().is_completed(key("7", "")) is False
+
+
+def test_a_ledger_that_cannot_be_written_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: let the reader fail where the name of the old rows cannot be written down."""
+    Ledger(tmp_path / "tasks.jsonl").write(unnamed("completed", 2, commit=""))
+
+    def full(*_: object, **__: object) -> None:
+        raise DiskFull("the disk is full")
+
+    monkeypatch.setattr(ledger_file, "append_line", full)
+    assert Ledger(tmp_path / "tasks.jsonl", list_name="old").books().completed == {"old": {"7"}}
+
+
+def test_a_line_of_any_length_is_passed_over(tmp_path: Path) -> None:
+    """Break: take the rest of a line that is too long for a row, or stop there."""
+    path = tmp_path / "tasks.jsonl"
+    row = json.dumps(entry("completed", claim(1), 1, commit="")).encode()
+    inside = json.dumps(entry("completed", claim(1, "8"), 1, commit="")).encode()
+    path.write_bytes(b"x" * MOST_LINE + inside + b"\n" + row + b"\n" + b"y" * (2 * MOST_LINE))
+    ledger = Ledger(path)
+    assert ledger.books().completed == {"list": {"7"}}
+    ledger.write(entry("completed", claim(1, "9"), 1, commit=""))
+    assert ledger.books().completed == {"list": {"7", "9"}}

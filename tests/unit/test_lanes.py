@@ -63,3 +63,37 @@ def test_patrols_that_come_during_a_round_are_one_more_round(monkeypatch: pytest
     asyncio.run(scenario())
     assert work.rounds == [False, True, True], "the third is the second again; none after the end"
     assert work.most_at_once == 1
+
+
+def test_an_error_that_nobody_thought_of_is_told_once_and_is_over_after_a_good_round() -> None:
+    """Break: leave `_say` out of the boundary; the worker stands still, and nobody knows."""
+    told: list[tuple[str, str]] = []
+    rounds: list[str] = []
+
+    def work(name: str, patrol: bool) -> None:
+        rounds.append(name)
+        if len(rounds) in (2, 3):
+            raise ZeroDivisionError("nobody thought of it")
+
+    def tell(name: str, error: Exception | None) -> None:
+        told.append((name, str(error)))
+        if len(told) == 2:
+            raise OSError("the disk is full")
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(2) as pool:
+            lane = Lane("w1", work, pool, logging.getLogger("test.lanes"), tell)
+            for count in range(1, 6):
+                lane.poke()
+                wait = asyncio.get_running_loop().run_in_executor
+                await wait(None, wait_until, lambda count=count: len(rounds) >= count)
+            await lane.stop()
+
+    logging.getLogger("test.lanes").disabled = True
+    asyncio.run(scenario())
+    assert told == [
+        ("w1", "None"),
+        ("w1", "nobody thought of it"),
+        ("w1", "nobody thought of it"),
+        ("w1", "None"),
+    ]

@@ -290,3 +290,12 @@ def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_node_without_an_id_is_a_problem_of_its_shape() -> None:
+    """Break: let "" be an id in graph_problems: it is also what a phase is a part of, and StopIteration follows."""
+    parts = [node("", deps=[""], tasks=[node("T1", deps=["", "T1.1"]), node("")])]
+    for value in ({"phases": [{"id": "", "tasks": [0]}]}, plan(*parts)):
+        found = check_plan(json.dumps(value), Limits())
+        assert not isinstance(found, Plan)
+        assert "phases[0].id" in str(found)

@@ -18,6 +18,7 @@ KINDS: dict[str, str] = {
     "person": "a person is in the way of a worker: a draft, an open dialog, an attached terminal or a hold",
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "task_question": "a task that llmc will not take before a person has decided about it",
+    "bug": "llmc met an error that nobody thought of while it looked after a worker; the others go on",
     "git_config": "settings in the root's clone that run or redirect a program; they were undone",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
     "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",

@@ -129,7 +129,7 @@ def run(argv: list[str]) -> int:
 def _refuse_bytes(argv: list[str]) -> None:
     """What is no text cannot be a name, a subject or a prompt; the path of a file may be."""
     for word in argv:
-        is_path = "/" in word and os.path.lexists(word)
+        is_path = "/" in word and os.path.isdir(os.path.dirname(word))
         if not is_path and any("\ud800" <= char <= "\udfff" for char in word):
             raise UsageError(f"an argument is not UTF-8 text: {word}", hint="A path may be so: ./name.")
 

@@ -26,9 +26,17 @@ class Lane:
     """The queue of one worker; pokes that come while it works are answered by one more round."""
 
     def __init__(
-        self, name: str, work: Callable[[str, bool], None], pool: ThreadPoolExecutor, log: logging.Logger
+        self,
+        name: str,
+        work: Callable[[str, bool], None],
+        pool: ThreadPoolExecutor,
+        log: logging.Logger,
+        tell: Callable[[str, Exception | None], None] = lambda name, error: None,
     ) -> None:
+        """`tell`: is told of an error that nobody thought of, and with None that a round went well after it."""
         self.name = name
+        self._tell = tell
+        self._has_failed = True  # in the daemon before this one, for all that is known
         self._work = work
         self._pool = pool
         self._log = log
@@ -61,6 +69,7 @@ class Lane:
         try:
             with progress.watched(lane_name(self.name)):
                 self._work(self.name, patrol)
+            self._say(None)
         except LockTimeout:
             # The command wakes us when it is done; one that is killed cannot, so we look again by ourselves.
             return False
@@ -70,8 +79,19 @@ class Lane:
             self._log.info(
                 error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}
             )
-        except Exception:
+        except Exception as error:
             self._log.exception(
                 "bug in a lane", extra={"action": "lane_failed", "worker": self.name, "cause": "bug"}
             )
+            self._say(error)
         return True
+
+    def _say(self, error: Exception | None) -> None:
+        """A person is told, once; that this fails must not end the lane."""
+        if error is None and not self._has_failed:
+            return
+        try:
+            self._tell(self.name, error)
+            self._has_failed = error is not None
+        except Exception:
+            self._log.info("nobody was told", extra={"action": "lane_problem", "worker": self.name})

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from llmc.daemon.auto import AutoMode
 from llmc.daemon.log import say
 from llmc.daemon.patrol import Watch
 from llmc.errors import LlmcError, NotFound
+from llmc.given import written_out
+from llmc.names import WorkerName
 from llmc.panes import Pane
 from llmc.services import sessions
 from llmc.services.patrol import patrol, rebase_if_queued
@@ -65,6 +68,19 @@ class Rounds:
             if name in self._current().store.read().workers:
                 raise
             # Removed: its lane goes with the wake-up that follows.
+
+    def tell_bug(self, name: str, error: Exception | None) -> None:
+        """A round ended with an error that nobody thought of, or with None went well after one."""
+        key = f"lane {name}"
+        with self._current().store.transaction() as tx:
+            if error is None:
+                tx.clear_item(key)
+                return
+            record = tx.state.workers.get(WorkerName(name))
+            task = record.assignment.task_id if record is not None and record.assignment is not None else ""
+            last = "".join(traceback.format_exception_only(error)).strip()[-500:]
+            text = f"{name}" + (f" at task {task}" if task else "") + f": a bug in llmc: {written_out(last)}"
+            tx.raise_item(key, kind="bug", severity="blocked", who=name, text=text, next="llmc logs daemon")
 
     def _is_auto(self, name: str) -> bool:
         return self._auto is not None and name in self._auto.workers

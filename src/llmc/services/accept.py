@@ -435,18 +435,25 @@ class _Pipeline:
 
     def _refuse_if_committed(self) -> None:
         head = git.head(self.worktree)
-        if head != self.journal.tip and git.tree_of(self.worktree, head) != git.tree_of(
-            self.worktree, self.journal.tip
-        ):
+        if head != self.journal.tip and self._tree_of(head) != self._tree_of(self.journal.tip):
             raise WorkChanged(
                 f"{self.name} made a commit while it was accepted: {head[:12]}; nothing landed",
                 hint=f"Look at it: llmc review {self.name}, then accept again.",
             )
 
+    def _tree_of(self, commit: str) -> str | None:
+        """None where git has it no more: the worker amended it, and something collected the rest."""
+        name = f"{commit}^{{tree}}"
+        done = git.git(self.worktree, "rev-parse", "--verify", "--quiet", name, check=False)
+        return done.stdout.strip() if done.ok else None
+
     def land(self) -> AcceptJournal:
         # One made by this very run cannot have landed; after a crash it may have.
-        if self.journal.squash != self.just_made and landing.is_landed(self.project, self.journal.squash):
-            return self.journal
+        if self.journal.squash != self.just_made:
+            if landing.is_landed(self.project, self.journal.squash):
+                return self.journal
+            if not git.has_commit(self.project.root.path, self.journal.squash):  # its ref was removed, too
+                return replace(self.journal, step="merge", squash="")
         self._take_ticket()
         self._refuse_if_changed()
         if self.record.assignment is not None and self.project.in_daemon:
@@ -464,6 +471,7 @@ class _Pipeline:
 
     def verify(self) -> AcceptJournal:
         if not landing.is_landed(self.project, self.journal.squash):
+            self._write(replace(self.journal, step="land"))  # or the next accept could only say the same
             raise LlmcError(
                 f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",
                 hint="Somebody may have moved the branch back; accept again lands it again.",

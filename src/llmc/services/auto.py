@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
-from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.services import post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import complete_unchanged, is_landing, land
@@ -19,6 +19,7 @@ from llmc.services.tasks import start_task
 from llmc.services.usage import next_midnight
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
+from llmc.workers import prompt_text
 from llmc.workers.causes import Cause
 from llmc.workers.model import Assignment, Status, WorkerRecord
 from llmc.workers.patrol import Clock
@@ -195,6 +196,11 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         return give_up(run, project, record, GiveUp(Cause.TASK, "its file is gone", counts=False))
     except LlmcError as error:
         raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
+    try:
+        prompt_text.normalise(text)
+    except UsageError as error:  # it is the task's own fault, and the next worker could not take it either
+        why = GiveUp(Cause.TASK, f"it cannot be typed: {error.message}", counts=False, hold="quarantined")
+        return give_up(run, project, record, why)
     try:
         receipt = start_task(project, record.name, text)
     except CommandFailed as error:

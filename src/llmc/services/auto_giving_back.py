@@ -62,7 +62,9 @@ def _tell(
             **task.task.fields(),
             "cause": why.cause,
         }
-        if why.hold:
+        if why.hold == "quarantined":
+            tx.emit("task_quarantined", attempt=attempt, ref=ref, **about)
+        elif why.hold:
             tx.emit("task_parked", ref=ref, **about)
         elif not why.counts:
             tx.emit("task_released", ref=ref, **about)

@@ -107,6 +107,8 @@ def is_landed(project: Project, commit: str) -> bool:
             )  # the root made it, so there is nothing to fetch
             return True
         git.fetch(root, project.source, project.config.repo.default_branch)
+    if not git.has_commit(root, commit):  # on the branch, it would have come with it
+        return False
     return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
         root, commit, project.base
     )

@@ -313,12 +313,14 @@ def _listed(raw: str) -> list[tuple[str, str]]:
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
     """Whole under its name or not there: a crash must not leave half of it, nor another process read that."""
-    made = private_dir(place.parent) / f"{place.name}.{os.getpid()}"
-    made.mkdir(exist_ok=True)
+    made = private_dir(private_dir(place.parent) / f"{place.name}.{os.getpid()}")
     for blob, path in files:
-        target = made / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = made
+        for part in path.split("/")[:-1]:
+            folder = private_dir(folder / part)
         text = git.git(root, "cat-file", "blob", blob).stdout
+        target = folder / ".gitattributes"
+        target.touch(mode=0o600)
         target.write_bytes(text.encode("utf-8", "surrogateescape"))
     try:
         made.rename(place)

@@ -83,6 +83,11 @@ class Slot:
         return self.path.with_suffix(".json")
 
     @property
+    def stamp(self) -> Path:
+        """Written when the latest checkout was complete."""
+        return self.path.with_suffix(".stamp")
+
+    @property
     def in_use(self) -> Path:
         """It is there while somebody has the slot, and after they were killed."""
         return self.path.with_suffix(".in-use")
@@ -166,7 +171,7 @@ def _exactly(project: Project, one: Slot, commit: str, *, ignored: bool) -> None
         (admin / name).unlink(missing_ok=True)
     if ignored:
         provision.set_up_mark(one).unlink(missing_ok=True)  # what `setup` made is about to go
-    _clear_bits(one)
+    _distrust(one)
     _git(one, "checkout", "--quiet", "--force", "--detach", commit)
     submodules.scrub(one.path, ignored=ignored)
     _git(one, "clean", "-ffdqx" if ignored else "-ffdq")
@@ -174,6 +179,7 @@ def _exactly(project: Project, one: Slot, commit: str, *, ignored: bool) -> None
     left = changes(one)
     if left or not is_at(project, one, commit):
         raise NoSlot(f"{one.path} did not become {commit[:12]}: {left[:200]}")
+    one.stamp.touch(mode=0o600)
 
 
 def changes(one: Slot) -> str:
@@ -193,14 +199,28 @@ def _own_git(project: Project, one: Slot) -> Path:
     return admin
 
 
-def _clear_bits(one: Slot) -> None:
-    """`skip-worktree` and `assume-unchanged` survive checkout, reset and clean, and hide a change from all of them."""
+def _distrust(one: Slot) -> None:
+    """What git could take for unchanged though it is not leaves the index, so that checkout writes it again.
+
+    `skip-worktree` and `assume-unchanged` survive checkout, reset and clean. And a file that was changed within a second,
+    to the same size and with its time put back, looks the same to git; but nobody can put back its ctime.
+    """
     rows = _git(one, "ls-files", "-v", "-z").stdout.split("\0")
-    flagged = [row[2:] for row in rows if row and (row[0] == "S" or row[0].islower())]
-    if flagged:
-        listed = "".join(f"{name}\0" for name in flagged).encode("utf-8", "surrogateescape")
-        for bit in ("--no-skip-worktree", "--no-assume-unchanged"):
-            _git(one, "update-index", bit, "-z", "--stdin", input=listed)
+    try:
+        since_ns = one.stamp.stat().st_ctime_ns
+    except FileNotFoundError:
+        since_ns = 0
+    doubtful = [row[2:] for row in rows if row and (row[0] != "H" or _changed(one, row[2:], since_ns))]
+    if doubtful:
+        listed = "".join(f"{name}\0" for name in doubtful).encode("utf-8", "surrogateescape")
+        _git(one, "update-index", "--force-remove", "-z", "--stdin", input=listed)
+
+
+def _changed(one: Slot, name: str, since_ns: int) -> bool:
+    try:
+        return os.lstat(os.path.join(one.path, name)).st_ctime_ns >= since_ns
+    except OSError:
+        return False  # git sees that it is gone
 
 
 def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
@@ -230,7 +250,7 @@ def clear_away(project: Project, one: Slot) -> None:
     """The checkout goes, with git's entry for it; nothing there is anybody's work."""
     if os.path.lexists(one.path):
         _remove_tree(one.path)
-    for path in (one.memory, one.output, one.base_output, one.in_use):
+    for path in (one.memory, one.output, one.base_output, one.stamp, one.in_use):
         path.unlink(missing_ok=True)
     with project.repo_lock():
         git.git(project.root.path, "worktree", "remove", "--force", "--force", str(one.path), check=False)

@@ -114,7 +114,7 @@ def believed_tasks(files: TaskFiles, books: Books) -> list[Task]:
 def add(files: TaskFiles, draft: Draft, ledger: Ledger) -> Task:
     """A new task; what it waits for has to exist."""
     try:
-        drafts.check(draft)
+        draft = drafts.check(draft)
     except BadDraft as error:
         raise UsageError(f"the task was not added: {error}") from error
     known = files.listing().tasks

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmc.agents.task_files import Changes, TaskFiles, file_name
 from llmc.errors import LlmcError
+from llmc.given import written_out
 from llmc.names import TaskId
 from llmc.services import claims, task_concerns
 from llmc.services.project import Project
@@ -174,5 +175,5 @@ def contexts(project: Project) -> dict[str, context.Context]:
 
 
 def text_of(project: Project, task: Task) -> str:
-    """What a worker is told to do."""
-    return context.task_text(task, context.of(task, contexts(project)))
+    """What a worker is told to do; escape sequences of a pasted log are shown, and act on no terminal."""
+    return written_out(context.task_text(task, context.of(task, contexts(project))))

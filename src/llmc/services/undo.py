@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
-from llmc.services import goal_work, landing, merging, provision, rebase, task_commands, validation
+from llmc.given import number, text
+from llmc.services import goal_work, landing, merging, provision, rebase, task_commands, task_list, validation
 from llmc.services.project import Project
 from llmc.state.events import read_lines
 from llmc.state.model import UndoJournal
@@ -71,11 +72,11 @@ def target(project: Project) -> Target:
 def _accepts(project: Project) -> list[Target]:
     accepts: list[Target] = []
     for event in filter(None, map(json_row, read_lines(project.root.events))):
-        if event.get("action") == "accepted":
-            prompt, at = event.get("prompt", ""), float(event.get("ts") or 0.0)
-            accepts.append(Target(event["worker"], event["commit"], prompt, at))
+        worker, commit, prompt = (text(event.get(key)) for key in ("worker", "commit", "prompt"))
+        if event.get("action") == "accepted" and commit:
+            accepts.append(Target(worker, commit, prompt, number(event.get("ts")) or 0.0))
         elif event.get("action") == "undone":
-            accepts = [accept for accept in accepts if accept.commit != event["commit"]]
+            accepts = [accept for accept in accepts if accept.commit != commit]
     return accepts
 
 
@@ -280,10 +281,8 @@ class _Steps:
         with self.project.store.transaction() as tx:
             told = {"commit": done.commit, "revert": done.revert, "reason": done.returned}
             tx.emit("undone", worker=done.worker, **told)
-            if done.task_id:
-                tx.emit(
-                    "task_requeued", task_id=done.task_id, reason=f"its commit {done.commit[:12]} was undone"
-                )
+            if done.task_id and (task := task_list.open_ledger(self.project).books().landed_as(done.commit)):
+                tx.emit("task_requeued", **task.fields(), reason=f"its commit {done.commit[:12]} was undone")
             rebase.queue_others(tx, NAME)
             tx.journal_undo(done)
         return done

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llmc.given import written_out
 from llmc.names import TaskId
 from llmc.tasks.model import PRIORITIES
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+")
 _KEYS = ("name", "after", "before", "priority", "label", "verify", "model")
 
@@ -43,11 +45,14 @@ def check(draft: Draft) -> Draft:
         raise BadDraft(
             f"priority {draft.priority} is not between {PRIORITIES.start} and {PRIORITIES.stop - 1}"
         )
+    if odd := _CONTROL.search(draft.verify + draft.model):
+        raise BadDraft(f"verify or model has a control character (U+{ord(odd[0]):04X})")
     if draft.label and not _LABEL.fullmatch(draft.label):
         raise BadDraft(
             f"label {draft.label!r} has other characters than letters, digits, hyphen and underscore"
         )
-    return draft
+    # A log that somebody pasted: nothing in it may act on a terminal, and all of it can be read.
+    return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
 
 def from_markdown(text: str, name: str) -> Draft:

@@ -15,6 +15,8 @@ MOST_DIGITS = 15
 #: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
 MOST_ID = 200
 #: other files of the list begin with a dot
+#: a command may have lines and tabs
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NO_ID = re.compile(r"^\.|/")
 
 
@@ -61,8 +63,7 @@ class Task:
     @property
     def verify(self) -> str:
         """The task's own acceptance command."""
-        value = self.ours.get("verify")
-        return value if isinstance(value, str) else ""
+        return _verify(self.metadata)
 
     @property
     def budget(self) -> dict[str, Any] | None:
@@ -124,6 +125,8 @@ def parse(stem: str, raw: object) -> Task:
         raise BadTask("`owner` is no text")
     if not isinstance(metadata, dict):
         raise BadTask("`metadata` is no object")
+    if _CONTROL.search(_verify(metadata)):
+        raise BadTask("`metadata.llmc.verify` has a control character")
     return Task(
         id=TaskId(stem),
         subject=raw["subject"],
@@ -134,6 +137,12 @@ def parse(stem: str, raw: object) -> Task:
         owner=owner,
         metadata=metadata,
     )
+
+
+def _verify(metadata: Mapping[str, Any]) -> str:
+    ours = metadata.get("llmc")
+    value = ours.get("verify") if isinstance(ours, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:

@@ -67,13 +67,16 @@ def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
 def read_given(path: Path, most: int = MOST_FILE) -> bytes:
     """A file that others may have put there. Nothing blocks it (a FIFO, a device), leads elsewhere, or fills the memory."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
+    try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if info.st_size > most:
             raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
-        return file.read(most + 1)
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(fd)
 
 
 def read_json(path: Path, most: int = MOST_FILE) -> Any:

@@ -201,6 +201,10 @@ def same_commit(repo: Path, one: str, other: str) -> bool:
     return len(set(out(repo, "rev-parse", *names).split())) == 1
 
 
+def has_commit(repo: Path, commit: str) -> bool:
+    return git(repo, "cat-file", "-e", f"{commit}^{{commit}}", check=False).ok
+
+
 def is_ancestor(repo: Path, older: str, newer: str) -> bool:
     done = git(repo, "merge-base", "--is-ancestor", older, newer, check=False)
     if done.returncode in (0, 1):
