@@ -56,7 +56,7 @@ def foot(fleet: Fleet) -> str:
     lines = fleet.screen("adam").rstrip().split("\n")
     rules = [at for at, line in enumerate(lines) if line.startswith("─" * 20)]
     if len(rules) < 2:
-        return "\n".join(line[:60] for line in lines[-3:])
+        return "\n".join(line[:60] for line in lines[-4:-1])  # the last one is of hints
     # Below the box a client shows hints that come and go; a search is there, too.
     below = [line[:20] for line in lines[rules[-1] + 1 :] if "search" in line[:20]]
     return "\n".join([*lines[rules[-2] : rules[-1] + 1], *below])

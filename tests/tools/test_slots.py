@@ -568,6 +568,19 @@ def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, 
     check(project, record, worktree.head(), source.head())
 
 
+def test_a_change_that_is_hidden_in_a_submodule_is_gone(
+    project: Project, source: Repo, tmp_path: Path
+) -> None:
+    """Break: no `submodules.scrub`, or one that keeps the submodule's index."""
+    make_library(source, tmp_path)
+    hide = "echo spoilt > lib/lib.c; cd lib; git update-index --skip-worktree lib.c"
+    project = configured(project, validate=hide)
+    record, worktree = add_worker(project)
+    commit, base = work(worktree)
+    check(project, record, commit, base)
+    check(configured(project, validate="grep -qx 1 lib/lib.c"), record, commit, base)
+
+
 def test_a_sparse_clone_is_checked_whole(project: Project, source: Repo) -> None:
     """An agent made all of the clone sparse. Break: leave out `core.sparseCheckout=false` and the file in `_LEFT_IN_GIT`."""
     source.commit("deep/c.txt", "good\n")

@@ -42,6 +42,11 @@ def tmux(short_dir: Path) -> Iterator[Tmux]:
     made.kill_server()
 
 
+def touching(path: str) -> list[str]:
+    """A command for a pane's death; the pane's id comes behind it."""
+    return ["sh", "-c", f"touch '{path}'", "died"]
+
+
 def start(tmux: Tmux, session: SessionName, cwd: str, argv: list[str], died: list[str] = NOTHING) -> PaneId:
     """A program in a pane of its own, marked with its session's name as its instance."""
     return tmux.launch(session, cwd, argv, died, instance=f"i-{session}", worker=str(session))
@@ -254,7 +259,7 @@ def test_the_hook_runs_when_the_program_ends(
     """Breaks when the hook is not set in the call that starts the program, or runs in the person's own shell."""
     monkeypatch.setenv("SHELL", shell)
     died = short_dir / "died"
-    start(tmux, ONE, "/", ["true", "now"], ["touch", str(died)])
+    start(tmux, ONE, "/", ["true", "now"], touching(str(died)))
     wait_until(lambda: tmux.panes() and died.exists())
 
 
@@ -263,7 +268,7 @@ def test_a_missed_end_is_noticed_when_somebody_looks(tmux: Tmux, short_dir: Path
     start(tmux, TEN, "/", SLEEP)
     for round in range(12):
         died = short_dir / f"died-{round}"
-        start(tmux, ONE, "/", ["cat", "-"], ["touch", str(died)])
+        start(tmux, ONE, "/", ["cat", "-"], touching(str(died)))
         tmux.send_keys(pane_of(tmux, ONE), "C-d")
         wait_dead(tmux, ONE)
         wait_until(lambda died=died: tmux.panes() and died.exists())  # type: ignore[misc]
@@ -283,8 +288,8 @@ def test_a_server_that_is_just_ending_is_waited_for(
 
 
 def test_the_hook_belongs_to_its_session(tmux: Tmux, short_dir: Path) -> None:
-    start(tmux, ONE, "/", ["cat", "-"], ["touch", str(short_dir / "one")])
-    start(tmux, TEN, "/", ["cat", "-"], ["touch", str(short_dir / "ten")])
+    start(tmux, ONE, "/", ["cat", "-"], touching(str(short_dir / "one")))
+    start(tmux, TEN, "/", ["cat", "-"], touching(str(short_dir / "ten")))
     tmux.send_keys(pane_of(tmux, TEN), "C-d")
     wait_until(lambda: tmux.panes() and (short_dir / "ten").exists())
     assert not (short_dir / "one").exists()
