@@ -31,7 +31,7 @@ from tests.fuzz.grounds import Grounds, Unchanged, environment
 from tests.support.fleet import Fleet
 from tests.support.goal_plans import small_plan
 
-FEW, MANY = 25, 10_000
+FEW, MANY = 15, 10_000
 ONE = os.environ.get("LLMC_FUZZ", "")
 
 TASK: dict[str, Any] = {
