@@ -152,7 +152,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     assert (row["percent"], row["done"], row["total"]) == (50, 1, 2)
     # What cannot be kept is refused, and what is no plan is named as what it is.
     fleet.llmc("goal", "update", first, "--title", " ", code=2)
-    assert "no valid UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=3).err
+    assert "not UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
     made.write_text("[]")
     assert (
         "must be an object" in fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=1).err

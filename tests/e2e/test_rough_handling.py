@@ -142,14 +142,15 @@ def test_commits_on_another_branch_are_not_dropped_in_silence(scripted: Fleet) -
     assert sorted(scripted.git("ls-tree", "--name-only", "main").splitlines()) == ["README.md", "x", "y"]
 
 
-def test_a_message_during_an_accept_is_refused(scripted: Fleet) -> None:
+def test_a_message_during_an_accept_cancels_it(scripted: Fleet) -> None:
     scripted.set_up("adam", config={"repo.validate": f"touch {scripted.dir}/began; sleep 2"})
     scripted.up("--no-patrol")
     finish_a_task(scripted, "adam", "Busy")
     accept = scripted.spawn("accept", "adam")
     wait_until((scripted.dir / "began").exists)
-    assert "being accepted" in scripted.llmc("message", "adam", "wait", code=3).err
-    assert accept.wait(20) == 0
+    assert "accept of adam was cancelled" in scripted.llmc("message", "adam", "wait").err
+    assert accept.wait(20) != 0
+    assert "Busy" not in scripted.log()
 
 
 def test_a_worktree_that_vanished_is_made_again(scripted: Fleet) -> None:

@@ -29,6 +29,7 @@ from llmc.services import (
     rebase,
     review,
     submodules,
+    worktrees,
 )
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -496,7 +497,7 @@ class _Pipeline:
 
     def reset(self) -> AcceptJournal:
         """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
-        if not git.same_commit(self.worktree, "HEAD", self.project.base):
+        if not self._is_fresh():
             rebase.refuse_if_disturbed(self.project, self.record)
             late = self._has_more()
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
@@ -505,6 +506,13 @@ class _Pipeline:
                     tx.emit("work_pinned", worker=self.name, reason="late" if late else "accepted", ref=ref)
                 self.late = ref if late else ""
         return self.journal
+
+    def _is_fresh(self) -> bool:
+        """Whether the worktree is the new base already; a killed git may have left its lock there all the same."""
+        if not git.same_commit(self.worktree, "HEAD", self.project.base):
+            return False
+        worktrees.drop_dead_locks(self.project, self.record)
+        return git.tree_state(self.worktree).clean
 
     def _has_more(self) -> bool:
         """Whether the worker did more while its work landed: that is kept, and said."""
