@@ -231,6 +231,23 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+def test_a_file_that_breaks_after_it_was_taken(scripted: Fleet) -> None:
+    """Break: take a task that cannot be read for a failure of the configuration, which ends auto mode."""
+    fleet = set_up(scripted)
+    add(fleet, 1)
+    daemon = Daemon(fleet, LLMC_FAULT="claim.record:after:kill")
+    daemon.ends()
+    (task_dir(fleet) / "1.json").write_text("{ no task")
+    os.utime(task_dir(fleet) / "1.json", (1, 1))
+    add(fleet, 2)
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [2])
+    assert [row["task_id"] for row in fleet.events("task_released")] == ["1"]
+    add(fleet, 1)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [2, 1])
+    assert daemon.stop() == 0
+
+
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
     or let one file that blocks, or fills the memory, be read.

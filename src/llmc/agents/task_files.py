@@ -37,6 +37,10 @@ _SUFFIX = ".json"
 _OUR_LOCK = ".llmc.lock"
 
 
+class NoTask(LlmcError):
+    """The file of a task is none: somebody has broken it. Nothing can be written into it either."""
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """A file of the list that is no task."""
@@ -254,16 +258,16 @@ class TaskFiles:
         except FileNotFoundError as error:
             raise NotFound(f"there is no task {task_id}", hint="`llmc tasks list` shows them.") from error
         except (OSError, ValueError) as error:
-            raise LlmcError(f"task {task_id} cannot be read: {_in_words(error)}") from error
+            raise NoTask(f"task {task_id} cannot be read: {_in_words(error)}") from error
         if not isinstance(raw, dict):
-            raise LlmcError(f"task {task_id} cannot be read: it is no JSON object")
+            raise NoTask(f"task {task_id} cannot be read: it is no JSON object")
         return raw
 
     def _parse(self, task_id: str, raw: Raw) -> Task:
         try:
             return parse(task_id, raw)
         except BadTask as error:
-            raise LlmcError(f"task {task_id} cannot be read: {error}") from error
+            raise NoTask(f"task {task_id} cannot be read: {error}") from error
 
     def _store(self, task_id: str, raw: Raw) -> Task:
         task = self._parse(task_id, raw)

@@ -191,16 +191,19 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
 def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
     try:
-        text = task_queue.text_of(project, run.queue.files.of(task.task_list).get(task.task_id))
-    except NotFound:
-        return give_up(run, project, record, GiveUp(Cause.TASK, "its file is gone", counts=False))
+        found = run.queue.files.of(task.task_list).get(task.task_id)
+    except LlmcError as error:  # broken since it was taken: the list says so, and the others go on
+        why = "its file is gone" if isinstance(error, NotFound) else error.message
+        return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
+    try:
+        text = task_queue.text_of(project, found)
     except LlmcError as error:
         raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
     try:
         prompt_text.normalise(text)
     except UsageError as error:  # it is the task's own fault, and the next worker could not take it either
-        why = GiveUp(Cause.TASK, f"it cannot be typed: {error.message}", counts=False, hold="quarantined")
-        return give_up(run, project, record, why)
+        untypable = f"it cannot be typed: {error.message}"
+        return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
     try:
         receipt = start_task(project, record.name, text)
     except CommandFailed as error:

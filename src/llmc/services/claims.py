@@ -3,7 +3,7 @@
 import os
 from functools import partial
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.task_files import NoTask, TaskFiles
 from llmc.errors import LlmcError, NotFound
 from llmc.names import TaskKey, WorkerName
 from llmc.services.project import Project
@@ -35,7 +35,7 @@ def take(
     with fault_step("claim.file"):
         try:
             won = files.of(task.list).change(task.id, partial(claims.taken, claim=claim)).claim == claim.id
-        except NotFound:
+        except (NotFound, NoTask):
             won = False
         except LlmcError:
             ledger.write(entry("released", claim, now_unix(), reason="its file could not be written"))
@@ -156,5 +156,5 @@ def settle_files(files: TaskFiles, books: Books) -> list[TaskKey]:
 def _edit_if_there(files: TaskFiles, task: TaskKey, edit: "claims.Edit") -> None:
     try:
         files.of(task.list).change(task.id, edit)
-    except NotFound:
-        return  # the client, or a person, removed it meanwhile
+    except (NotFound, NoTask):
+        return  # somebody removed it meanwhile, or broke it: the ledger knows
