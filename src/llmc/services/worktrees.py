@@ -1,5 +1,6 @@
 """A worktree that git can work in: linked to the root's clone, and without a lock that a killed git left behind."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -105,11 +106,14 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
         raise LlmcError(
             f"{worktree} is not a directory", hint=f"Move it away, then: llmc reset {record.name}"
         )
+    halves = _half_entries(root, worktree)
+    has_pointer = os.path.lexists(worktree / ".git")
     ref = None
-    if os.path.lexists(worktree / ".git"):
+    if has_pointer or halves:
         tip = git.resolve(root, f"refs/heads/{record.branch}") or base
         ref = trash.pin_commit(project.root, record.name, "relink", tip)
-        trash.take_out(worktree, [".git"], trash.folder_of(project.root, ref))
+        trash.take_out(root / ".git/worktrees", halves, trash.folder_of(project.root, ref))
+        trash.take_out(worktree, [".git"] if has_pointer else [], trash.folder_of(project.root, ref))
     prune(project)
     if not git.is_worktree_of(worktree, root):
         _link_to_new_entry(root, record, worktree, base)
@@ -117,6 +121,18 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
         raise LlmcError(f"{worktree} could not be linked to {root}", hint="See: llmc doctor")
     with project.store.transaction() as tx:
         tx.emit("worktree_linked", worker=record.name, ref=ref)
+
+
+def _half_entries(root: Path, worktree: Path) -> list[str]:
+    """Entries of git for this worktree that git cannot use: `worktree repair` would link the worktree to one again."""
+    entries = root / ".git/worktrees"
+    found = []
+    for name in os.listdir(entries) if entries.is_dir() else []:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            named = (entries / name / "gitdir").read_text().strip()
+            if named == str(worktree / ".git") and not (entries / name / "HEAD").exists():
+                found.append(name)
+    return found
 
 
 def _link_to_new_entry(root: Path, record: WorkerRecord, worktree: Path, base: str) -> None:
