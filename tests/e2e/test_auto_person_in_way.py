@@ -9,7 +9,7 @@ import pytest
 from llmc.tools import processes
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, OLD_CLIENT_TOO, Fleet
 from tests.support.waiting import wait_until
 
 DRAFT = "half a thought"
@@ -138,7 +138,7 @@ def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     """It stopped without a commit, and cannot be asked: somebody else does the task. Break: charge it, or reset it."""
     set_up(fleet)
@@ -223,7 +223,7 @@ def test_a_hold_and_an_attached_person_are_listed(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     """The turn is interrupted, and the draft stays. Break: end the session; or let the turn go on because of a draft."""
     set_up(fleet, **{"auto.task_timeout_secs": "5"})

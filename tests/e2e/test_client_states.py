@@ -118,6 +118,8 @@ STATES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a list of models": (("/model", "Enter"), ("Escape",)),
     "rewind": (("Escape Escape",), ("Escape",)),
 }
+#: these are in `make test`, the others in `make soak`
+SHORT = ("history search", "a list of models")
 #: what the scripted agent has of these
 SCRIPTED = (
     "history search",
@@ -128,7 +130,10 @@ SCRIPTED = (
 )
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.soak) for name in STATES],
+)
 def test_what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
     """Break: paste wherever an empty box can be seen; the text becomes a word of the search, and the search is gone."""
     if shared.agent == "scripted" and state not in SCRIPTED:
@@ -225,6 +230,7 @@ def test_enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
     assert marks(shared, "ask") == 0
 
 
+@pytest.mark.soak
 def test_enter_is_not_repeated_into_a_dialog_that_is_not_drawn_yet(scripted: Fleet) -> None:
     """The screen still shows our text in the box, but the client says that a dialog is open.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import auto
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, OLD_CLIENT_TOO, Fleet
 from tests.support.people import (
     SHELL,
     Seat,
@@ -25,6 +25,7 @@ from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 every_client = pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+clients_in_soak = pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 
 
 def ready(fleet: Fleet, *workers: str) -> Seat:
@@ -201,7 +202,7 @@ def test_an_agent_whose_pane_a_person_took(scripted: Fleet, how: str) -> None:
     assert all(person.lives for person in persons)
 
 
-@every_client
+@clients_in_soak
 def test_another_tmux_server_has_the_same_pane_ids(fleet: Fleet) -> None:
     """Break: believe the id without the mark. Somebody's shell was `%0` of the new server, and so was the agent's pane."""
     agent = ready(fleet)
@@ -294,7 +295,7 @@ def test_a_commit_at_the_moment_a_second_pane_ends(scripted: Fleet) -> None:
     assert agent.lives
 
 
-@every_client
+@clients_in_soak
 def test_an_agent_of_an_older_llmc_goes_on(fleet: Fleet) -> None:
     """Break: call a pane without marks gone. `up` of the new version would end every agent of the old one.
 
@@ -353,7 +354,7 @@ def as_before(fleet: Fleet, worker: str, agent: Seat) -> None:
     path.write_text(json.dumps(state))
 
 
-@every_client
+@clients_in_soak
 def test_an_agent_that_has_little_room(fleet: Fleet) -> None:
     """A person's terminal is small, and split: the agent has a third of it, and our text takes many lines there.
 

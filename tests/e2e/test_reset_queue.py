@@ -8,7 +8,7 @@ import pytest
 from llmc.panes import Pane
 from llmc.services import quiet
 from llmc.services.project import open_project
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, OLD_CLIENT_TOO, Fleet
 from tests.support.mess import is_clean
 from tests.support.waiting import wait_until
 
@@ -28,7 +28,7 @@ def busy_with_a_queue(fleet: Fleet, count: int, *, marks: str) -> None:
 
 
 @pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -> None:
     """Break: interrupt the agent and believe its first idle moment; the client then sends what was queued."""
     fleet.set_up("adam")
@@ -48,7 +48,7 @@ def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -
     assert not [row for row in fleet.events("work_pinned") if row["reason"] == "start"]
 
 
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     """Break: start the session anew whenever something was queued once; every reset then takes seconds."""
     fleet.set_up("adam")

@@ -41,6 +41,12 @@ OLD_CLIENT_TOO = [
     pytest.param("claude", marks=pytest.mark.real_client),
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
+#: the real clients, old and new, in `make soak` only: another test shows the same on the new one
+CLIENTS_IN_SOAK = [
+    "scripted",
+    pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak]),
+    pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
+]
 
 
 class Result:
@@ -303,7 +309,7 @@ class Fleet:
     def story(self) -> str:
         """What happened, for a failure message."""
         try:
-            events = (self.root / "logs/events.jsonl").read_text()[-4000:]
+            events = (self.root / "logs/events.jsonl").read_text()[-60000:]
         except OSError:
             events = ""
         screens = "\n".join(
