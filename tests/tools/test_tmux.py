@@ -10,6 +10,7 @@ import tempfile
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 from typing import Any
@@ -489,3 +490,23 @@ def test_the_server_gets_a_minimal_environment(tmux: Tmux, monkeypatch: pytest.M
 
 def test_tmux_is_installed() -> None:
     assert shutil.which("tmux"), "these tests need tmux"
+
+
+def test_an_answer_from_before_a_launch_is_not_remembered_after_it(
+    tmux: Tmux, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lanes: one asks while the other launches. Break: remember each answer; the new agent would be called gone."""
+    lanes = replace(tmux, remembers_s=60.0)
+    listed = Tmux._list_panes
+
+    def launched_meanwhile(self: Tmux) -> object:
+        found = listed(self)
+        monkeypatch.setattr(Tmux, "_list_panes", listed)
+        start(lanes, ONE, "/", ["cat", "-"], ["true"])
+        return found
+
+    monkeypatch.setattr(Tmux, "_list_panes", launched_meanwhile)
+    assert lanes.panes() == {}
+    found = lanes.panes()
+    assert isinstance(found, dict)
+    assert [pane.session for pane in found.values()] == [ONE]

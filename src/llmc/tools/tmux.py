@@ -42,6 +42,8 @@ class Tmux:
     #: for so long the answer to `panes` is good for everybody: the daemon's lanes ask for it all the time
     remembers_s: float = 0.0
     _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict, compare=False)
+    #: how often what was remembered became wrong
+    _changes: list[int] = field(default_factory=lambda: [0], compare=False)
 
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
@@ -60,14 +62,21 @@ class Tmux:
         at, known = self._panes.get("", (0.0, {}))
         if monotonic() - at < self.remembers_s:
             return known
+        changes, at = self._changes[0], monotonic()
         found = self._list_panes()
         if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
             with contextlib.suppress(ToolFailed):
                 self.run("run-shell", "true", check=False)
             found = self._list_panes()
-        if isinstance(found, dict):
-            self._panes[""] = (monotonic(), found)
+        # An answer from before another thread's launch must not be remembered after it: that agent would be called gone.
+        if isinstance(found, dict) and changes == self._changes[0]:
+            self._panes[""] = (at, found)
         return found
+
+    def _forget(self) -> None:
+        """What was remembered is wrong now, and so is an answer that is on its way."""
+        self._changes[0] += 1
+        self._panes.clear()
 
     def _list_panes(self) -> Panes | Unknown:
         try:
@@ -93,7 +102,7 @@ class Tmux:
 
         known = look(self._panes.get("", (0.0, {}))[1])
         if known is not None and not known.dead and not processes.is_alive(known.pid):
-            self._panes.clear()  # it has ended since
+            self._forget()  # it has ended since
         found = self.panes()
         return found if isinstance(found, Unknown) else look(found)
 
@@ -116,7 +125,7 @@ class Tmux:
             done = self._launch(session, cwd, argv, died_argv, instance, worker)
             if done.ok or not _TRY_AGAIN.search(done.stderr):
                 break
-        self._panes.clear()
+        self._forget()
         if not done.ok:
             raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
         pane_id, pid = done.stdout.split()
@@ -172,7 +181,7 @@ class Tmux:
             *_marks(pane.id, instance, worker, died_argv)[:-1],
         )
         self._follow_people(pane.session, pane.id, pane.pid)
-        self._panes.clear()
+        self._forget()
 
     def kill_session(self, session: SessionName) -> None:
         """End a session and every pane in it; one that is gone already is fine."""
@@ -184,14 +193,14 @@ class Tmux:
 
     def _kill(self, *command: str) -> None:
         done = self.run(*command, check=False)
-        self._panes.clear()
+        self._forget()
         gone = ("can't find", "session not found", "server exited unexpectedly")
         if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
             raise ToolFailed(done.argv, done.returncode, done.stderr)
 
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
-        self._panes.clear()
+        self._forget()
         # While it leaves it may answer, or break off.
         if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
