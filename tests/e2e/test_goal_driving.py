@@ -227,12 +227,12 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     # No sign of life: it is stalled, asked, and that is in the history; nobody else is told of it.
     goals.wait_for(fleet, lambda: len(goals.log_of(fleet.dir / "codes").split()) == len(calls))
     goals.wait_for(fleet, lambda: goals.events(fleet, "work.reported"))
-    goals.wait_for(fleet, lambda: _nudges(fleet, goal))
+    # It may have been asked once while its commands ran; the one after its last sign of life counts.
+    nudge = goals.wait_for(fleet, lambda: _unheeded_nudge(fleet, goal))
     given = assignment(fleet, goal, "S1.1.1")
     assert re.fullmatch(r"agent:auto:worker:auto-\d+", given.session_key)
     row = state(fleet)["workers"][given.session_key.rpartition(":")[2]]
     assert (given.session_id, given.run_id) == (row["claude_session_id"], row["assignment"]["task_id"])
-    nudge = _nudges(fleet, goal)[0]
     began = row["assignment"]["since_unix"]
     assert began <= given.last_observed_activity_at < nudge.ts, "what it did itself, and nothing of ours"
     assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
@@ -262,8 +262,14 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
-def _nudges(fleet: Fleet, goal_id: str) -> list[Any]:
-    found = store(fleet).view(goal_id).assignments.values()
-    return [
-        d for one in found for d in one.dispatch_history if d.purpose == "nudge" and d.result != "pending"
-    ]
+def _unheeded_nudge(fleet: Fleet, goal_id: str) -> Any:
+    """A nudge that was sent, with no sign of life of the agent since."""
+    for one in store(fleet).view(goal_id).assignments.values():
+        for sent in one.dispatch_history:
+            if (
+                sent.purpose == "nudge"
+                and sent.result != "pending"
+                and sent.ts > one.last_observed_activity_at
+            ):
+                return sent
+    return None
