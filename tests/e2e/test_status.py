@@ -18,8 +18,10 @@ TASK = f"Say hello\n@sh echo hello >> hello.txt; git add -A; {COMMIT} 'Say hello
 
 def offered(fleet: Fleet) -> str:
     """The command at the end of adam's line, or in the line below that begins with `next:`."""
-    text = fleet.llmc("status").out
-    (found,) = re.findall(r"llmc (?!up\))[a-z]+ .*adam.*|next: llmc up|llmc up$", text, re.MULTILINE)
+    text = re.sub(r"\nAttention\n(.+\n)+", "", fleet.llmc("status").out)
+    (found,) = re.findall(
+        r"llmc (?!up\))[a-z]+ adam.*|llmc .* adam.*|next: llmc up|llmc up$", text, re.MULTILINE
+    )
     return str(found).removeprefix("next: ").partition(", or ")[0]
 
 
@@ -56,7 +58,7 @@ def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
     assert scripted.log()[0] == "Say hello"
     scripted.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?")
     scripted.wait("adam", "needs_input")
-    assert offered(scripted) == "llmc attach adam", "a message would answer the dialog"
+    assert offered(scripted) == "llmc answer adam", "a message would answer the dialog"
     scripted.answer_dialog("adam", "Escape")
     wait_until(lambda: offered(scripted) == "llmc message adam")
     follow(scripted, "message", **writes)

@@ -248,7 +248,7 @@ def test_a_kill_at_any_moment_loses_nothing_and_tells_twice_at_most(
     Notices(project)
     project.root.config.write_text(f'[notify]\nwebhook = "{hook.url}"\n')
     with project.store.transaction() as tx:
-        tx.emit("fleet_parked", cause="limit", until_unix=9.0)
+        tx.raise_item("bug:adam", kind="bug", severity="blocked", who="adam", text="it broke")
     code = """
 import sys
 from pathlib import Path
@@ -274,20 +274,21 @@ flush()
 def test_events_that_nobody_saw_are_told_by_the_next_daemon(project: Project, hook: Webhook) -> None:
     """Across rotation; what was there before llmc ever watched is not. Break: begin at the end of the log each time."""
 
-    def park(cause: str) -> None:
+    def fail(cause: str) -> None:
         with project.store.transaction() as tx:
-            tx.emit("fleet_parked", cause=cause, until_unix=9.0)
+            tx.emit("auto_failed", cause=cause, reason="why")
 
     def resume() -> None:
         with project.store.transaction() as tx:
-            tx.emit("fleet_resumed", cause="any")
+            tx.emit("auto_started")
+            tx.emit("auto_stopped")
 
-    park("limit")
+    fail("limit")
     Notices(project).tell(project)
     flush()
     assert hook.got == []
     rotate(project.root.events, Limit(1))
-    park("api")
+    fail("api")
     rotate(project.root.events, Limit(1))
     with project.store.transaction() as tx:
         tx.emit("held", worker="adam")
@@ -297,16 +298,53 @@ def test_events_that_nobody_saw_are_told_by_the_next_daemon(project: Project, ho
     assert [body["key"] for body in hook.got] == ["api"]
     watching = Notices(project)
     resume()
-    park("api")
+    fail("api")
     watching.tell(project)
     flush()
     resume()
-    park("limit")
+    fail("limit")
     resume()
     watching.tell(project)
     flush()
     assert [body["key"] for body in hook.got] == ["api", "api"]
     assert not any(one.is_open for one in Incidents(project.root).read().incidents)
+
+
+@pytest.mark.req("7-002", "7-012")
+def test_what_is_blocked_is_told_once_while_it_stays_and_again_when_it_comes_back(
+    project: Project, hook: Webhook
+) -> None:
+    """Break: tell an item at each look; or never end the incident of one that is gone."""
+    watching = Notices(project)
+
+    def look(severity: str | None) -> None:
+        with project.store.transaction() as tx:
+            if severity is None:
+                tx.clear_item("bug:adam")
+            else:
+                tx.raise_item(
+                    "bug:adam",
+                    kind="bug",
+                    severity=severity,
+                    who="adam",
+                    text="it broke",
+                    next="llmc logs daemon",
+                )
+        watching.tell(project)
+        flush()
+
+    look("waiting")
+    assert hook.got == [], "what can wait is not told"
+    look("blocked")
+    look("blocked")
+    Notices(project).tell(project)
+    flush()
+    assert [(body["kind"], body["key"], body["next"]) for body in hook.got] == [
+        ("blocked", "bug:adam", "llmc logs daemon")
+    ]
+    look(None)
+    look("blocked")
+    assert len(hook.got) == 2
 
 
 @pytest.mark.req("7-010")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.attention.items import Item
 from llmc.auto.digest import Digest, as_json, digest
 from llmc.auto.digest_reader import ACTIONS
 from llmc.auto.digest_waits import Facts
-from llmc.auto.model import AutoState
 from llmc.names import TaskId, WorkerName
 from llmc.services.digest import of_interest
 from llmc.state.events import ACTIONS as KNOWN
@@ -52,6 +52,17 @@ def task(number: int, hold: str = "", after: tuple[int, ...] = (), status: str =
     return Task(
         TaskId(str(number)), f"Do {number}", "", TaskStatus(status), blocked_by=waits_for, metadata=metadata
     )
+
+
+def held(number: int, hold: str = "quarantined") -> Item:
+    """What the attention list says of a task that waits for a person."""
+    verb, kind = ("approve" if hold == "proposed" else "requeue"), {"parked": "parked_task"}.get(hold, hold)
+    said = f"task {number} waits for you: Do {number}"
+    return Item(f"task /{number}", kind, "waiting", str(number), 5.0, said, f"llmc tasks {verb} {number}")
+
+
+def about(name: str, kind: str, command: str, severity: str = "blocked") -> Item:
+    return Item(f"{kind}:{name}", kind, severity, name, 1.0, f"it is in {kind}", command)
 
 
 def report(rows: list[Row], since: float = 0.0, **facts: Any) -> Digest:
@@ -154,13 +165,13 @@ def test_the_last_failure_of_a_quarantined_task_is_one(last: list[str]) -> None:
         "failed": row(60, "task_failed", "auto-1", "no test", task_id="7", cause="task", attempt=3, ref="r3"),
         "quarantined": row(60, "task_quarantined", task_id="7", cause="task", attempt=3),
     }
-    found = report(rows + [ends[name] for name in last])
+    found = report(rows + [ends[name] for name in last], items=[held(7)])
     assert names(found) == {"failed": ["7", "7", "7"]}
     assert found.failed_by_cause == {"task": 2, "agent": 1}
-    (held,) = found.held
-    assert (held.hold, held.attempts, held.cause) == ("quarantined", 3, "task")
+    (kept,) = found.held
+    assert (kept.hold, kept.attempts, kept.cause) == ("quarantined", 3, "task")
     if "failed" in last:
-        assert (held.reason, held.ref) == ("no test", "r3")
+        assert (kept.reason, kept.ref) == ("no test", "r3")
         (waits,) = found.waiting
         assert (waits.command, waits.ref, waits.why) == ("llmc tasks requeue 7", "r3", "task: no test")
 
@@ -171,9 +182,10 @@ def test_over_budget_is_parked_whatever_else_is_said() -> None:
     for other in ("task_failed", "task_released"):
         said = row(60, other, task_id="3", cause="budget", attempt=1)
         for rows in ([parked, said], [said, parked]):
-            found = report([assigned(50, "3"), *rows])
+            found = report([assigned(50, "3"), *rows], items=[held(3, "parked")])
             assert names(found) == {"parked": ["3"]}
             assert found.waiting[0].command == "llmc tasks requeue 3"
+            assert found.waiting[0].why == "budget: used $6 of $5"
 
 
 def test_an_undone_accept_is_no_accept() -> None:
@@ -245,10 +257,6 @@ def test_how_a_run_ended(running: bool) -> None:
     alive = report([started, assigned(150, "1")], 100, running=running)
     assert alive.runs.how == ("running" if running else "killed")
     assert alive.runs.total_s == (NOW - 100 if running else 50)
-    commands = [item.command for item in alive.waiting]
-    assert commands == ([] if running else ["llmc up --auto"])
-    done = report([started, assigned(150, "1")], 100, running=running, tasks=[task(1, status="completed")])
-    assert done.waiting == ()
     failed = row(200, "auto_failed", "auto-1", "logged out", cause="auth", task_id="1")
     for rows in (
         [failed, row(201, "auto_stopped", None, "failed")],
@@ -256,7 +264,6 @@ def test_how_a_run_ended(running: bool) -> None:
     ):
         found = report([started, assigned(150, "1"), *rows], 100, running=running)
         assert (found.runs.how, found.runs.cause, found.runs.task_id) == ("failed", "auth", "1")
-        assert found.waiting[0].command == "log in again with `claude`, then llmc up --auto"
     again = report([started, assigned(150, "1"), row(500, "auto_started", None)], 100, running=True)
     assert (again.runs.times, again.runs.how, again.runs.total_s) == (2, "running", 50 + NOW - 500)
 
@@ -296,11 +303,9 @@ def test_waits_for_a_clean_source_and_the_command_after_it() -> None:
     found = report(rows)
     assert (found.dirty_source.times, found.dirty_source.total_s) == (2, 90)
     assert (found.post_accept.times, found.post_accept.failed, found.post_accept.total_s) == (2, 1, 5.0)
-    assert found.waiting == ()
-    (waits,) = report(
-        rows, auto=AutoState(source_repo_dirty_retry_after_unix=200.0), source="/src", tasks=[task(1)]
-    ).waiting
-    assert (waits.kind, waits.command, waits.unblocks) == ("source", "commit them: git -C /src status", 1)
+    dirty = Item("source", "source", "blocked", "/src", 5.0, "it has changes", "git -C /src status")
+    (waits,) = report(rows, items=[dirty], tasks=[task(1)]).waiting
+    assert (waits.kind, waits.command, waits.unblocks) == ("source", "git -C /src status", 1)
 
 
 def test_what_unblocks_the_most_comes_first() -> None:
@@ -323,37 +328,38 @@ def test_what_unblocks_the_most_comes_first() -> None:
         reason="question",
         assignment=Assignment(task_id=TaskId("9"), claim="c", since_unix=1.0, subject="Do 9"),
     )
-    rests = worker(Status.NEEDS_INPUT, name=WorkerName("auto-3"), auto=True, reason="stopped_clean")
-    waits = worker(Status.NEEDS_REVIEW, name=WorkerName("adam"))
-    broken = worker(Status.ERROR, name=WorkerName("auto-4"), auto=True)
-    rows = [row(5, "task_proposed", task_id="2", subject="Do 2")]
-    found = report(rows, tasks=tasks, completed=["14"], workers=[rests, waits, broken, stuck])
+    items = [
+        *(held(1), held(2, "proposed"), held(7, "parked")),
+        about("auto-2", "question", "llmc attach auto-2"),
+        about("adam", "review", "llmc review adam", "waiting"),
+        about("auto-4", "error", "llmc reset auto-4"),
+        about("adam", "held", "llmc release adam", "notice"),
+    ]
+    found = report([], tasks=tasks, completed=["14"], items=items, workers=[stuck])
     assert [(item.command, item.unblocks) for item in found.waiting] == [
         ("llmc attach auto-2", 3),
         ("llmc tasks approve 2", 2),
         ("llmc tasks requeue 1", 1),
+        ("llmc reset auto-4", 0),
         ("llmc tasks requeue 7", 0),
         ("llmc review adam", 0),
-        ("llmc config check, then llmc reset auto-4", 0),
+        ("llmc release adam", 0),
     ]
-    assert found.waiting[1].since_unix == 5
+    assert len(found.waits) == 6, "what is only worth knowing does not wait"
+    assert (found.waiting[1].since_unix, found.waiting[0].task_id, found.waiting[0].worker) == (
+        5,
+        "9",
+        "auto-2",
+    )
 
 
-def test_without_a_task_list_the_log_says_what_waits() -> None:
-    """Break: show what was approved and begun since; or a number nobody knows."""
-    rows = [
-        *(row(5, "task_proposed", task_id=number, subject=f"Do {number}") for number in ("2", "3")),
-        assigned(9, "3"),
-        assigned(10, "7", "auto-2"),
-        row(20, "task_quarantined", "auto-2", "no test", task_id="7", cause="task", attempt=3),
-    ]
-    found = report(rows)
-    assert [(item.command, item.what, item.unblocks) for item in found.waiting] == [
-        ("llmc tasks requeue 7", "Do 7", None),
-        ("llmc tasks approve 2", "Do 2", None),
-    ]
-    put_back = report(rows, tasks=[task(7), task(2, "proposed")])
-    assert [item.command for item in put_back.waiting] == ["llmc tasks approve 2"]
+def test_the_report_has_the_attention_list_whole_and_without_a_task_list_no_numbers() -> None:
+    """Break: drop an item that the report cannot rank."""
+    items = [held(7), about("adam", "error", "llmc reset adam")]
+    found = report([], items=items)
+    assert {item.key for item in found.waiting} == {item.key for item in items}
+    assert {item.unblocks for item in found.waiting} == {None}
+    assert as_json(found)["attention"] == [item._asdict() for item in items]
 
 
 def test_of_a_log_only_what_matters_is_read_and_the_last_signs() -> None:

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.attention.items import Item
 from llmc.auto.digest import digest
 from llmc.auto.digest_text import MOST_LINES, money, ranges, render, tokens
 from llmc.auto.digest_waits import Facts
 from llmc.fit import cells
 from llmc.names import TaskId
 from llmc.tasks.model import Task, TaskStatus
-from tests.unit.test_digest import Row, assigned, landed, row, task, used
+from tests.unit.test_digest import Row, assigned, held, landed, row, task, used
 
 NOW = 40_000.0
 
@@ -45,14 +46,14 @@ BAD = [
 
 def test_a_short_night() -> None:
     """Break: put what landed before what waits; or leave out the command."""
-    assert page(night(2) + BAD, tasks=[task(99, "quarantined"), task(100, after=(99,))]) == (
+    assert page(night(2) + BAD, items=[held(99)], tasks=[task(99), task(100, after=(99,))]) == (
         "00:00 to 11:00 (11h 6m)\n"
         "2 tasks landed in 10h (0.2 an hour without the parks), $1.00, 1 waits for you.\n"
         "Auto mode stopped at 10:00: llmc down.\n"
         "\n"
         "Waits for you (1)\n"
         "  llmc tasks requeue 99   unblocks 1\n"
-        "      quarantined task: Do 99 (task: 2 tests fail)\n"
+        "      task 99 waits for you: Do 99 (task: 2 tests fail)\n"
         "      its work: llmc trash show refs/x/y\n"
         "\n"
         "Landed (2)\n"
@@ -76,8 +77,8 @@ def test_a_short_night() -> None:
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_sixty_tasks_fit_on_a_page(width: int) -> None:
     """Break: give each a line of its own."""
-    held = [task(number, "quarantined") for number in range(100, 112)]
-    lines = page(night(60) + BAD, width, tasks=held).splitlines()
+    items = [held(number) for number in range(100, 112)]
+    lines = page(night(60) + BAD, width, items=items).splitlines()
     assert len(lines) <= MOST_LINES
     text = "\n".join(lines)
     assert "Landed (60)" in text
@@ -95,7 +96,7 @@ def test_a_quiet_night_is_a_sentence() -> None:
         "00:00 to 11:00 (11h 6m)",
         "A quiet time: no task was begun, nothing landed, and nothing waits for you.",
     ]
-    waiting = page([], tasks=[task(9, "proposed")])
+    waiting = page([], items=[held(9, "proposed")])
     assert "A quiet time: no task was begun, nothing landed." in waiting
     assert "llmc tasks approve 9" in waiting
 
@@ -124,7 +125,7 @@ def test_what_stands_out() -> None:
         *(row(0, "auto_started", None), *BAD[:3]),
         row(60, "auto_failed", None, "logged out", cause="auth"),
     ]
-    found = digest(rows, 0.0, NOW, Facts())
+    found = digest(rows, 0.0, NOW, Facts(items=[held(99), held(98)]))
     text = render(found, 80, lambda text, style: f"<{style}>{text}</>", lambda at: "now")
     assert "<bold>Waits for you (2)</>" in text
     assert "  <yellow>llmc tasks requeue 99</>\n" in text
@@ -172,7 +173,7 @@ WORDS = st.text(max_size=60)
 def test_every_line_fits_and_nothing_acts_on_the_terminal(given_rows: list[tuple[str, str, str]]) -> None:
     """Break: print a subject or a reason as it is."""
     rows = [row(1, "auto_started", None)]
-    tasks = []
+    tasks, items = [], []
     for number, (subject, reason, end) in enumerate(given_rows):
         name = str(number)
         rows.append({**assigned(10 + number, name, f"auto-{name}"), "subject": subject})
@@ -180,10 +181,10 @@ def test_every_line_fits_and_nothing_acts_on_the_terminal(given_rows: list[tuple
             rows += landed(20 + number, name, f"{number:040x}", f"auto-{name}")
         elif end != "open":
             rows.append(row(20 + number, f"task_{end}", f"auto-{name}", reason, task_id=name, cause=reason))
-        hold = {"llmc": {"hold": "parked"}} if end == "parked" else {}
-        tasks.append(Task(TaskId(name), subject, "", TaskStatus.PENDING, metadata=hold))
+        tasks.append(Task(TaskId(name), subject, "", TaskStatus.PENDING))
+        items.append(Item(f"k{name}", "bug", "blocked", subject, 1.0, reason, subject))
     for width in (40, 80):
-        text = page(rows, width, tasks=tasks)
+        text = page(rows, width, tasks=tasks, items=items)
         assert all(cells(line) <= width for line in text.split("\n"))
         assert "\033" not in text
         assert "\u202e" not in text

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.cli.overview import age, auto_summary, group_of, next_command, render, why
-from llmc.cli.views import Raw, overseer_view, worker_view
+from llmc.attention.items import Facts, Raw, Seen
+from llmc.attention.workers import next_command, worker_items, worker_view
+from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
+from llmc.cli.views import overseer_view
 from llmc.fit import cells, printable, shortened, wrap
 from llmc.workers.causes import Cause
 from llmc.workers.model import Outcome, Status
@@ -21,11 +23,25 @@ NOW = 1_000_000.0
 
 def row(name: str = "adam", status: str = "idle", ago: float = 9, **fields: Any) -> Raw:
     """A worker as `status --json` has it, and what the text shows besides."""
-    view = worker_view({"name": name, "status": status, "since_unix": NOW - ago}, set())
+    view = worker_view({"name": name, "status": status, "since_unix": NOW - ago}, False)
     if status == "needs_review":
         view["commit_sha"] = "8243c5bc742f39adaeec1dcc728ca0bc528ed3b1"
     assert fields.keys() <= view.keys() | {"subject", "dialog", "acting"}
     return {**view, "subject": "", "dialog": False, "acting": False, **fields}
+
+
+def facts(*workers: Raw, running: bool = True, auto: bool = False) -> Facts:
+    """What was seen of them; a client with a status file says that a dialog is open."""
+    seen = {
+        w["name"]: Seen(w["attached"], "dialog open" if w["dialog"] else "", not w["dialog"], w["acting"])
+        for w in workers
+    }
+    return Facts(NOW, running=running, daemon={"auto": auto}, workers=seen)
+
+
+def command_for(worker: Raw, daemon: bool) -> str:
+    known = facts(worker, running=daemon)
+    return next_command(worker, known.seen(worker["name"]), known)
 
 
 def expected(worker: Raw, daemon: bool) -> str:
@@ -77,7 +93,7 @@ def test_the_next_command_can_be_run(status: Status) -> None:
             delivery=delivery,
             acting=acting,
         )
-        command = next_command(worker, daemon)
+        command = command_for(worker, daemon)
         verb = command.removeprefix("llmc ").partition(" ")[0]
         assert verb == expected(worker, daemon), worker
         assert verb in ("up", "start", "") or "adam" in command or verb == "detach"
@@ -86,7 +102,7 @@ def test_the_next_command_can_be_run(status: Status) -> None:
 @pytest.mark.parametrize("cause", ["", *Cause])
 def test_only_a_reset_leaves_an_error(cause: str) -> None:
     """Break: offer `message`, which an error refuses, or a reset alone where the cause would come back."""
-    command = next_command(row(status="error", cause=cause, error_reason="x"), daemon=True)
+    command = command_for(row(status="error", cause=cause, error_reason="x"), daemon=True)
     assert command.endswith("llmc reset adam")
     assert command.startswith("llmc peek adam") == (cause not in ("auth", "config", "disk"))
 
@@ -98,9 +114,21 @@ def test_every_outcome_of_a_delivery_was_thought_of() -> None:
 @pytest.mark.parametrize("status", list(Status))
 def test_every_status_is_in_a_group(status: Status) -> None:
     """Break: leave a status out of _GROUPS; it would rest, whatever it does."""
-    group = group_of(row(status=str(status)), daemon=True)
+    (worker,) = with_items(fleet(row(status=str(status))))["workers"]
+    group = group_of(worker)
     assert (group == "At work") == (status in AT_WORK)
     assert (group == "Resting") == (status in RESTING)
+
+
+def test_a_crashed_agent_with_a_task_does_not_rest() -> None:
+    """Break: group by the status alone."""
+    crashed = row(status="offline", reason="crashed", prompt="Sort it", error_reason="code 137")
+    text = render(fleet(crashed), NOW, 80, plain)
+    assert (
+        "Needs you\n  adam  [offline]  9s  Sort it\n        its agent crashed (code 137): Sort it\n" in text
+    )
+    assert "next: llmc up" in text
+    assert "Resting" not in text
 
 
 @pytest.mark.parametrize(
@@ -117,7 +145,8 @@ def test_an_accept_goes_on_by_itself_or_needs_a_person(
 ) -> None:
     """Break: group by the status alone."""
     worker = row(status="needs_review", accept_step="validate", acting=acting, held=held)
-    assert group_of(worker, daemon) == group
+    (shown,) = with_items(fleet(worker, running=daemon))["workers"]
+    assert group_of(shown) == group
 
 
 def marked(text: str, style: str) -> str:
@@ -129,15 +158,17 @@ def plain(text: str, style: str) -> str:
     return text
 
 
-def fleet(*workers: Raw, running: bool = True) -> Raw:
-    daemon = {"running": running, "pid": 18613 if running else None, "auto": False, "instance_id": None}
+def fleet(*workers: Raw, running: bool = True, auto: bool = False) -> Raw:
+    daemon = {"running": running, "pid": 18613 if running else None, "auto": auto, "instance_id": None}
+    known = facts(*workers, running=running, auto=auto)
+    items = [item for worker in workers for item in worker_items({}, worker, known)]
     return {
         "root": "/home/you/llmc",
         "daemon": daemon,
-        "workers": list(workers),
+        "workers": [{**w, "next": next_command(w, known.seen(w["name"]), known)} for w in workers],
         "auto": None,
         "overseer": None,
-        "attention": [],
+        "attention": [item._asdict() for item in items],
     }
 
 
@@ -160,7 +191,7 @@ FLEET = fleet(
 )
 
 GOLDEN_80 = """\
-/home/you/llmc  daemon 18613 runs  4 need you, 2 at work, 2 resting
+/home/you/llmc  daemon 18613 runs  5 need you, 2 at work, 1 resting
 
 Needs you
   adam     [needs_review]   4m  Let greet() take a name, and keep greeting the…
@@ -168,14 +199,18 @@ Needs you
            self-review done
            next: llmc review adam
   baker    [needs_input]   12s  Pick a colour
-           asks a question
+           a dialog of its client is open, and waits for an answer
            next: llmc attach baker
   edward   [error]          5s  Move it
            model_not_found: no such model
            next: llmc peek edward, or llmc reset edward
   george   [needs_review]   3s  (held) (reviewed) Rename it
            8243c5bc Rename it
+           a person holds it, and llmc leaves it alone
            next: llmc release george
+  harriet  [idle]          30s
+           task-1 was typed, and no proof came that it arrived
+           next: llmc peek harriet
 
 At work
   charlie  [working]        1h  日本語の説明を README に書い…  llmc peek charlie
@@ -183,9 +218,7 @@ At work
            conflicts in a.txt, b.txt
 
 Resting
-  dora     [idle]           2d  llmc start --worker dora
-  harriet  [idle]          30s  llmc peek harriet
-           whether task-1 arrived is not known"""
+  dora     [idle]           2d  llmc start --worker dora"""
 
 GOLDEN_46 = """\
 …me/you/llmc  no daemon runs (llmc up)  1 at…
@@ -302,6 +335,7 @@ def test_auto_workers_stand_by_themselves() -> None:
                 row("adam", "needs_review", 60, prompt="Greet people"),
                 row("auto-1", "working", 125, auto=True, task_id="4", task_subject="Write the parser"),
                 row("auto-2", "idle", 9, auto=True),
+                auto=True,
             ),
             "auto": AUTO,
         },
@@ -316,7 +350,7 @@ def test_auto_workers_stand_by_themselves() -> None:
         "",
         "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
     ]
-    assert next_command(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
+    assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
 
 
 def test_a_parked_fleet_says_so() -> None:

@@ -27,10 +27,15 @@ def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
         return ClientStatus.UNKNOWN, 0.0
 
 
+def waits_for(config_dir: Path, pid: int) -> str:
+    """What a client that waits says that it waits for; "" where it does not say."""
+    record = _status_record(config_dir / "sessions" / f"{pid}.json") or {}
+    return str(record.get("waitingFor") or "")
+
+
 def asks_by_itself(config_dir: Path, pid: int) -> bool:
     """Whether the dialog of a client that waits is the agent's question, and not one that a person opened."""
-    record = _status_record(config_dir / "sessions" / f"{pid}.json") or {}
-    return bool(record.get("waitingFor")) and record["waitingFor"] != "dialog open"
+    return waits_for(config_dir, pid) not in ("", "dialog open")
 
 
 def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:

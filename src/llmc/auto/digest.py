@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from llmc.attention.items import Item
 from llmc.auto.digest_history import (
     Attempt,
     End,
@@ -148,6 +149,13 @@ class Digest:
     interruptions: tuple[Interruption, ...] = ()
     #: what could not be read, and is missing here
     problems: tuple[str, ...] = ()
+    #: the attention list, as `status --json` has it; `waiting` says more of the same items
+    attention: tuple[Item, ...] = ()
+
+    @property
+    def waits(self) -> tuple[Waiting, ...]:
+        """What a person has to do something about."""
+        return tuple(item for item in self.waiting if item.severity != "notice")
 
     @property
     def is_empty(self) -> bool:
@@ -190,12 +198,13 @@ def digest(
         runs=view.runs(len(accepted)),
         interruptions=view.interruptions(),
         problems=problems,
+        attention=tuple(facts.items),
     )
 
 
 def as_json(report: Digest) -> dict[str, Any]:
     """The whole structure as plain data."""
-    return asdict(report)
+    return {**asdict(report), "attention": [item._asdict() for item in report.attention]}
 
 
 class _View:

@@ -34,8 +34,9 @@ TRASH = "refs/llmc/trash/"
 def render(report: Digest, width: int, paint: Paint, when: When) -> str:
     """The whole report; every line fits into `width` cells."""
     page = _Page(max(40, min(width, MOST_WIDTH)), paint, when)
-    first = [page.head(report), page.waiting(report.waiting)]
+    first = [page.head(report), page.waiting(report.waits)]
     last = [
+        page.notices(tuple(item for item in report.waiting if item not in report.waits)),
         page.not_landed(report),
         page.interruptions(report),
         page.spend(report),
@@ -89,7 +90,7 @@ class _Page:
         long = format_duration(report.until_unix - report.since_unix)
         lines = [self.paint(shortened(f"{period} ({long})", self.width), "bold")]
         if report.is_empty:
-            rest = "" if report.waiting else ", and nothing waits for you"
+            rest = "" if report.waits else ", and nothing waits for you"
             lines += self._plain(f"A quiet time: no task was begun, nothing landed{rest}.", 0, 2)
         else:
             lines += self._plain(_summary(report), 0, 2)
@@ -121,14 +122,20 @@ class _Page:
         lines = [self.paint(f"Waits for you ({len(items)})", "bold")] if items else []
         for item in items[:MOST_WAITING]:
             gain = f"   unblocks {item.unblocks}" if item.unblocks else ""
-            command = shortened(printable(item.command), self.width - 2 - cells(gain))
+            command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
             lines.append(f"  {self.paint(command, 'yellow')}{gain}")
             lines += self._plain(_about(item), 6, 2)
             if item.ref:
                 lines += self._plain(f"its work: llmc trash show {item.ref.removeprefix(TRASH)}", 6, 2)
         if others := items[MOST_WAITING:]:
-            commands = listed([item.command for item in others])
+            commands = listed([item.command or item.kind for item in others])
             lines += self._plain(f"and {len(others)} more: {commands}", 2, 4)
+        return lines
+
+    def notices(self, items: tuple[Waiting, ...]) -> list[str]:
+        lines = [self.paint("Worth knowing", "bold")] if items else []
+        for item in items[:MOST_WAITING]:
+            lines += self._plain(_about(item), 2, 2)
         return lines
 
     def landed(self, rows: tuple[Accepted, ...], most: int) -> list[str]:
@@ -259,8 +266,8 @@ def _summary(report: Digest) -> str:
         parts.append(f"{counted(by_hand, 'accept')} by hand")
     if report.total_spend.cost is not None:
         parts.append(money(report.total_spend.cost))
-    if report.waiting:
-        count = len(report.waiting)
+    if report.waits:
+        count = len(report.waits)
         parts.append(f"{count} {'waits' if count == 1 else 'wait'} for you")
     return f"{', '.join(parts)}." if parts else "Nothing landed."
 
@@ -270,9 +277,7 @@ def _long(row: Pauses | Commands) -> str:
 
 
 def _about(item: Waiting) -> str:
-    named = {"quarantined", "parked", "proposed"}
-    head = f"{item.kind} task: {item.what}" if item.kind in named else item.what
-    return f"{head} ({item.why})" if item.why else head
+    return f"{item.what} ({item.why})" if item.why else item.what
 
 
 def _name(row: Accepted) -> str:

@@ -1,43 +1,26 @@
-"""What waits for a person, and the command for each; what unblocks the most tasks comes first. Pure."""
+"""What waits for a person, as the morning report lists it: the attention list, what unblocks the most tasks first. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from llmc.auto.digest_history import Attempt, History, RunEnd
+from llmc.attention.items import SEVERITIES, Item
+from llmc.auto.digest_history import Attempt, History
 from llmc.auto.model import AutoState
 from llmc.names import TaskId
 from llmc.tasks.graph import needs, unblocks
 from llmc.tasks.model import Task, TaskStatus, in_order
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import WorkerRecord
 
-#: what a person does about a task that waits, by why it waits
-_FOR_TASKS = {"proposed": "approve", "quarantined": "requeue", "parked": "requeue"}
-#: what has to be done first, by the cause of a failure
-_FIRST = {
-    "auth": "log in again with `claude`",
-    "config": "llmc config check",
-    "disk": "free some disk space",
-}
-_ASKS = ("question", "permission")
-
-
-@dataclass(frozen=True)
-class GoalQuestion:
-    """Something that a part of a goal asks a person."""
-
-    id: str
-    goal_title: str
-    part: str
-    question: str
-    since_unix: float
-    #: parts of the plan that cannot begin before it is answered
-    unblocks: int
+#: items about a task; `who` is its id
+_OF_TASKS = ("quarantined", "parked_task", "proposed", "task_question")
 
 
 @dataclass(frozen=True)
 class Facts:
     """How things are now, beside the log."""
 
+    #: the attention list
+    items: Collection[Item] = ()
     #: None: there is no task list, or it cannot be read
     tasks: Collection[Task] | None = None
     #: the list that is configured
@@ -48,20 +31,23 @@ class Facts:
     auto: AutoState = field(default_factory=AutoState)
     #: a daemon in auto mode runs
     running: bool = False
-    source: str = ""
-    questions: Collection[GoalQuestion] = ()
+    #: parts of plans that cannot begin before a question is answered, by the key of its item
+    held_up: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Something only a person can do."""
+    """An item of the attention list, with what the report knows besides."""
 
-    #: `run`, `source`, `question`, `quarantined`, `parked`, `proposed`, or `worker`
+    #: as in the attention list
+    key: str
     kind: str
-    #: what it is about: a task's subject, a worker's status
+    severity: str
+    #: one sentence
     what: str
     #: the command, or what else helps
     command: str
+    #: of a task: how its last attempt failed
     why: str = ""
     task_id: str | None = None
     worker: str | None = None
@@ -73,22 +59,62 @@ class Waiting:
 
 
 def waiting(history: History, facts: Facts) -> tuple[Waiting, ...]:
-    """Everything that waits now, what unblocks the most first."""
+    """Every item, what unblocks the most first; what is only worth knowing comes last."""
     reach = _Reach(facts)
-    found = [
-        *_run(history, facts, reach),
-        *_source(facts, reach),
-        *map(_question, facts.questions),
-        *_tasks(history, facts, reach),
-        *(item for record in facts.workers for item in _worker(record, facts, reach)),
-    ]
-    kinds = ("run", "source", "question", "quarantined", "parked", "worker", "proposed")
+    latest = {a.task.id: a for a in history.attempts if a.task.list == facts.list_name}
+    at_work = {str(record.name): record for record in facts.workers}
+    found = [_waiting(item, reach, latest, at_work, facts) for item in facts.items]
+    return tuple(sorted(found, key=_rank))
 
-    def rank(item: Waiting) -> tuple[int, int, tuple[int, int, str], str]:
-        kind = kinds.index(item.kind) if item.kind in kinds else len(kinds)
-        return (-(item.unblocks or 0), kind, in_order(item.task_id or ""), item.worker or "")
 
-    return tuple(sorted(found, key=rank))
+def _rank(item: Waiting) -> tuple[bool, int, int, tuple[int, int, str], str]:
+    severity = SEVERITIES.index(item.severity)
+    return (
+        item.severity == "notice",
+        -(item.unblocks or 0),
+        severity,
+        in_order(item.task_id or ""),
+        item.key,
+    )
+
+
+def _waiting(
+    item: Item,
+    reach: "_Reach",
+    latest: Mapping[TaskId, Attempt],
+    at_work: Mapping[str, WorkerRecord],
+    facts: Facts,
+) -> Waiting:
+    record = at_work.get(item.who)
+    task = TaskId(item.who) if item.kind in _OF_TASKS else None
+    if record is not None and record.assignment is not None:
+        task = record.assignment.task_id
+    attempt = latest.get(task) if task is not None and item.kind in ("quarantined", "parked_task") else None
+    return Waiting(
+        key=item.key,
+        kind=item.kind,
+        severity=item.severity,
+        what=f"{item.who}: {item.text}" if record is not None else item.text,
+        command=item.next,
+        why=_why(attempt),
+        task_id=task,
+        worker=record.name if record is not None else (attempt and attempt.worker) or None,
+        ref=(attempt and attempt.ref) or None,
+        since_unix=item.since_unix or None,
+        unblocks=_unblocks(item, task, reach, facts),
+    )
+
+
+def _unblocks(item: Item, task: TaskId | None, reach: "_Reach", facts: Facts) -> int | None:
+    if item.key in facts.held_up:
+        return facts.held_up[item.key]
+    if item.kind in ("auto", "source"):
+        return reach.all()
+    return reach.of(task) if task is not None else 0 if reach.known else None
+
+
+def _why(attempt: Attempt | None) -> str:
+    return ": ".join(part for part in (attempt.cause, attempt.reason) if part) if attempt else ""
 
 
 class _Reach:
@@ -105,115 +131,12 @@ class _Reach:
         # Only what is unfinished can be unblocked, also where a finished task still names it.
         edges = {task: others for task, others in needs(open_tasks).items() if task in self.open}
         # Of those that a person can do something about: of all, a long chain would take minutes.
-        held = {task.id for task in open_tasks if task.waits_for_a_person}
+        held = {TaskId(item.who) for item in facts.items if item.kind in _OF_TASKS}
         taken = {record.assignment.task_id for record in facts.workers if record.assignment is not None}
-        self._unblocks = unblocks(edges, held | taken)
+        self._unblocks = unblocks(edges, (held | taken) & self.open.keys())
 
     def of(self, task: str) -> int | None:
         return self._unblocks.get(TaskId(task), 0) if self.known else None
 
     def all(self) -> int | None:
         return len(self.open) if self.known else None
-
-
-def _run(history: History, facts: Facts, reach: _Reach) -> Iterator[Waiting]:
-    run = history.runs[-1] if history.runs else None
-    if run is None or run.how is RunEnd.STOPPED or (run.how is RunEnd.RUNNING and facts.running):
-        return
-    again = "llmc up --auto"
-    if run.how is RunEnd.FAILED:
-        what = f"auto mode failed ({run.cause})" if run.cause else "auto mode failed"
-        command = f"{_FIRST.get(run.cause, 'llmc logs daemon')}, then {again}"
-    elif reach.all() == 0:
-        return  # nothing is left to do for it
-    else:
-        what, command = "auto mode ended without a word", again
-    yield Waiting(
-        "run", what, command, run.reason, run.task or None, run.worker or None, None, run.ended, reach.all()
-    )
-
-
-def _question(one: GoalQuestion) -> Waiting:
-    return Waiting(
-        "question",
-        f"{one.part} ({one.goal_title}) asks: {one.question}",
-        f'llmc overseer answer {one.id} "..."',
-        since_unix=one.since_unix,
-        unblocks=one.unblocks,
-    )
-
-
-def _source(facts: Facts, reach: _Reach) -> Iterator[Waiting]:
-    if facts.auto.source_repo_dirty_retry_after_unix > 0:
-        yield Waiting(
-            "source",
-            "uncommitted changes in the source keep work from landing",
-            f"commit them: git -C {facts.source} status",
-            unblocks=reach.all(),
-        )
-
-
-def _tasks(history: History, facts: Facts, reach: _Reach) -> Iterator[Waiting]:
-    latest = {
-        attempt.task.id: attempt for attempt in history.attempts if attempt.task.list == facts.list_name
-    }
-    holds = {task.id: row for task, row in history.holds.items() if task.list == facts.list_name}
-    subjects = {
-        task.id: subject for task, subject in history.subjects.items() if task.list == facts.list_name
-    }
-    if facts.tasks is None:
-        held = {task: hold for task, (hold, _) in holds.items()}
-    else:
-        held = {task.id: task.waits_for_a_person for task in reach.open.values() if task.waits_for_a_person}
-    for task, hold in held.items():
-        attempt = latest.get(task) if hold != "proposed" else None
-        known = holds.get(task)
-        yield Waiting(
-            hold,
-            reach.open[task].subject if task in reach.open else subjects.get(task, ""),
-            f"llmc tasks {_FOR_TASKS.get(hold, 'show')} {task}",
-            _why(attempt),
-            task,
-            (attempt and attempt.worker) or None,
-            (attempt and attempt.ref) or None,
-            known[1] if known is not None and known[0] == hold else None,
-            reach.of(task),
-        )
-
-
-def _why(attempt: Attempt | None) -> str:
-    return ": ".join(part for part in (attempt.cause, attempt.reason) if part) if attempt else ""
-
-
-def _worker(record: WorkerRecord, facts: Facts, reach: _Reach) -> Iterable[Waiting]:
-    command = _for_worker(record)
-    if not command:
-        return
-    task = record.assignment.task_id if record.assignment else None
-    subject = record.assignment.subject if record.assignment else record.current_prompt.partition("\n")[0]
-    yield Waiting(
-        "worker",
-        f"{record.name} is {record.status}" + (f": {subject}" if subject else ""),
-        command,
-        record.error_reason or record.reason,
-        task,
-        record.name,
-        None,
-        record.since_unix or None,
-        reach.of(task) if task is not None else 0 if reach.known else None,
-    )
-
-
-def _for_worker(record: WorkerRecord) -> str:
-    """What a person does about a worker; nothing where auto mode goes on by itself."""
-    name = record.name
-    if record.status is Status.ERROR:
-        reset = f"llmc reset {name}"
-        return f"{_FIRST.get(record.cause, f'llmc peek {name}')}, then {reset}"
-    if record.status is Status.NEEDS_INPUT and record.reason in _ASKS:
-        return f"llmc attach {name}"
-    if record.auto:
-        return f"llmc release {name}" if record.held else ""
-    if record.status is Status.NEEDS_INPUT:
-        return f"llmc attach {name}"
-    return f"llmc review {name}" if record.status is Status.NEEDS_REVIEW else ""

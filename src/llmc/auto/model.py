@@ -20,10 +20,16 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     source_repo_dirty_retry_after_unix: float = 0.0
     source_repo_dirty_backoff_secs: float = 0.0
     source_repo_dirty_retry_count: int = 0
+    #: how the last run of auto mode stands: `running` until it ends in order (`stopped`) or by a failure (`failed`)
+    run: str = ""
+    run_unix: float = 0.0
+    run_cause: str = ""
+    run_reason: str = ""
     #: nobody is given work before this time; 0: the fleet is not parked
     parked_until_unix: float = 0.0
     parked_cause: str = ""
     parked_reason: str = ""
+    parked_since_unix: float = 0.0
     #: parks in a row without a turn that went well: each waits longer
     parks: int = 0
     #: the worker that was sent ahead when the wait was over, and when

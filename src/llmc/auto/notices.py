@@ -1,18 +1,17 @@
-"""What a person is told of, from the event log alone. Pure.
+"""What a person is told of: items of the attention list, runs of auto mode that failed, and what goals ask. Pure.
 
 An incident is a kind and what it is about (`key`). It begins with a notice and ends when it is over; between the two nobody
 is told again.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmc.attention.items import Item
 from llmc.auto.digest import Digest
-from llmc.config.options import is_auto_name
 from llmc.fit import printable, visible
-from llmc.workers.causes import Cause
 
 Row = Mapping[str, Any]
 
@@ -23,7 +22,8 @@ KINDS: dict[str, str] = {
     "budget_reached": "a budget is used up: of a task, the day or the run",
     "task_quarantined": "a task failed too often and waits for a person",
     "worker_error": "a worker of yours is in error, or its agent crashed",
-    "needs_input": "a worker of yours waits for an answer",
+    "blocked": "anything else that is `blocked` in `llmc status`: a question, a dialog, a dirty source, a full disk",
+    "needs_input": "a worker of yours waits for an answer or a message",
     "needs_review": "a worker of yours has work to review",
     "digest": "auto mode has ended; the report on it",
     "goal_asked": "a part of a goal cannot go on without a person",
@@ -31,14 +31,24 @@ KINDS: dict[str, str] = {
     "overseer_ended": "the supervisor gave up; the fleet stands still until a person comes",
 }
 
-#: the kinds that follow a worker's status
-_OF_STATUS = {
-    "error": "worker_error",
-    "offline": "worker_error",
-    "needs_input": "needs_input",
-    "needs_review": "needs_review",
+#: the kind of notice for an item of the attention list; any other is told when it is `blocked`
+_OF_ITEMS = {
+    **dict.fromkeys(("crash", "error", "conflict", "login", "trust"), "worker_error"),
+    **dict.fromkeys(("question", "dialog", "input"), "needs_input"),
+    "review": "needs_review",
+    "quarantined": "task_quarantined",
+    "parked": "fleet_parked",
+    "parked_task": "budget_reached",
+    "budget": "budget_reached",
 }
+#: told by the goals themselves, once for each dispatch
+_TOLD_ELSEWHERE = ("goal_question",)
+#: the kinds that last as long as their item is on the list
+LASTING = frozenset({*_OF_ITEMS.values(), "blocked"})
+#: items whose `who` is the name of a worker, or of a task
+_OF_TASKS = ("quarantined", "parked_task", "proposed")
 _BODY_CHARS = 4000
+_TITLE_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -71,8 +81,35 @@ def failing_after(rows: Iterable[Row], before: bool) -> bool:
     return said[-1] if said else before
 
 
+def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str]) -> list[Notice]:
+    """What is told of the attention list where these kinds are selected."""
+    found = []
+    for item in items:
+        kind = _kind_of(item, on)
+        if kind:
+            about = {"severity": item.severity, "next": item.next}
+            if item.who in workers:
+                about["worker"] = item.who
+            if item.kind in _OF_TASKS:
+                about["task_id"] = item.who
+            title = f"{item.who}: {item.text}" if item.who in workers else item.text
+            body = f"{item.text}\nNext: {item.next}" if item.next else item.text
+            found.append(Notice(kind, item.key, title[:_TITLE_CHARS], body[:_BODY_CHARS], about))
+    return found
+
+
+def _kind_of(item: Item, on: Collection[str]) -> str:
+    """The kind under which an item is told; "" when it is not. What is only worth knowing is not, but for a park."""
+    if item.kind in _TOLD_ELSEWHERE:
+        return ""
+    kind = _OF_ITEMS.get(item.kind, "")
+    if kind in on and (item.severity != "notice" or item.kind == "parked"):
+        return kind
+    return "blocked" if item.severity == "blocked" and "blocked" in on else ""
+
+
 def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
-    """What to tell after these events, in their order; what is over again by the end of them is not told."""
+    """What to tell of auto mode after these events, in their order; what is over again by the end of them is not told."""
     found: list[Notice | Over] = []
     for row in rows:
         failing = failing_after([row], failing)
@@ -91,34 +128,12 @@ def of_event(row: Row) -> list[Notice | Over]:
     match row.get("action"):
         case "auto_failed":
             return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task)]
-        case "auto_stopped":
-            return [Over("auto_failed")]
-        case "fleet_parked":
-            return [_parked(row)]
-        case "fleet_resumed":
-            return [Over("fleet_parked")]
-        case "budget_reached":
-            title = "The budget of this run is used up; no more tasks are taken"
-            return [Notice("budget_reached", f"run {row.get('seq')}", title, str(row.get("reason")))]
-        case "task_parked" if row.get("cause") == Cause.BUDGET:
-            body = f"{row.get('reason')}\nHave it done again: llmc tasks requeue {task}"
-            return [
-                Notice("budget_reached", f"task {task}", f"Task {task} used up its budget", body, _about(row))
-            ]
-        case "task_quarantined":
-            return [_quarantined(row, task)]
         case "goal_asked":
             title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
             return [Notice("goal_asked", str(row.get("dispatch_id")), title, str(row.get("reason")), facts)]
-        case "task_completed":
-            return [Over("auto_failed"), *_task_over(task)]
-        case "task_requeued":
-            return _task_over(task)
-        case "worker_removed":
-            return [Over(kind, worker) for kind in sorted(set(_OF_STATUS.values()))]
-        case "status_changed" if not is_auto_name(worker):
-            return _status(row, worker)
+        case "auto_stopped" | "task_completed":
+            return [Over("auto_failed")]
     return []
 
 
@@ -135,10 +150,10 @@ def digest_ready(found: Digest, text: str) -> Notice:
     counted = [
         (len(found.accepted), "landed"),
         (len(found.failed) + len(found.held), "failed"),
-        (len(found.waiting), "wait for you"),
+        (len(found.waits), "wait for you"),
     ]
     words = ", ".join(f"{count} {what}" for count, what in counted if count) or "nothing happened"
-    facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waiting)}
+    facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
     return Notice(
         "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:_BODY_CHARS], facts
     )
@@ -183,51 +198,3 @@ def scrubbed(text: str, *secrets: str) -> str:
     for secret in filter(None, secrets):
         text = text.replace(secret, "...")
     return re.sub(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+", "...", text)
-
-
-def _parked(row: Row) -> Notice:
-    cause, reason = str(row.get("cause")), str(row.get("reason"))
-    facts = {**_about(row), "until_unix": row.get("until_unix")}
-    if cause == Cause.BUDGET:
-        title = "The budget of the day is used up; the fleet waits until midnight"
-        return Notice("budget_reached", f"day {row.get('until_unix')}", title, reason, facts)
-    return Notice("fleet_parked", cause, f"The fleet waits: {cause}", reason, facts)
-
-
-def _quarantined(row: Row, task: str) -> Notice:
-    times = row.get("attempt")
-    title = f"Task {task} failed {times} times and waits for you"
-    body = f"{row.get('cause')}: {row.get('reason')}\nLook: llmc tasks show {task}. Again: llmc tasks requeue {task}"
-    return Notice("task_quarantined", task, title, body, _about(row))
-
-
-def _task_over(task: str) -> list[Notice | Over]:
-    return [Over("task_quarantined", task), Over("budget_reached", f"task {task}")]
-
-
-def _status(row: Row, worker: str) -> list[Notice | Over]:
-    before, after, reason = str(row.get("from")), str(row.get("to")), str(row.get("reason") or "")
-    if before == after:
-        return []
-    found: list[Notice | Over] = []
-    if before in _OF_STATUS:
-        found.append(Over(_OF_STATUS[before], worker))
-    if after in _WORDS and reason != "rebased" and (after != "offline" or reason == "crashed"):
-        words, command = _WORDS[after]
-        body = f"{reason}\nllmc {command.format(worker)}".strip()
-        facts = {"worker": worker, "reason": reason}
-        found.append(Notice(_OF_STATUS[after], worker, f"{worker} {words}", body, facts))
-    return found
-
-
-#: what a status means for a person, and the command that helps
-_WORDS = {
-    "error": ("is in error", "doctor"),
-    "offline": ("has crashed", "logs {}"),
-    "needs_input": ("waits for you", "attach {}"),
-    "needs_review": ("has work to review", "review {}"),
-}
-
-
-def _about(row: Row) -> dict[str, Any]:
-    return {key: row[key] for key in ("worker", "task_id", "cause", "reason") if row.get(key)}

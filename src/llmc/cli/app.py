@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "status": "Show the workers.",
     "start": "Give an idle worker a task.",
     "message": "Say something to a worker.",
+    "answer": "Answer what a worker asks, without attaching.",
     "attach": "Open a worker's terminal.",
     "peek": "Print the last lines of a worker's screen.",
     "hold": "Keep llmc's hands off a worker.",

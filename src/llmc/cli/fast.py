@@ -4,18 +4,19 @@ They are dispatched before click is imported and read JSON with the standard lib
 (`--help`, a wrong option) goes to click, whose commands call the same functions.
 """
 
-import fcntl
 import os
 import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc import callers, given
+from llmc import given
+from llmc.attention.items import Facts, Raw
+from llmc.attention.workers import self_review_waits, worker_view
 from llmc.cli.output import print_json, say
-from llmc.cli.views import Raw, daemon_view, overseer_view, self_review_waits, status_view, worker_view
 from llmc.config import layout, trust
-from llmc.panes import FORMAT, Pane, Panes, find, parse
+from llmc.panes import FORMAT, Panes, parse
+from llmc.sight import agent_pane, is_held, look
 
 POLL_S = 0.02
 #: so much of a text of an event is in its line
@@ -46,11 +47,17 @@ def _dispatch(argv: list[str]) -> int | None:
         root_given, argv = _take(argv, "--root")
     if argv[:1] == ["status"] and argv[1:] == ["--json"]:
         return status(find_root(root_given))
-    if not argv or argv[0] not in ("wait", "events") or callers.mark(callers.processes()):
+    if not argv or argv[0] not in ("wait", "events") or _is_agent():
         return None  # agents may ask for the status; click refuses them the rest
     if argv[0] == "wait":
         return _wait_args(argv[1:], root_given)
     return _events_args(argv[1:], root_given)
+
+
+def _is_agent() -> bool:
+    from llmc import callers  # the status needs no answer to this
+
+    return callers.mark(callers.processes()) is not None
 
 
 def find_root(given: str | None) -> str:
@@ -77,27 +84,21 @@ def _of_source() -> str | None:
 
 
 def status(root: str) -> int:
-    print_json(current(root))
+    from llmc.cli.views import status_view
+
+    print_json(status_view(root, *current(root)))
     return 0
 
 
-def current(root: str) -> Raw:
-    """The status view, after whatever the agents said meanwhile has been applied."""
-    running = daemon_runs(root)
+def current(root: str) -> tuple[Raw, Facts]:
+    """The state, after whatever the agents said meanwhile has been applied, and what is to be seen beside it."""
     state = read_state(root)
     panes = tmux_panes(root) if state.get("workers") else {}
-    if not running and _is_stale(root, state, panes):
+    if not daemon_runs(root) and _is_stale(root, state, panes):
         catch_up(root)
         state = read_state(root)
-    attached = None if panes is None else _attached(state, panes)
-    daemon = daemon_view(_registration(root, layout.DAEMON), running)
-    return status_view(root, state, daemon, attached, _overseer(root))
-
-
-def _overseer(root: str) -> Raw | None:
-    record = _registration(root, layout.OVERSEER_FILE)
-    runs = record is not None and is_held(f"{root}/{layout.OVERSEER_LOCK}")
-    return overseer_view(record, runs, time.time())
+        panes = tmux_panes(root) if state.get("workers") else {}
+    return state, look(root, state, panes, time.time())
 
 
 def read_state(root: str) -> Raw:
@@ -108,30 +109,8 @@ def read_state(root: str) -> Raw:
     return state
 
 
-def _registration(root: str, name: str) -> Raw | None:
-    try:
-        return _json(f"{root}/{name}")
-    except Give:
-        return None  # unreadable: that a daemon runs is known from its lock
-
-
 def daemon_runs(root: str) -> bool:
     return is_held(f"{root}/{layout.DAEMON_LOCK}")
-
-
-def is_held(path: str) -> bool:
-    """Whether somebody has a lock now."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def tmux_panes(root: str) -> Panes | None:
@@ -149,19 +128,6 @@ def tmux_panes(root: str) -> Panes | None:
         gone = missing or "no server running on" in done.stderr
         return {} if gone else None
     return parse(done.stdout.splitlines())
-
-
-def agent_pane(record: Raw, panes: Panes) -> Pane | None:
-    """The pane of a worker's agent."""
-    keys = ("name", "session_id", "pane_id", "instance")
-    worker, session, pane_id, instance = (record.get(key, "") for key in keys)
-    return find(panes, worker, session, pane_id, instance)
-
-
-def _attached(state: Raw, panes: Panes) -> set[str]:
-    """The workers whose agent a person looks at."""
-    found = {name: agent_pane(record, panes) for name, record in state.get("workers", {}).items()}
-    return {name for name, pane in found.items() if pane is not None and pane.attached}
 
 
 def pending(root: str, worker: str) -> bool:

@@ -12,7 +12,7 @@ def set_held(project: Project, worker: str, held: bool) -> bool:
     with project.store.transaction() as tx:
         if tx.worker(worker).held == held:
             return False
-        tx.update(worker, held=held)
+        tx.update(worker, held=held, held_since_unix=tx.now if held else 0.0)
         tx.emit("held" if held else "released", worker=worker)
     project.wake(worker)
     return True

@@ -84,6 +84,13 @@ def ask(question: str, *, default: bool = False, abort: bool = False) -> bool:
     return click.confirm(printable(question), default=default, abort=abort, err=True)
 
 
+def read_line(question: str) -> str:
+    """A line of a person's, asked for on standard error."""
+    import click
+
+    return str(click.prompt(printable(question), err=True))
+
+
 def completion(value: str, help: str = "") -> "CompletionItem":
     """What a shell offers for completion; it prints that itself."""
     from click.shell_completion import CompletionItem

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from llmc.cli.views import Raw
+from llmc.attention.items import Raw
+from llmc.attention.workers import AT_WORK as AT_WORK_STATUSES
+from llmc.attention.workers import WORDS as _WORDS
 from llmc.fit import cells, padded, printable, shortened, shortened_at_start, wrap
 
 #: what is printed where the width of the screen does not matter: into a pipe or a file
@@ -19,15 +21,6 @@ Paint = Callable[[str, str], str]
 
 NEEDS_YOU, AT_WORK, RESTING = "Needs you", "At work", "Resting"
 _COUNTED = {NEEDS_YOU: "need you", AT_WORK: "at work", RESTING: "resting"}
-_GROUPS = {
-    "needs_review": NEEDS_YOU,
-    "needs_input": NEEDS_YOU,
-    "error": NEEDS_YOU,
-    "working": AT_WORK,
-    "reviewing": AT_WORK,
-    "rejected": AT_WORK,
-    "rebasing": AT_WORK,
-}
 STYLES = {
     "idle": "green",
     "no_changes": "green",
@@ -44,104 +37,53 @@ STYLES = {
 _PLAIN_REASONS = (
     *("added", "ready", "reset", "accepted", "prompt arrived", "late receipt", "stopped with commits"),
 )
-#: reasons that scripts look for, in words
-_WORDS = {
-    "stopped_clean": "stopped without a commit",
-    "stopped_dirty": "stopped with changes that are not committed",
-    "stopped_rebasing": "stopped in the middle of a rebase of its own",
-    "restarted": "restarted; it knows its conversation, and waits for a word",
-    "question": "asks a question",
-    "permission": "asks for permission",
-    "limit": "usage limit",
-    "api": "the API failed",
-}
-
-_DETACH = "detach from it first (C-b d)"
+#: items whose sentence a worker's row says anyway: its badge, its task, the reason of its status
+_IN_THE_ROW = ("review", "input", "error", "conflict")
 
 
-def next_command(worker: Raw, daemon: bool) -> str:
-    """What a person would most likely do now, and can: a command that would be refused is never offered.
-
-    `worker` is its row of `status --json` with two more facts: `dialog`, that its agent waits for an answer, and
-    `acting`, that some command or the daemon is busy with it at this moment.
-    """
-    name, status = worker["name"], worker["status"]
-    busy = worker["acting"] or daemon
-    if status == "offline":
-        return "llmc up --auto" if worker["auto"] else "llmc up"
-    if worker["dialog"] and status != "error":
-        return f"llmc attach {name}"
-    if worker["held"]:
-        return f"llmc release {name}"
-    if worker["accept_step"] and busy:
-        return ""
-    if worker["auto"] and busy and status != "error":  # what comes next comes by itself
-        return _DETACH if worker["attached"] else f"llmc peek {name}" if worker["task_id"] else ""
-    if worker["delivery"] in ("pending", "typed"):
-        return "" if busy else "llmc up"
-    if status == "needs_review" and not worker["reviewed"] and not worker["accept_step"]:
-        return f"llmc review {name}"
-    if worker["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
-        return f"llmc peek {name}"
-    if _group_of(status) is AT_WORK:
-        return f"llmc peek {name}"
-    return _DETACH if worker["attached"] else _acting_command(worker)
+def needs_a_person(worker: Raw) -> bool:
+    return any(item["severity"] != "notice" for item in worker["items"])
 
 
-def _acting_command(worker: Raw) -> str:
-    """What changes a worker that waits; llmc does none of it while a person is attached."""
-    name = worker["name"]
-    match worker["status"]:
-        case "needs_review" if worker["accept_step"]:
-            return f"llmc accept {name}"
-        case "needs_review":
-            return f"llmc accept {name}, or llmc reject {name}"
-        case "needs_input":
-            return f"llmc message {name}"
-        case "error":
-            return _after_error(worker)
-        case _:
-            return "llmc up --auto" if worker["auto"] else f"llmc start --worker {name}"
+def group_of(worker: Raw) -> str:
+    """Where a worker belongs: what the attention list says of it comes first."""
+    if needs_a_person(worker):
+        return NEEDS_YOU
+    return AT_WORK if worker["status"] in AT_WORK_STATUSES or worker["accept_step"] else RESTING
 
 
-def _after_error(worker: Raw) -> str:
-    """Only a reset leaves an error; some causes would come back at once."""
-    reset = f"llmc reset {worker['name']}"
-    first = {
-        "auth": "log in again with `claude`",
-        "config": "llmc config edit",
-        "disk": "free some disk space",
-    }.get(worker["cause"])
-    return f"{first}, then {reset}" if first else f"llmc peek {worker['name']}, or {reset}"
+def next_of(worker: Raw) -> str:
+    """The command of what is most urgent; else the most useful one."""
+    return str(next((item["next"] for item in worker["items"] if item["next"]), worker["next"]))
 
 
-def group_of(worker: Raw, daemon: bool) -> str:
-    """Where a worker belongs; one whose accept goes on by itself needs nobody."""
-    if worker["accept_step"] and (worker["acting"] or daemon) and not worker["held"]:
-        return AT_WORK
-    return _group_of(worker["status"])
-
-
-def _group_of(status: str) -> str:
-    return _GROUPS.get(status, RESTING)
+def with_items(view: Raw) -> Raw:
+    """The view with each item where it is shown: at its worker, or in a list of its own."""
+    names = {worker["name"] for worker in view["workers"]}
+    of_worker: dict[str, list[Raw]] = {name: [] for name in names}
+    for item in view["attention"]:
+        if item["who"] in names:
+            of_worker[item["who"]].append(item)
+    workers = [{**worker, "items": of_worker[worker["name"]]} for worker in view["workers"]]
+    others = [item for item in view["attention"] if item["who"] not in names]
+    return {**view, "workers": workers, "others": others}
 
 
 def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     """The whole status. `width` is in cells; every line fits."""
-    width = max(40, min(width, MOST_WIDTH))
-    daemon = view["daemon"]["running"]
-    by_hand = [worker for worker in view["workers"] if not worker["auto"]]
-    groups = {title: [w for w in by_hand if group_of(w, daemon) is title] for title in _COUNTED}
+    width, view = max(40, min(width, MOST_WIDTH)), with_items(view)
+    shown = [worker for worker in view["workers"] if not worker["auto"] or needs_a_person(worker)]
+    groups = {title: [w for w in shown if group_of(w) is title] for title in _COUNTED}
     lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
-    lines += attention_lines(view["attention"], now, width, paint)
+    lines += attention_lines(view["others"], now, width, paint)
     overseer = overseer_lines(view["overseer"], now, width, paint) if view["overseer"] else []
     if not view["workers"]:
         return "\n".join([*lines, "no workers yet; next: llmc add adam", *overseer])
-    columns = _Columns(view["workers"], now, width, daemon, paint)
+    columns = _Columns(view["workers"], now, width, paint)
     for title, found in groups.items():
         if found:
             lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
-    if auto := [worker for worker in view["workers"] if worker["auto"]]:
+    if auto := [worker for worker in view["workers"] if worker not in shown]:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
@@ -152,7 +94,7 @@ _SEVERITY_STYLES = {"blocked": "red", "waiting": "yellow", "notice": "dim"}
 
 
 def attention_lines(items: list[Raw], now: float, width: int, paint: Paint) -> list[str]:
-    """What needs a person and is no worker's status."""
+    """What needs a person and is not about one worker."""
     if not items:
         return []
     lines = ["", paint("Attention", "bold")]
@@ -200,7 +142,8 @@ def auto_summary(auto: Raw, now: float) -> str:
 def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
-    runs = f"daemon{pid} runs" if daemon["running"] else "no daemon runs (llmc up)"
+    start = "llmc up --auto" if any(item["key"] == "auto" for item in view["others"]) else "llmc up"
+    runs = f"daemon{pid} runs" if daemon["running"] else f"no daemon runs ({start})"
     said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
     said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])
@@ -215,8 +158,8 @@ def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
 class _Columns:
     """Lays out workers one below the other."""
 
-    def __init__(self, workers: list[Raw], now: float, width: int, daemon: bool, paint: Paint) -> None:
-        self.now, self.width, self.daemon, self.paint = now, width, daemon, paint
+    def __init__(self, workers: list[Raw], now: float, width: int, paint: Paint) -> None:
+        self.now, self.width, self.paint = now, width, paint
         self.name = max(cells(w["name"]) for w in workers)
         self.badge = max(cells(w["status"]) for w in workers) + 2
         self.age = max(cells(age(now - w["since_unix"])) for w in workers)
@@ -226,7 +169,7 @@ class _Columns:
     def rows(self, workers: list[Raw], *, apart: bool) -> list[str]:
         """`apart`: details and command on lines of their own; else all of a worker on one line, if it fits."""
         tasks = [self._task(worker) for worker in workers]
-        commands = [next_command(worker, self.daemon) for worker in workers]
+        commands = [next_of(worker) for worker in workers]
         longest = max(map(cells, tasks))
         column = min(longest, self.room - max(map(cells, commands)) - 2)
         apart = apart or column < min(LEAST_TASK, longest)
@@ -265,10 +208,13 @@ class _Columns:
             else ""
         )
         is_bad = worker["status"] == "error"
-        return [
-            *self._under(commit, "", 1),
-            *self._under(why(worker), "red" if is_bad else "dim", ERROR_LINES if is_bad else 2),
-        ]
+        said = [item for item in worker["items"] if item["kind"] not in _IN_THE_ROW]
+        lines = self._under(commit, "", 1)
+        if not said or worker["status"] in ("error", "needs_review"):
+            lines += self._under(why(worker), "red" if is_bad else "dim", ERROR_LINES if is_bad else 2)
+        for item in said:
+            lines += self._under(item["text"], _SEVERITY_STYLES[item["severity"]], ERROR_LINES)
+        return lines
 
     def _under(self, text: str, style: str, most: int) -> list[str]:
         wrapped = wrap(printable(text), self.width - self.indent, most)
@@ -281,13 +227,9 @@ def why(worker: Raw) -> str:
         return f"conflicts in {', '.join(worker['conflicted_files'])}"
     reason = _WORDS.get(worker["reason"], worker["reason"])
     parts = [] if reason in _PLAIN_REASONS else [reason]
-    if worker["dialog"] and worker["reason"] not in ("question", "permission"):
-        parts.append("a dialog is open")
     if worker["self_review"] == "due":
         parts.append("self-review is due")
     parts.append(worker["error_reason"])
-    if worker["delivery"] == "unconfirmed" and not worker["reason"].startswith("self-review"):
-        parts.append(f"whether {worker['prompt_id']} arrived is not known")
     return ": ".join(part for part in dict.fromkeys(parts) if part)
 
 

@@ -2,15 +2,16 @@
 
 import shutil
 import time
-from dataclasses import asdict
 
 import click
 
+from llmc.attention.workers import next_command
 from llmc.cli import fast
 from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_lines, show_frame
 from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render
+from llmc.cli.views import status_view
 from llmc.cli.workers import project_of
-from llmc.services.glance import Glance, look
+from llmc.services.glance import subjects
 from llmc.services.goal_glance import last_tick
 from llmc.services.project import Project
 
@@ -55,11 +56,14 @@ def _draw(text: str, foot: str) -> None:
 
 
 def _text(project: Project) -> str:
-    view = fast.current(str(project.root.path))
-    seen = look(project)
+    root = str(project.root.path)
+    state, facts = fast.current(root)
+    view = status_view(root, state, facts)
+    known = subjects(project, [worker["commit_sha"] for worker in view["workers"] if worker["commit_sha"]])
     for worker in view["workers"]:
-        worker.update(asdict(seen.get(worker["name"], Glance())))
-    text = render(view, time.time(), *page())
+        worker["subject"] = known.get(worker["commit_sha"] or "", "")
+        worker["next"] = next_command(worker, facts.seen(worker["name"]), facts)
+    text = render(view, facts.now, *page())
     goals = goals_line(project)
     return f"{text}\n\n{goals}" if goals else text
 

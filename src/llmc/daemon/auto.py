@@ -134,6 +134,9 @@ class AutoMode:
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """From now on tasks are given out."""
         with self._project.store.transaction() as tx:
+            tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
+            for key in ("budget:run", "budget:day"):
+                tx.clear_item(key)
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch = Watch(self._run.queue.files.directory)
         loop.add_reader(self._watch.fileno(), self._list_changed)
@@ -197,7 +200,8 @@ class AutoMode:
         self._failed = failure
         about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause}
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
-            tx.update_auto(errors=tx.state.auto.errors + 1)
+            failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
+            tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
         files = self._run.queue.files.of(failure.task.list)
         file = files.directory / task_files.file_name(failure.task.id) if failure.task.id else ""
@@ -315,6 +319,10 @@ class AutoMode:
 
     def state_unreadable(self, error: Exception) -> None:
         self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failed is not None
 
     def stop(self, stuck: Collection[str]) -> None:
         """No more tasks; the claims go back. The lanes have stopped, but for those that are `stuck`."""

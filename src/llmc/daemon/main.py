@@ -364,6 +364,8 @@ class Daemon:
             for line in await asyncio.gather(*ends):
                 say(line)
             with self.project.store.transaction() as tx:
+                if self.auto is None or not self.auto.has_failed:
+                    tx.end_auto_run()
                 tx.emit("daemon_stopped")
             if left := close_server(self.project):
                 say(told_of(self.project, left))

@@ -1,12 +1,14 @@
-"""What the event log says that a person should know is told, while the daemon runs and once more when it ends."""
+"""What a person should know is told, while the daemon runs and once more when it ends: the attention list, and failed runs."""
 
+import contextlib
+import os
 import threading
 from typing import Any
 
-from llmc.auto.notices import Over, failing_after, judge
+from llmc.auto.notices import LASTING, Over, failing_after, judge, of_items
 from llmc.errors import LlmcError
 from llmc.event_log import EventLog
-from llmc.services import notify
+from llmc.services import attention, notify
 from llmc.services.project import Project
 from llmc.state.events import last_seq
 from llmc.state.incidents import Incidents
@@ -29,21 +31,36 @@ class Notices:
         self._seq = seq
         self._failing = False
         self._turn = threading.Lock()
-        self._retried = -RETRY_LOOK_S
+        self._retried = self._looked = -RETRY_LOOK_S
+        self._state_changed = 0
         self._log = EventLog(path).reader_after(seq)
 
     def tell(self, project: Project) -> None:
         """Tell what is new, and now and then what could not be told before. Never raises."""
         with self._turn:
-            try:
-                self._tell(project)
-            except (LlmcError, OSError):
-                pass  # the log is read again by the next daemon
+            for part in (self._tell_events, self._tell_items):
+                with contextlib.suppress(LlmcError, OSError):  # the next look, or the next daemon, tells it
+                    part(project)
             if monotonic() - self._retried >= RETRY_LOOK_S:
                 self._retried = monotonic()
                 notify.retry(project)
 
-    def _tell(self, project: Project) -> None:
+    def _tell_items(self, project: Project) -> None:
+        """At once when the state changed; now and then for what only the clock or a client's file shows."""
+        changed = os.stat(project.root.state).st_mtime_ns
+        if changed == self._state_changed and monotonic() - self._looked < RETRY_LOOK_S:
+            return
+        self._state_changed, self._looked = changed, monotonic()
+        on, workers = notify.settings_of(project).on, project.store.read().workers
+        wanted = {(one.kind, one.key): one for one in of_items(attention.current(project), on, workers)}
+        known = {(one.kind, one.key) for one in Incidents(project.root).read().incidents if one.is_open}
+        for kind, key in known - wanted.keys():
+            if kind in LASTING:
+                notify.over(project, kind, key)
+        for name in wanted.keys() - known:
+            notify.post(project, wanted[name])
+
+    def _tell_events(self, project: Project) -> None:
         rows = [row for line in self._log.lines() if (row := json_row(line)) is not None]
         new = [row for row in rows if _seq(row) > self._seq]
         found = judge(new, self._failing)

@@ -33,7 +33,7 @@ from llmc.services import (
 )
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
-from llmc.state.store import Transaction
+from llmc.state.store import Transaction, accept_key
 from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -48,6 +48,8 @@ _FORMER = {"rebase": "merge", "squash": "merge"}
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
+#: so many lines of a failed command are on the attention list
+LAST_LINES = 4
 #: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
 CHECK_HOLDS_S = 1.0
 
@@ -147,6 +149,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     _refuse_if_commits_are_elsewhere(record, found)
     journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
     with project.store.transaction() as tx:
+        tx.clear_item(accept_key(record.name))
         return tx.update(record.name, accept=journal)
 
 
@@ -161,6 +164,13 @@ def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState)
             f"{record.name} left its branch {record.branch}, which has commits that are not in what would land",
             hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
         )
+
+
+def _why(error: LlmcError) -> str:
+    """Its message, and the last lines of the command that failed, which say most."""
+    output = error.output.strip() if isinstance(error, CommandFailed) else ""
+    tail = " / ".join(line.strip() for line in output.splitlines()[-LAST_LINES:] if line.strip())
+    return " ".join(part for part in (error.message.partition("\n")[0][:300], tail[-500:]) if part)
 
 
 class _Pipeline:
@@ -278,6 +288,12 @@ class _Pipeline:
             return
         with self.project.store.transaction() as tx:
             tx.update(self.name, accept=None)
+            if self.record.assignment is None:  # auto mode deals with its own
+                said = f"its accept failed at step {at}: {_why(error)}"
+                about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
+                tx.raise_item(accept_key(self.name), text=said, **about)
+            if isinstance(error, landing.SourceBusy):
+                landing.tell_source_busy(self.project, tx, error)
             tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
 
     def _put_on_its_base(self) -> None:
@@ -301,6 +317,7 @@ class _Pipeline:
         self.checked_at = time.monotonic()
         if self.checked is not None:
             landing.refuse_files_in_the_way(self.project, self.checked, self.worktree)
+        landing.source_is_free(self.project)
 
     def _merge_lock(self) -> AbstractContextManager[None]:
         return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)

@@ -6,7 +6,7 @@ from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
-from llmc.services import post_accept, prompts, submit, task_queue
+from llmc.services import attention, post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import complete_unchanged, is_landing, land
 from llmc.services.auto_persons import is_hindered, tell_again
@@ -91,6 +91,7 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
     """What the run may cost ends it, what the day may cost parks it until midnight."""
+    _tell_budgets(project, spent)
     _drain_over_budget(run, project, run.spending.is_spent(project))
     over = spent.level is Level.HARD
     if over and spent.concerns("run"):
@@ -101,10 +102,34 @@ def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdic
         run.on_change()
 
 
+def _tell_budgets(project: Project, spent: Verdict) -> None:
+    """The attention list has the limits of day and run that are near; a day's that is reached parks the fleet."""
+    near = {line.limit.scope: line.words for line in spent.lines if line.limit.scope in ("day", "run")}
+    if spent.level is not Level.SOFT:
+        near = {}
+    known = project.store.read().attention
+    if "budget:run" in known and known["budget:run"].severity != "notice":
+        return  # this run takes no more tasks, whatever is near
+    wanted = {
+        f"budget:{scope}": {
+            "kind": "budget",
+            "severity": "notice",
+            "who": "budget",
+            "text": f"the budget is nearly used up: {words}",
+            "next": f"llmc usage --by {'day' if scope == 'day' else 'task'}",
+        }
+        for scope, words in near.items()
+    }
+    attention.sync(project, ("budget:",), wanted)
+
+
 def _drain_over_budget(run: Run, project: Project, words: str) -> None:
     if words and not run.draining:
         run.drain(words)
         with project.store.transaction() as tx:
+            said = f"the budget of this run is used up, and no more tasks are taken: {words}"
+            about = {"kind": "budget", "severity": "waiting", "who": "budget"}
+            tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
             tx.emit("budget_reached", reason=words)
 
 

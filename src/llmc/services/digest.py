@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 
 from llmc.agents.task_files import list_name
+from llmc.attention.items import Item
 from llmc.auto.digest import Digest, digest
 from llmc.auto.digest_reader import ACTIONS
 from llmc.auto.digest_text import Paint, render
-from llmc.auto.digest_waits import Facts, GoalQuestion
+from llmc.auto.digest_waits import Facts
 from llmc.auto.model import AutoState
 from llmc.errors import LlmcError
 from llmc.event_log import EventLog
 from llmc.goals.questions import questions
 from llmc.goals.waits import held_up_by
+from llmc.services import attention, goal_concerns, task_concerns
 from llmc.services.goal_work import open_views
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -70,15 +72,16 @@ def report(project: Project, since: float | None = None) -> Digest:
     since = since_last_look(project) if since is None else since
     # An attempt counts with all it took, also what lies before the period.
     rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
+    tasks, held_up = _tasks(project, problems), _held_up(project, problems)
     facts = Facts(
-        tasks=_tasks(project, problems),
+        items=_items(project, problems),
+        tasks=tasks,
         list_name=list_name(project.config.auto.task_list_id),
         completed=_completed(project),
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
         running=_auto_runs(project),
-        source=project.source,
-        questions=_questions(project, problems),
+        held_up=held_up,
     )
     return digest(rows, since, now, facts, tuple(problems))
 
@@ -142,43 +145,49 @@ def _state(project: Project, problems: list[str]) -> State | None:
         return None
 
 
+def _items(project: Project, problems: list[str]) -> list[Item]:
+    """The attention list; after the looks at tasks and goals, which put theirs on it."""
+    try:
+        return attention.current(project)
+    except (LlmcError, OSError) as error:
+        problems.append(f"what waits for you: {error}")
+        return []
+
+
 def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     """What is in the list; None without one. A client removes the files of a finished list: empty is no answer."""
     if not project.config.auto.task_list_id:
         return None
     try:
-        return believed_tasks(open_list(project), open_ledger(project).books()) or None
+        files, books = open_list(project), open_ledger(project).books()
+        found = believed_tasks(files, books)
+        task_concerns.tell(project, files, books, {task.id: task for task in found})
+        return found or None
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")
         return None
 
 
-def _questions(project: Project, problems: list[str]) -> list[GoalQuestion]:
-    """What parts of goals ask a person; nothing is opened where there are no goals."""
+def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
+    """How much of the plans waits for each question; nothing is opened where there are no goals."""
     store = open_store(project)
     if not store.path.exists():
-        return []
+        return {}
     try:
         with store.reading() as found:
             views = open_views(found)
     except (LlmcError, OSError) as error:
         problems.append(f"the goals: {error}")
-        return []
+        return {}
     if store.damage:
         problems.append(f"the goals: {store.damage}")
     problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
-    return [
-        GoalQuestion(
-            one.id,
-            one.goal_title,
-            f"{one.work_node_id} {one.node_name}",
-            one.reason.question or one.reason.text,
-            one.since,
-            held_up_by(view, one.work_node_id),
-        )
+    goal_concerns.tell(project, map(goal_concerns.of_goal, views))
+    return {
+        goal_concerns.question_key(one): held_up_by(view, one.work_node_id)
         for view in views
         for one in questions(view)
-    ]
+    }
 
 
 def _completed(project: Project) -> set[str]:

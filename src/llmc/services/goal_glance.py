@@ -11,8 +11,8 @@ import msgspec
 
 from llmc.errors import LlmcError
 from llmc.goals.model import GoalStatus, GoalView
-from llmc.goals.questions import questions
 from llmc.goals.rollup import whole_progress
+from llmc.services.goal_concerns import Concerns, of_goal
 from llmc.services.project import Project
 from llmc.tools.files import private_dir, read_given, write_atomic
 
@@ -38,8 +38,8 @@ class Counts:
     """Counts goals; only what changed is counted again."""
 
     def __init__(self) -> None:
-        #: of each goal that is not over: the view it was counted in, leaves done, leaves in all, questions
-        self._known: dict[str, tuple[GoalView, int, int, int]] = {}
+        #: of each goal that is not over: the view it was counted in, leaves done, leaves in all, what needs a person
+        self._known: dict[str, tuple[GoalView, int, int, Concerns]] = {}
 
     def glance(self, views: Mapping[str, GoalView]) -> Glance:
         going = {key: view for key, view in views.items() if view.goal.status in _GOING_ON}
@@ -49,17 +49,25 @@ class Counts:
             active=len(active),
             done=sum(row[1] for row in active),
             total=sum(row[2] for row in active),
-            questions=sum(row[3] for row in self._known.values()),
+            questions=sum(_questions(row[3]) for row in self._known.values()),
             paused=len(self._known) - len(active),
             completed=sum(view.goal.status is GoalStatus.COMPLETED for view in views.values()),
         )
 
-    def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, int]:
+    def concerns(self) -> list[Concerns]:
+        """What needs a person, by goal, as of the last glance."""
+        return [row[3] for row in self._known.values()]
+
+    def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, Concerns]:
         known = self._known.get(goal_id)
         if known is not None and known[0] is view:
             return known
         whole = whole_progress(view)
-        return view, whole.done, whole.total, len(questions(view))
+        return view, whole.done, whole.total, of_goal(view)
+
+
+def _questions(found: Concerns) -> int:
+    return sum(item["kind"] == "goal_question" for item in found.values())
 
 
 class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

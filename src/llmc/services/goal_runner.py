@@ -21,7 +21,7 @@ from llmc.goals.policy import Policy
 from llmc.goals.rollup import settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
-from llmc.services import goal_dispatch, goal_planning
+from llmc.services import goal_concerns, goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
 from llmc.services.goal_glance import Counts, TickRecord, write_tick
@@ -130,6 +130,7 @@ class Runner:
                 goals=self._counts.glance(self._desk.views()),
             ),
         )
+        goal_concerns.tell(self._project, self._counts.concerns())
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None

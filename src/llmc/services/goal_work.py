@@ -10,6 +10,7 @@ from llmc.goals.model import BlockedReason, Change, GoalStatus, GoalView, Node, 
 from llmc.goals.questions import Question, answered, questions
 from llmc.goals.rollup import after, settled
 from llmc.goals.transitions import HUMAN
+from llmc.services import goal_concerns
 from llmc.services.goals import new_id, open_store
 from llmc.services.project import Project
 from llmc.state.goal_errors import unknown_goal
@@ -150,8 +151,8 @@ def _on_node(
     reached: bool = False,
 ) -> Node:
     """One transaction: find the node, change it, let its parents follow."""
-    now = now_unix()
-    with open_store(project).writing() as tx:
+    now, store = now_unix(), open_store(project)
+    with store.writing() as tx:
         view = view_with(tx, node_id, goal_id, reached=reached)
         if view.goal.status in _OVER:
             hint = "Nothing of it is worked on."
@@ -160,6 +161,7 @@ def _on_node(
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
     project.wake()
+    goal_concerns.after_a_word(project, store)
     return after(view, change).nodes[node_id]
 
 

@@ -30,6 +30,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.rollup import FINISHED, leaves, settled
 from llmc.goals.transitions import HUMAN, move_goal, move_node
+from llmc.services import goal_concerns
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
@@ -208,8 +209,10 @@ def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:
 
 
 def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]) -> Goal:
-    view, made = open_store(project).update(goal_id, write)
+    store = open_store(project)
+    view, made = store.update(goal_id, write)
     project.wake()
+    goal_concerns.after_a_word(project, store)
     return made.goal or view.goal
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.services import lfs, provision
 from llmc.services.project import Project
+from llmc.state.store import Transaction
 from llmc.tools import git
 from llmc.tools.processes import wait_until
 
 #: how long a git command of a person's may hold the index of the source
 INDEX_LOCK_S = 2.0
+
+#: the item of the attention list about a source that nothing can land in
+SOURCE = "source"
 
 _REFUSED_BY_HOOK = "A hook of the source refused it: see what it says, then accept again."
 
@@ -30,6 +34,19 @@ def check_source(project: Project) -> Path | None:
     if place is not None:
         _refuse_if_busy(place)
     return place
+
+
+def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
+    """The attention list has it until work can land again, or `status` sees that the source is free."""
+    look = f"git -C {shlex.quote(project.source)} status"
+    about = {"kind": "source", "severity": "blocked", "who": project.source}
+    tx.raise_item(SOURCE, text=f"nothing can land: {error.message}", next=look, **about)
+
+
+def source_is_free(project: Project) -> None:
+    if SOURCE in project.store.read().attention:
+        with project.store.transaction() as tx:
+            tx.clear_item(SOURCE)
 
 
 def _refuse_if_busy(place: Path) -> None:

@@ -50,7 +50,12 @@ class Parks:
         with project.store.transaction() as tx:
             if waiting.is_parked(tx.state.auto):
                 return
-            tx.update_auto(parked_until_unix=until, parked_cause=cause.value, parked_reason=reason[:300])
+            tx.update_auto(
+                parked_until_unix=until,
+                parked_cause=cause.value,
+                parked_reason=reason[:300],
+                parked_since_unix=tx.now,
+            )
             tx.emit("fleet_parked", worker=record.name, reason=reason[:300], cause=cause, until_unix=until)
         self.say(f"parked until midnight: {reason[:200]}")
 

@@ -82,6 +82,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 config_dir=str(agent.config_dir(environment)),
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
+            tx.clear_item(_trust_key(record))
             tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
         write_atomic(spec, json.dumps(payload).encode())
         _close_panes(project, record)
@@ -237,7 +238,10 @@ def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | Non
         return None
     status, since_unix = client_state(Path(record.config_dir), pid)
     for_s = age_s(max(since_unix, record.since_unix), now)
-    return decide.client_says(record, status is ClientStatus.BUSY, status is ClientStatus.IDLE, for_s)
+    busy, idle, waiting = (
+        status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
+    )
+    return decide.client_says(record, busy, idle, for_s, is_waiting=waiting)
 
 
 def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: str) -> None:
@@ -324,3 +328,10 @@ def _hook_argv(project: Project, name: str) -> list[str]:
 def _record_failure(project: Project, record: WorkerRecord, problem: str) -> None:
     with project.store.transaction() as tx:
         tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)
+        again = "llmc init --trust && llmc up"
+        about = {"kind": "trust", "severity": "blocked", "who": record.name}
+        tx.raise_item(_trust_key(record), text=problem, next=again, **about)
+
+
+def _trust_key(record: WorkerRecord) -> str:
+    return f"trust:{record.name}"

@@ -61,6 +61,8 @@ class Journal:
         self._remediations: tuple[float, ...] = ()
         self._events: list[dict[str, Any]] = []
         self._why = ""
+        self._code: int | None = None
+        self._ended_unix: float | None = None
 
     def begin(self, adopted: Identity | None, remediations: tuple[float, ...]) -> None:
         self._remediations = remediations
@@ -83,6 +85,7 @@ class Journal:
 
     def end(self, code: int, why: str) -> None:
         self._state, self._attempt, self._daemon, self._why = TERMINATED, None, None, why
+        self._code, self._ended_unix = int(code), now_unix()
         self.note(
             "overseer_stopped",
             f"supervisor ended: {why.partition(chr(10))[0]}",
@@ -115,6 +118,8 @@ class Journal:
             "remediations": list(self._remediations),
             "events": self._events,
             "why": self._why,
+            "code": self._code,
+            "ended_unix": self._ended_unix,
         }
         with contextlib.suppress(LlmcError):
             private_dir(self._project.root.private)

@@ -7,6 +7,7 @@ from functools import partial
 from llmc.agents.task_files import TaskFiles, list_name
 from llmc.errors import LlmcError, LockTimeout
 from llmc.names import TaskId, TaskKey
+from llmc.services import task_concerns
 from llmc.services.project import Project, agent_for
 from llmc.services.task_list import open_ledger, open_list
 from llmc.state import inbox
@@ -40,6 +41,8 @@ def mark(
         if task is not None:
             key = files.key(task.id)
             marked[event.id] = (key, task.subject, ledger.books().kept_back(key))
+    if marked:
+        task_concerns.tell(project, files, ledger.books(), files.listing().tasks)
     return marked
 
 

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from llmc.attention.items import KINDS, SEVERITIES
+from llmc.attention.items import KINDS, OF_WORKERS, SEVERITIES
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, StateError
 from llmc.names import WorkerName
@@ -41,6 +41,11 @@ MOST_BYTES = 512 << 20
 
 class NewerState(StateError):
     """A newer llmc wrote it; it is only looked at."""
+
+
+def accept_key(worker: str) -> str:
+    """Under which name the attention list has a failed accept."""
+    return f"accept:{worker}"
 
 
 class Transaction:
@@ -70,6 +75,10 @@ class Transaction:
         """Take a step of the state machine and record it as an event."""
         before = self.worker(name)
         after = self.put(transitions.apply(before, change, self.now))
+        if after.status is not Status.NEEDS_REVIEW:
+            self.clear_item(
+                accept_key(name)
+            )  # what failed to land is not there any more, or is other work now
         if after.status in (Status.IDLE, Status.NO_CHANGES) and self.state.last_reviewed_worker == name:
             # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
             self.state = replace(self.state, last_reviewed_worker=None)
@@ -102,6 +111,11 @@ class Transaction:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
 
+    def end_auto_run(self) -> None:
+        """A daemon ends in order: whatever auto mode was at, a person does not wait for it."""
+        if self.state.auto.run:
+            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
+
     def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
         """Put something on the attention list, once; told again it keeps its age."""
         assert kind in KINDS, f"attention kind {kind!r} is not in the table"
@@ -122,10 +136,18 @@ class Transaction:
             self.state = replace(self.state, attention=left)
             self.emit("attention_cleared", key=key)
 
+    def sync_items(self, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Of the items whose key begins so, the list has these and no others."""
+        for key in [key for key in self.state.attention if key.startswith(prefixes) and key not in wanted]:
+            self.clear_item(key)
+        for key, fields in wanted.items():
+            self.raise_item(key, **fields)
+
     def remove(self, name: str) -> None:
-        for key in [
-            key for key, item in self.state.attention.items() if item.who == name and item.kind == "person"
-        ]:
+        about = [
+            key for key, item in self.state.attention.items() if item.who == name and item.kind in OF_WORKERS
+        ]
+        for key in about:
             self.clear_item(key)
         workers = {key: value for key, value in self.state.workers.items() if key != name}
         self.state = replace(self.state, workers=workers)
@@ -148,6 +170,10 @@ class Store:
     def read(self) -> State:
         """The state as it is; needs no lock, a file is replaced as a whole."""
         return self._current()[0]
+
+    def read_raw(self) -> dict[str, Any]:
+        """The same as plain data, for what the hot commands read too."""
+        return self._current()[1]
 
     def _current(self) -> tuple[State, dict[str, Any]]:
         """The state, and the JSON it is from; decoded once for each version of the file."""

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from llmc.names import carries, header_id
-from llmc.workers import causes, self_review
+from llmc.workers import causes, questions, self_review
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Outcome, Report, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, is_allowed, step
@@ -28,6 +28,8 @@ CLIENT_CAN_CONTRADICT = (
 #: how long the client must have been at rest, or busy, before that counts against what its hooks said
 INTERRUPTED_AFTER_S = 5.0
 BUSY_AFTER_S = 1.0
+#: longer than a question takes to be told by its hook
+DIALOG_AFTER_S = 3.0
 #: turns that may end with conflicts unresolved; the last of them is an error
 MAX_ROUNDS = 3
 
@@ -41,6 +43,8 @@ PERSONS_PROMPT = "a prompt llmc did not send"
 TURN_GOES_ON = "its turn goes on"
 #: why a worker that rests was not ended by a Stop
 INTERRUPTED = "interrupted"
+#: why a worker needs a person although its agent asked nothing
+DIALOG = "dialog"
 #: why a worker waits for review that was started with commits in its worktree
 FOUND_COMMITS = "commits are there"
 #: why a worker waits for review though its rebase did not come to anything
@@ -123,12 +127,17 @@ def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
             return Verdict(details={"hook": event.name})
 
 
-def client_says(record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float) -> Step | None:
+def client_says(
+    record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float, *, is_waiting: bool = False
+) -> Step | None:
     """What the client's own status file adds to its hooks, once it has said so for a while.
 
     Esc fires no hook: a worker whose agent rests without a Stop was interrupted. A question that was answered, or
-    a queued message that begins a turn of its own, fires none either: then it is at work again.
+    a queued message that begins a turn of its own, fires none either: then it is at work again. And a dialog that the
+    client opens by itself in the middle of a task waits for a person; auto mode looks for those of its own workers.
     """
+    if is_waiting and record.status in BUSY and for_s >= DIALOG_AFTER_S and record.assignment is None:
+        return step(Status.NEEDS_INPUT, DIALOG)
     if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not self_review.is_open(record):
         return step(Status.NEEDS_INPUT, INTERRUPTED)
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
@@ -373,10 +382,13 @@ def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdi
 
 
 def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
-    tool = event.text("tool_name")
-    reason = "question" if tool == "AskUserQuestion" else "permission"
+    asked = questions.asked(event)
+    reason = "question" if asked.tool == questions.ASK else "permission"
     change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
-    return Verdict(change, action="agent_asked", details={"tool": tool})
+    fields: dict[str, Any] = {"asked": asked}
+    if record.status is Status.NEEDS_INPUT:  # the one before was answered, of which no hook tells
+        fields["reason"] = reason
+    return Verdict(change, fields, "agent_asked", {"tool": asked.tool, "question": asked.text[:500]})
 
 
 def tells_an_end(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:

@@ -224,6 +224,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     no_changes: bool = False
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client asked last in a dialog, by its PermissionRequest hook."""
+
+    tool: str
+    #: the question itself, or what permission is asked for
+    text: str
+    at_unix: float
+    #: what can be chosen, in the order of the dialog; empty where the hook does not say
+    options: tuple[str, ...] = ()
+    #: `llmc answer` can answer it: one question, one answer, and every option is known
+    answerable: bool = False
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One worker in state.json."""
 
@@ -241,6 +254,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery | None = None
     #: the agent's latest word on this task
     report: Report | None = None
+    #: counts only in `needs_input` with the reason `question` or `permission`
+    asked: Asked | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
     #: what a person saw in the latest review: the change (review/patch.py), the commit, and when
@@ -276,6 +291,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: where a nuke that was interrupted keeps the work
     removal_ref: str = ""
     held: bool = False
+    held_since_unix: float = 0.0
     #: what a person left in the way of an auto worker: it takes no task until that is gone
     person: Obstacle | None = None
     #: works on tasks from the list, and takes nothing from a person's `start`

@@ -1,0 +1,30 @@
+"""The attention list of a root, for whoever is not a hot command; and the one door for what is raised as a whole group."""
+
+import time
+from collections.abc import Mapping
+
+from llmc.attention.items import Item
+from llmc.attention.listing import attention
+from llmc.services.project import Project
+from llmc.sight import look
+from llmc.tools.tmux import Unknown
+
+
+def current(project: Project) -> list[Item]:
+    """Everything that waits for a person now, most urgent first; the same list as in `llmc status`."""
+    state = project.store.read_raw()
+    panes = project.tmux.panes() if state.get("workers") else {}
+    seen = None if isinstance(panes, Unknown) else panes
+    return attention(state, look(str(project.root.path), state, seen, time.time()))
+
+
+def sync(project: Project, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
+    """Of the items whose key begins so, the list has these and no others. Costs nothing while nothing changes."""
+    known = {
+        key: {"kind": one.kind, "severity": one.severity, "who": one.who, "text": one.text, "next": one.next}
+        for key, one in project.store.read().attention.items()
+        if key.startswith(prefixes)
+    }
+    if known != {key: dict(fields) for key, fields in wanted.items()}:
+        with project.store.transaction() as tx:
+            tx.sync_items(prefixes, wanted)

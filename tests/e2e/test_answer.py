@@ -1,0 +1,82 @@
+"""`llmc answer`: a question is answered without attaching, with proof; anything else is refused, and nothing is typed."""
+
+import pytest
+
+from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.waiting import wait_until
+
+
+def asked(fleet: Fleet) -> dict[str, str]:
+    (item,) = [one for one in fleet.llmc("status", "--json").json["attention"] if one["kind"] == "question"]
+    return dict(item)
+
+
+def answers(fleet: Fleet) -> dict[str, str]:
+    """What the client wrote down, by question."""
+    results = [row.get("toolUseResult") for row in fleet.transcript_rows()]
+    found = [
+        one["answers"] for one in results if isinstance(one, dict) and isinstance(one.get("answers"), dict)
+    ]
+    return {question: answer for one in found for question, answer in one.items()}
+
+
+def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
+    """Break: press Enter without a look at the line; believe a dialog that closed; or type into one of another question."""
+    fleet.set_up("adam")
+    fleet.up()
+    assert "asks nothing now" in fleet.llmc("answer", "adam", "1", code=3).err
+    fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@ask Which size?\n@say thanks")
+    fleet.wait("adam", "needs_input")
+    item = asked(fleet)
+    assert (item["severity"], item["text"], item["next"]) == (
+        *("blocked", "Which colour? [1] Yes [2] No", "llmc answer adam"),
+    )
+    assert "Which colour? [1] Yes [2] No\n        next: llmc answer adam" in fleet.llmc("status").out
+    shown = fleet.llmc("answer", "adam", code=2)
+    assert shown.out == "Which colour?\n  1. Yes\n  2. No\n"
+    assert "no option 3" in fleet.llmc("answer", "adam", "3", code=2).err
+    assert answers(fleet) == {}
+    done = fleet.llmc("answer", "adam", "2", "--json").json
+    assert (done["outcome"], answers(fleet)) == ("acknowledged", {"Which colour?": "No"})
+    wait_until(
+        lambda: fleet.status("adam")["status"] == "needs_input" and "Which size?" in asked(fleet)["text"]
+    )
+    assert fleet.llmc("answer", "adam", "as big as it gets").out.startswith("adam: acknowledged")
+    assert answers(fleet)["Which size?"] == "as big as it gets"
+    wait_until(lambda: fleet.status("adam")["reason"] == "stopped_clean")
+    assert [row["outcome"] for row in fleet.events("question_answered")] == ["acknowledged"] * 2
+    assert sum("[llmc " in turn for turn in fleet.user_turns()) == 1, "no prompt was sent for it"
+
+
+def test_what_a_worker_reports_as_blocked_is_answered_by_a_message(scripted: Fleet) -> None:
+    """Break: send an answer to `report blocked` into a dialog; or refuse it."""
+    scripted.set_up("adam")
+    scripted.up()
+    scripted.llmc("start", "--worker", "adam", "--prompt", "@sh llmc report blocked 'Which database?'")
+    scripted.wait("adam", "needs_input")
+    item = asked(scripted)
+    assert (item["text"], item["next"]) == ("Which database?", "llmc answer adam")
+    assert scripted.llmc("answer", "adam", code=2).out == "Which database?\n"
+    assert "acknowledged" in scripted.llmc("answer", "adam", "the second one").out
+    assert "the second one" in scripted.user_turns()[-1]
+
+
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -> None:
+    """A person holds it, is in another dialog, or the screen shows something else. Break: trust the hook alone."""
+    fleet.set_up("adam")
+    fleet.up()
+    fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@say thanks")
+    fleet.wait("adam", "needs_input")
+    fleet.llmc("hold", "adam")
+    assert asked(fleet)["next"] == "llmc attach adam"
+    assert "is held" in fleet.llmc("answer", "adam", "1", code=3).err
+    fleet.llmc("release", "adam")
+    wait_until(lambda: "Enter to select" in fleet.screen("adam"))
+    # A draft of a person's in the line for another answer: it is theirs, and must not become the answer.
+    fleet.tmux("send-keys", "-t", fleet.session("adam"), "-l", "my own")
+    wait_until(lambda: "my own" in fleet.screen("adam"))
+    refused = fleet.llmc("answer", "adam", "1", code=None)
+    assert refused.code != 0
+    assert answers(fleet) == {}
+    assert "my own" in fleet.screen("adam")
