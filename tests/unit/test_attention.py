@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.attention.items import Facts
+from llmc.attention.items import KINDS, Facts, Item, Seen
 from llmc.attention.listing import attention
 from llmc.cli.overview import attention_lines
 from llmc.cli.views import status_view
@@ -71,3 +71,173 @@ def test_hostile_text_draws_nothing() -> None:
         status_view("/root", {"attention": {"k": row}}, Facts(0.0))["attention"], 0, 80, plain
     )
     assert not any("\x1b" in line or "\u2028" in line for line in lines)
+
+
+NOW = 10_000.0
+
+
+def record(status: str = "idle", **fields: object) -> dict[str, object]:
+    return {"name": "adam", "status": status, "since_unix": 5.0, **fields}
+
+
+def found(
+    *records: dict[str, object], auto: dict[str, object] | None = None, raised: object = None, **facts: object
+) -> dict[str, Item]:
+    """The items by their keys; a plain daemon runs unless the test says otherwise."""
+    state = {
+        "workers": {str(one["name"]): one for one in records},
+        "auto": auto or {},
+        "attention": raised or {},
+    }
+    known = {"running": True, "daemon": {"pid": 7, "auto": False}, "holder": 7, **facts}
+    return {item.key: item for item in attention(state, Facts(NOW, **known))}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "seen", "key", "severity", "command"),
+    [
+        ({"status": "needs_review"}, Seen(False), "review:adam", "waiting", "llmc review adam"),
+        ({"status": "needs_input", "reason": "stopped_clean"}, Seen(False), "input:adam", "waiting", "llmc message adam"),
+        ({"status": "needs_input", "reason": "permission"}, Seen(False), "question:adam", "blocked", "llmc attach adam"),
+        ({"status": "needs_input", "reason": "blocked"}, Seen(False), "question:adam", "blocked", "llmc answer adam"),
+        ({"status": "working"}, Seen(False, "dialog open"), "dialog:adam", "blocked", "llmc attach adam"),
+        ({"status": "idle"}, Seen(False, "dialog open"), "dialog:adam", "waiting", "llmc attach adam"),
+        ({"status": "offline", "reason": "crashed", "current_prompt": "x"}, Seen(), "crash:adam", "blocked", "llmc up"),
+        ({"status": "offline", "reason": "crashed"}, Seen(), "crash:adam", "waiting", "llmc up"),
+        ({"status": "offline", "reason": "exited", "current_prompt": "x"}, Seen(), "offline:adam", "waiting", "llmc up"),
+        ({"status": "offline", "reason": "down"}, Seen(), "", "", ""),
+        ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc peek adam, or llmc reset adam"),
+        ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "log in again with `claude`, then llmc reset adam"),
+        ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc peek adam, or llmc reset adam"),
+        ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
+        ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
+        ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),
+        ({"status": "working", "assignment": {"told_of_budget": True}}, Seen(False), "budget:adam", "notice", "llmc usage --by task"),
+        ({"status": "working"}, Seen(False), "", "", ""),
+        ({"status": "idle"}, Seen(False), "", "", ""),
+    ],
+)  # fmt: skip
+def test_what_a_worker_needs(
+    fields: dict[str, object], seen: Seen, key: str, severity: str, command: str
+) -> None:
+    """Break: leave a case out of `_most_urgent`."""
+    items = found(record(**fields), workers={"adam": seen})  # type: ignore[arg-type]
+    assert set(items) == ({key} if key else set())
+    for item in items.values():
+        assert (item.severity, item.next, item.who) == (severity, command, "adam")
+        assert item.kind in KINDS
+        assert item.text
+
+
+def test_a_question_is_shown_with_its_words_and_options() -> None:
+    """Break: say only that something is asked; or offer `answer` where it would be refused."""
+    asked = {"text": "Which colour?", "options": ["Red", "Blue"], "answerable": True}
+    asks = record("needs_input", reason="question", asked=asked)
+    (item,) = found(asks, workers={"adam": Seen(False, "input needed")}).values()
+    assert (item.text, item.next) == ("Which colour? [1] Red [2] Blue", "llmc answer adam")
+    for in_the_way in (
+        found(asks, workers={"adam": Seen(True, "input needed")}),
+        found(
+            {**asks, "asked": {**asked, "answerable": False}}, workers={"adam": Seen(False, "input needed")}
+        ),
+    ):
+        assert in_the_way["question:adam"].next == "llmc attach adam"
+    other = found(asks, workers={"adam": Seen(False, "dialog open")})
+    assert set(other) == {"dialog:adam"}, "a person opened another dialog meanwhile"
+    assert set(found(asks, workers={"adam": Seen(False, rests=True)})) == {"input:adam"}, "it was escaped"
+
+
+@pytest.mark.parametrize("status", ["needs_review", "needs_input", "error", "offline", "working"])
+def test_auto_mode_looks_after_its_own(status: str) -> None:
+    """Break: list what comes by itself; or hide what a person holds."""
+    worker = record(status, auto=True, reason="crashed", error_reason="x", current_prompt="x")
+    running = {"daemon": {"pid": 7, "auto": True, "agent": "scripted"}}
+    assert found(worker, **running) == {}
+    held = found({**worker, "held": True}, **running)
+    assert "held:adam" in held
+
+
+RUN: dict[str, object] = {"run": "running", "run_unix": 9.0}
+FAILED: dict[str, object] = {
+    "run": "failed",
+    "run_cause": "auth",
+    "run_reason": "logged out",
+    "run_unix": 9.0,
+}
+AUTO: dict[str, object] = {"pid": 7, "auto": True, "agent": "scripted", "version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("auto", "facts", "keys", "command"),
+    [
+        (RUN, {"daemon": AUTO}, set(), ""),
+        (RUN, {"running": False, "daemon": AUTO}, {"auto"}, "llmc up --auto"),
+        (RUN, {"running": False, "daemon": None}, {"auto"}, "llmc up --auto"),
+        (RUN, {}, {"auto"}, "llmc down && llmc up --auto"),
+        (RUN, {"running": False, "daemon": AUTO, "supervised": True, "overseer": {}}, set(), ""),
+        ({"run": "stopped"}, {"running": False, "daemon": None}, {"daemon"}, "llmc up"),
+        ({}, {}, set(), ""),
+        (FAILED, {"running": False, "daemon": None}, {"auto"}, "log in again with `claude`, then llmc up --auto"),
+        (FAILED, {}, {"auto"}, "llmc down && llmc up --auto"),
+        ({}, {"holder": 8}, {"other_daemon"}, "llmc doctor"),
+        ({"parked_until_unix": NOW + 60, "parked_cause": "limit"}, {"daemon": AUTO}, {"parked"}, "llmc digest"),
+        ({"parked_until_unix": NOW + 60, "parked_cause": "budget"}, {"daemon": AUTO}, {"budget:day"}, "llmc usage --by day"),
+        ({}, {"daemon": {**AUTO, "agent": "claude"}}, {"canary"}, "llmc down && llmc up --auto --canary"),
+        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "1", "passed": True}}, set(), ""),
+        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --canary"),
+        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
+        ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
+        ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),
+        ({}, {"overseer": {"state": "running"}, "supervised": True}, set(), ""),
+        ({}, {"overseer": {"state": "running"}, "daemon": AUTO}, set(), ""),
+        ({}, {"disk_free_bytes": 1 << 20}, {"disk"}, "llmc trash prune"),
+        ({}, {"disk_free_bytes": 1 << 40}, set(), ""),
+    ],
+)  # fmt: skip
+def test_what_the_fleet_needs(
+    auto: dict[str, object], facts: dict[str, object], keys: set[str], command: str
+) -> None:
+    """Break: leave a function out of `fleet_items`; or let a plain daemon pass for auto mode."""
+    items = found(record(), auto=auto, workers={"adam": Seen(False)}, **facts)
+    assert set(items) == keys
+    assert {item.next for item in items.values()} == ({command} if keys else set())
+
+
+def test_the_same_thing_is_listed_once() -> None:
+    """Break: leave out `_once`."""
+    person = {
+        "kind": "person",
+        "severity": "blocked",
+        "who": "adam",
+        "since_unix": 1,
+        "text": "a draft",
+        "next": "x",
+    }
+    accept = {"kind": "accept_failed", "severity": "waiting", "who": "adam", "since_unix": 1, "text": "why"}
+    held = record("needs_review", held=True)
+    assert set(found(held, raised={"person:adam": person})) == {"person:adam", "review:adam"}
+    failed = found(record("needs_review"), raised={"accept:adam": accept})
+    assert {key: item.next for key, item in failed.items()} == {"accept:adam": "llmc review adam"}
+    trust = {
+        "kind": "trust",
+        "severity": "blocked",
+        "who": "adam",
+        "since_unix": 1,
+        "text": "no trust",
+        "next": "x",
+    }
+    down = record("offline", current_prompt="x")
+    assert set(found(down, raised={"trust:adam": trust})) == {"trust:adam"}
+
+
+def test_a_source_that_is_free_again_is_not_listed() -> None:
+    source = {
+        "kind": "source",
+        "severity": "blocked",
+        "who": "/src",
+        "since_unix": 1,
+        "text": "changes",
+        "next": "x",
+    }
+    assert set(found(raised={"source": source})) == {"source"}
+    assert found(raised={"source": source}, source_is_free=True) == {}

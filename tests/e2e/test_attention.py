@@ -1,0 +1,328 @@
+"""The attention list: each kind is made to happen for real, and looked for on every surface.
+
+`status`, `status --json`, `digest` and `digest --json` have it, with a command that works; what is `blocked` is told.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmc.attention.items import KINDS
+from tests.support import auto, goals
+from tests.support.auto import add, commit, set_up
+from tests.support.fleet import Fleet
+from tests.support.odd_client import OddClient
+from tests.support.plans import COMMIT
+from tests.support.supervise import QUICK, Overseer
+from tests.support.waiting import wait_until
+from tests.support.webhook import Webhook
+
+Item = dict[str, Any]
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    with Webhook() as server:
+        yield server
+
+
+def listed(fleet: Fleet) -> dict[str, Item]:
+    return {item["key"]: item for item in fleet.llmc("status", "--json").json["attention"]}
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def on_every_surface(fleet: Fleet, *keys: str) -> dict[str, Item]:
+    """These items are in all four; and what those show is one list."""
+    items = wait_until(lambda: _if_all(listed(fleet), keys), 20, lambda: str(listed(fleet)) + fleet.story())
+    report = fleet.llmc("digest", "--json").json
+    assert {item["key"] for item in report["waiting"]} == {item["key"] for item in report["attention"]}
+    status, digest = flat(fleet.llmc("status").out), flat(fleet.llmc("digest").out)
+    for key in keys:
+        item = items[key]
+        assert item["kind"] in KINDS
+        assert item["since_unix"] > 0, key
+        again = next(one for one in report["attention"] if one["key"] == key)
+        assert again == item, key
+        words = flat(item["text"])[:40]
+        assert words in status or item["kind"] in ("review", "input", "error", "conflict", "login"), (
+            key,
+            status,
+        )
+        assert words in digest or item["next"] in digest, (key, digest)
+        assert item["next"] in status, (key, status)
+    return items
+
+
+def _if_all(found: dict[str, Item], keys: tuple[str, ...]) -> dict[str, Item] | None:
+    return found if set(keys) <= found.keys() else None
+
+
+def is_told(hook: Webhook, *keys: str) -> None:
+    wait_until(lambda: set(keys) <= {body["key"] for body in hook.got}, 20, lambda: str(hook.kinds()))
+
+
+def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
+    """Review, question, dialog, hold, crash, doubt, login, conflicts given up, a failed accept, a source in use, a dead daemon.
+
+    Break: leave a case out of `_most_urgent`, a `raise_item` out of accept, or `_tell_items` out of the daemon.
+    """
+    names = ("rev", "inp", "ask", "dia", "own", "cra", "unc", "log", "con")
+    fleet = scripted.set_up(
+        *names, config={"notify.webhook": hook.url, "repo.validate": "echo one; echo 'E: two'; false"}
+    )
+    fleet.up()
+
+    def start(name: str, *lines: str, code: int = 0, **env: str) -> None:
+        fleet.llmc("start", "--worker", name, "--prompt", "\n".join(lines), code=code, **env)
+
+    start("con", f"@sh echo mine > README.md; git add README.md; {COMMIT} mine", "@on-conflict true")
+    start("rev", commit(1))
+    start("inp", "@say nothing done")
+    start("ask", "@ask Which colour?")
+    start("own", "@sh sleep 600")
+    start("cra", "Sort the list", "@crash 3")
+    start("log", "@error 401")
+    lost = ",".join(f"submit.enter:before:fail:{number}" for number in (1, 2, 3))
+    start("unc", "Is it there?", code=1, LLMC_FAULT=lost)
+    fleet.tmux("send-keys", "-t", fleet.session("dia"), "/cost", "Enter")
+    fleet.llmc("hold", "inp")
+    fleet.wait("con", "needs_review")
+    fleet.commit("README.md", "theirs\n", "Theirs")
+    fleet.llmc("rebase", "con", code=None)
+    _client_opens_a_dialog(fleet, "own")
+    fleet.wait("own", "needs_input")
+    assert fleet.status("own")["reason"] == "dialog"
+    wait_until(lambda: fleet.status("con")["status"] == "error", 30, fleet.story)
+    items = on_every_surface(
+        *(
+            fleet,
+            "review:rev",
+            "input:inp",
+            "held:inp",
+            "question:ask",
+            "dialog:dia",
+            "dialog:own",
+            "crash:cra",
+        ),
+        *("unconfirmed:unc", "login:log", "conflict:con"),
+    )
+    assert {key: item["severity"] for key, item in items.items()} == {
+        **dict.fromkeys(("question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con"), "blocked"),
+        **dict.fromkeys(("review:rev", "input:inp", "dialog:dia", "unconfirmed:unc"), "waiting"),
+        "held:inp": "notice",
+    }
+    assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
+    assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
+    is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
+
+    # An accept that fails says why, with the last lines of what failed; one that meets a dirty source says that.
+    assert items["review:rev"]["next"] == "llmc review rev"
+    fleet.llmc("accept", "rev", code=1)
+    items = on_every_surface(fleet, "accept:rev")
+    assert "failed at step validate" in items["accept:rev"]["text"]
+    assert items["accept:rev"]["text"].endswith("one / E: two")
+    assert "review:rev" not in items, "it says the same, and less"
+    (fleet.source / "README.md").write_text("half an edit\n")
+    fleet.llmc("accept", "rev", code=3)
+    items = on_every_surface(fleet, "source", "accept:rev")
+    assert (items["source"]["severity"], items["source"]["next"]) == (
+        "blocked",
+        f"git -C {fleet.source} status",
+    )
+    is_told(hook, "source")
+    fleet.git("checkout", "-q", "README.md")
+    assert "source" not in listed(fleet), "nobody has to accept again to see that it is free"
+
+    # Nobody looks after them: said, whatever is asked; and what it names leads out.
+    fleet.kill_daemon()
+    items = on_every_surface(fleet, "daemon", "question:ask", "crash:cra")
+    assert items["daemon"]["next"] == "llmc up"
+    fleet.llmc("up", "--detach")
+    after = listed(fleet)
+    assert {"daemon", "crash:cra"} & after.keys() == set()
+    told = [body["key"] for body in hook.got]
+    assert len(told) == len(set(told)), "each once while it stays"
+
+
+def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
+    """A client that opens a dialog of its own in the middle of a turn says so in its status file, and fires no hook."""
+    pid = int(fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}"))
+    path = fleet.client_config / f"sessions/{pid}.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "status": "waiting", "waitingFor": "dialog open"}))
+
+
+def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
+    """Quarantined and proposed tasks, a park, budgets, a source in use; a daemon that was killed, and a plain one in its place.
+
+    Break: no `update_auto(run=...)` in AutoMode.begin, or one that a plain daemon clears; no `_held` in task_concerns.
+    """
+    fleet = set_up(
+        scripted,
+        **{"notify.webhook": hook.url, "auto.limit_backoff_secs": "600", "auto.worker_tasks": "propose"},
+        **{"auto.dirty_backoff_secs": "600", "auto.concurrency": "1"},
+    )
+    fleet.env["LLMC_SCRIPTED_CONFIG_DIR"] = str(fleet.dir)  # the agents' own task list is ours
+    add(fleet, 1, commit(1), llmc={"verify": "echo never; false"})
+    fleet.up("--auto")
+    auto.wait_for(fleet, lambda: fleet.events("task_quarantined"), 60)
+    items = on_every_surface(fleet, "task plan/1")
+    assert (items["task plan/1"]["kind"], items["task plan/1"]["next"]) == (
+        "quarantined",
+        "llmc tasks requeue 1",
+    )
+    is_told(hook, "task plan/1")
+    (fleet.source / "README.md").write_text("half an edit\n")
+    add(fleet, 2, "@task An idea of mine", commit(2))
+    on_every_surface(fleet, "source", "task plan/3")
+    assert listed(fleet)["task plan/3"]["kind"] == "proposed"
+    fleet.llmc("tasks", "approve", "3")
+    assert "task plan/3" not in listed(fleet)
+    fleet.llmc("tasks", "done", "3", code=None)
+
+    # Killed: the first screen says that auto mode does not run; and goes on saying so under a plain daemon.
+    fleet.kill_daemon()
+    items = on_every_surface(fleet, "auto", "source")
+    assert (items["auto"]["severity"], items["auto"]["next"]) == ("blocked", "llmc up --auto")
+    assert "no daemon runs (llmc up --auto)" in fleet.llmc("status").out
+    fleet.llmc("up", "--detach")
+    items = on_every_surface(fleet, "auto")
+    assert "took the place" in items["auto"]["text"]
+    is_told(hook, "auto")
+    for command in items["auto"]["next"].split(" && "):
+        fleet.llmc(*shlex.split(command)[1:], *(("--detach",) if "up" in command else ()))
+    assert "auto" not in listed(fleet)
+    fleet.git("checkout", "-q", "README.md")
+    fleet.llmc("down")
+    assert listed(fleet).keys() & {"auto", "daemon"} == set(), "who ends it in order needs no reminder"
+
+
+@pytest.mark.parametrize(
+    ("config", "does", "key", "severity", "words"),
+    [
+        ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet waits until "),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are taken"),
+        (
+            *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
+            *("budget:day", "notice", "nearly used up: today"),
+        ),
+    ],
+    ids=["parked", "spent", "near"],
+)
+def test_a_fleet_that_waits(
+    scripted: Fleet, hook: Webhook, config: dict[str, str], does: str, key: str, severity: str, words: str
+) -> None:
+    """Parked until when; a budget that is used up, or nearly. Break: no `_parked`, no `_tell_budgets`, no item in `_drain_over_budget`."""
+    config = {f"auto.{name}": value for name, value in config.items()}
+    fleet = set_up(scripted, **{"notify.webhook": hook.url, **config})
+    add(fleet, 1, does)
+    fleet.up("--auto")
+    items = wait_until(lambda: _if_all(listed(fleet), (key,)), 30, fleet.story)
+    assert items[key]["severity"] == severity
+    assert words in items[key]["text"]
+    report = fleet.llmc("digest", "--json").json
+    assert key in {item["key"] for item in report["attention"]}
+    if key == "budget:day":
+        assert key not in {body["key"] for body in hook.got}, "it is worth knowing, no more"
+    else:
+        is_told(hook, key)
+
+
+def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
+    scripted: Fleet, tmp_path: Path
+) -> None:
+    """Break: leave a function out of `fleet_items`; or take a supervisor that was killed for one that ended in order."""
+    fleet = set_up(scripted, **QUICK)
+    supervisor = Overseer(fleet)
+    wait_until(lambda: (fleet.root / ".llmc/overseer.json").exists(), 30, lambda: supervisor.said)
+    supervisor.process.kill()
+    supervisor.process.wait()
+    items = on_every_surface(fleet, "supervisor")
+    assert ("it was killed" in items["supervisor"]["text"], items["supervisor"]["next"]) == (
+        True,
+        "llmc overseer",
+    )
+    wait_until(lambda: fleet.llmc("down", "--force", code=None).code == 0, 30)
+    OddClient(fleet)
+    fleet.up("--auto")
+    items = on_every_surface(fleet, "canary")
+    assert "3.0.0 (odd) was not tried" in items["canary"]["text"]
+    record = fleet.root / ".llmc/daemon.json"
+    real = record.read_text()
+    record.write_text(json.dumps({**json.loads(real), "pid": os.getpid()}))
+    items = on_every_surface(fleet, "other_daemon")
+    assert f"daemon.json names {os.getpid()}" in items["other_daemon"]["text"]
+    record.write_text(real)
+    fleet.llmc("down")
+    _on_a_small_disk(fleet, tmp_path)
+
+
+def _on_a_small_disk(fleet: Fleet, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)], capture_output=True
+    ).returncode:
+        pytest.skip("no disk of its own can be had here")
+    try:
+        fleet.llmc("init", "--target", str(disk / "root"))
+        found = fleet.llmc("--root", str(disk / "root"), "status", "--json").json["attention"]
+        assert [(item["key"], item["severity"]) for item in found] == [("disk", "blocked")]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
+    """With a daemon the tick says so; without one the command that changes it. Break: no `goal_concerns.tell` in either."""
+    fleet = goals.set_up(
+        scripted,
+        **{"auto.concurrency": "1", "overseer.goals.idle_after": "1s", "overseer.goals.max_retries": "50"},
+    )
+    wait = f"@sh {auto.until(fleet.dir / 'go')}; llmc report blocked 'Which colour?'"
+    made = goals.planner(fleet, goals.plan([[goals.leaf(1, wait)]]))
+    fleet.llmc("config", "set", "overseer.goals.planner.command", made)
+    goal = goals.create(fleet)
+    fleet.up("--auto")
+
+    def of_kind(kind: str) -> list[Item]:
+        return [item for item in listed(fleet).values() if item["kind"] == kind]
+
+    (stalled,) = wait_until(lambda: of_kind("goal_stalled"), 30, fleet.story)
+    assert (stalled["who"], stalled["severity"]) == (goal, "notice")
+    (fleet.dir / "go").touch()
+    (asked,) = wait_until(lambda: of_kind("goal_question"), 30, fleet.story)
+    on_every_surface(fleet, asked["key"])
+    assert "Which colour?" in asked["text"]
+    fleet.llmc("down")
+    assert of_kind("goal_question") == [asked], "it waits without a daemon, too"
+    fleet.llmc(*shlex.split(asked["next"].replace('"..."', "Blue"))[1:])
+    assert of_kind("goal_question") == []
+
+
+@pytest.mark.real_client
+def test_a_root_that_the_client_does_not_trust(api: Any) -> None:
+    """Nothing is started. Break: list it as offline, with `llmc up` as the next command."""
+    fleet = Fleet("claude", api)
+    try:
+        fleet.set_up("adam")
+        config = fleet.config_dir / ".claude.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "projects": {}}))
+        fleet.llmc("up", "--detach", code=None)
+        items = on_every_surface(fleet, "trust:adam")
+        assert "offline:adam" not in items
+        assert items["trust:adam"]["next"] == "llmc init --trust && llmc up"
+        fleet.llmc("init", "--trust")
+        fleet.llmc("up", "--detach")
+        fleet.wait("adam", "idle")
+        assert listed(fleet) == {}
+    finally:
+        fleet.close()
