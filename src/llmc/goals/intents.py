@@ -1,8 +1,8 @@
 """An intent is in the store before anything leaves; what became of it is written beside it. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals import ladder, words
@@ -39,8 +39,7 @@ _LATER: Mapping[Result, tuple[Result, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Struct, frozen=True):
     """Something to do now; done twice under the same id it has the effect of once."""
 
     dispatch_id: str

@@ -1,6 +1,6 @@
 """What a goal has cost: the work of its tasks, and the planning as a line of its own. From the event log."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.auto import spending
 from llmc.auto.spending import Tally
@@ -16,8 +16,7 @@ from llmc.tools.files import json_row
 _RECORDED = f'"{spending.ACTION}"'.encode()
 
 
-@dataclass(frozen=True)
-class GoalCost:
+class GoalCost(Struct, frozen=True):
     """Dollars, as far as prices are known."""
 
     work: float = 0.0

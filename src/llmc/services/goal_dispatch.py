@@ -4,10 +4,11 @@ What is asked for was stored before. Done again under the same id, after a crash
 """
 
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
@@ -47,8 +48,7 @@ _RESULTS = {
 }
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """What became of an action; `result` None: it could not even be tried, and is as it was."""
 
     result: Result | None

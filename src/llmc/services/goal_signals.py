@@ -4,10 +4,11 @@ Facts only; goals/liveness.py says what they mean. What llmc sent itself is told
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace as replaced
 
 from llmc.auto.waiting import is_parked
 from llmc.given import number
@@ -38,8 +39,7 @@ _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": C
 _ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
-@dataclass
-class _Log:
+class _Log(Struct):
     """What the event log says of workers, read on from where the last look ended."""
 
     reports: dict[str, list[tuple[float, Update]]] = field(default_factory=dict)
@@ -78,8 +78,7 @@ def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
     rows[worker] = [*rows.get(worker, []), row][-MAX_REPORTS:]
 
 
-@dataclass(frozen=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """One moment, shared by all assignments that are looked at."""
 
     project: Project

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.agents.task_files import TaskFiles, Unreadable, list_name
 from llmc.errors import LlmcError, NotFound, UsageError
@@ -23,8 +25,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 
 
-@dataclass(frozen=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Everything in the list, and what is wrong with it."""
 
     list_name: str
@@ -85,8 +86,7 @@ def overview(files: TaskFiles, books: Books) -> Overview:
     )
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(Struct, frozen=True):
     """What is not completed yet."""
 
     open: list[TaskId]

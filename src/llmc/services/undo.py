@@ -6,8 +6,8 @@ anywhere resumes there. Whoever works on it holds the landing ticket; a journal 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
@@ -35,8 +35,7 @@ _IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
 
 
-@dataclass(frozen=True)
-class Undone:
+class Undone(Struct, frozen=True):
     worker: str
     commit: str
     revert: str
@@ -46,8 +45,7 @@ class Undone:
     returned: str
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What an undo would take back now."""
 
     worker: str
