@@ -51,6 +51,8 @@ class Action(Struct, frozen=True):
     text: str
     agent_id: str
     session_key: str = ""
+    #: when it was decided: nothing of it can have happened before
+    decided_at: float = 0.0
     delivery_context: DeliveryContext | None = None
     #: earlier dispatches whose task files and runs go first, with their work kept
     replaces: tuple[str, ...] = ()
@@ -133,6 +135,7 @@ def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: 
         text=_text_of(goal, node, assignment, dispatch),
         agent_id=assignment.agent_id,
         session_key=dispatch.session_key,
+        decided_at=dispatch.ts,
         delivery_context=dispatch.delivery_context,
         replaces=_replaced(assignment, dispatch),
     )

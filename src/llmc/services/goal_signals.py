@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace as replaced
 
 from llmc.auto.waiting import is_parked
+from llmc.event_log import EventLog
 from llmc.given import number
 from llmc.goals import ladder
 from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
@@ -48,10 +49,14 @@ class _Log(Struct):
     #: by worker: when something was typed into its session, before and after
     prompted: dict[str, list[float]] = field(default_factory=dict)
     _reader: LogReader | None = None
+    #: from when on it was read
+    _since: float = 0.0
 
-    def read(self, project: Project) -> None:
-        if self._reader is None:
-            self._reader = LogReader(str(project.root.events))
+    def read(self, project: Project, since: float) -> None:
+        """Nothing before `since` matters: the oldest of the assignments that are looked at was made then."""
+        if self._reader is None or since < self._since:
+            self.reports, self.accepted, self.prompted = {}, {}, {}
+            self._reader, self._since = EventLog(str(project.root.events)).reader(since), since
         for line in self._reader.lines():
             row = json_row(line) if any(mark in line for mark in _ABOUT) else None
             if row is not None:
@@ -108,7 +113,7 @@ class Observer:
         wanted = list(assignments)
         if not wanted:
             return {}
-        self._log.read(project)
+        self._log.read(project, min(one.created_at for one in wanted))
         books = self._ledger.books()
         found = believed_tasks(self._files, books) if self._files is not None else []
         facts = _Facts(
