@@ -109,7 +109,9 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert assignment(fleet, goal, "S1.1.1").status is AssignmentStatus.CANCELLED
     fleet.llmc("work", "block", "S1.1.2", "--reason", "which colour?")
     assert "S1.1.2 Part two (The goal) asks: which colour?" in _flat(fleet.llmc("digest").out)
-    (item,) = [row for row in fleet.llmc("digest", "--json").json["waiting"] if row["kind"] == "question"]
+    (item,) = [
+        row for row in fleet.llmc("digest", "--json").json["waiting"] if row["kind"] == "goal_question"
+    ]
     assert item["unblocks"] == 1
     assert item["command"].startswith("llmc overseer answer ")
     assert "1 waits for your answer: llmc overseer inbox" in fleet.llmc("status").out

@@ -7,8 +7,9 @@ ended: inside the period with all it took, also what lies before; else not at al
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from llmc.attention.items import Item
 from llmc.auto.digest_history import (
@@ -27,8 +28,7 @@ from llmc.auto.digest_waits import Facts, Waiting, waiting
 from llmc.names import TaskKey
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """What landed: a task, or with no task a person's own accept."""
 
     task_id: str | None
@@ -47,8 +47,7 @@ class Accepted:
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """An attempt that did not land, or is still open."""
 
     task_id: str
@@ -63,8 +62,7 @@ class Ended:
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """A task that failed too often, or used up its budget, in this period."""
 
     task_id: str
@@ -78,22 +76,19 @@ class Held:
     attempts: int
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What all attempts with one end took."""
 
     attempts: int
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     times: int
     total_s: float
 
 
-@dataclass(frozen=True)
-class Commands:
+class Commands(Struct, frozen=True):
     """Runs of the post-accept command."""
 
     times: int
@@ -101,8 +96,7 @@ class Commands:
     total_s: float
 
 
-@dataclass(frozen=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """Auto mode itself: how often it was started, how the last run ended, and how fast it was."""
 
     times: int
@@ -120,8 +114,7 @@ class Runs:
     tasks_per_hour: float | None
 
 
-@dataclass(frozen=True)
-class Digest:
+class Digest(Struct, frozen=True):
     since_unix: float
     until_unix: float
     waiting: tuple[Waiting, ...]
@@ -204,7 +197,8 @@ def digest(
 
 def as_json(report: Digest) -> dict[str, Any]:
     """The whole structure as plain data."""
-    return {**asdict(report), "attention": [item._asdict() for item in report.attention]}
+    plain: dict[str, Any] = to_builtins(report)
+    return {**plain, "attention": [item._asdict() for item in report.attention]}
 
 
 class _View:

@@ -1,7 +1,8 @@
 """What waits for a person, as the morning report lists it: the attention list, what unblocks the most tasks first. Pure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.attention.items import SEVERITIES, Item
 from llmc.auto.digest_history import Attempt, History
@@ -15,8 +16,7 @@ from llmc.workers.model import WorkerRecord
 _OF_TASKS = ("quarantined", "parked_task", "proposed", "task_question")
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """How things are now, beside the log."""
 
     #: the attention list
@@ -35,8 +35,7 @@ class Facts:
     held_up: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """An item of the attention list, with what the report knows besides."""
 
     #: as in the attention list

@@ -6,8 +6,9 @@ is told again.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.attention.items import Item
 from llmc.auto.digest import Digest
@@ -51,8 +52,7 @@ _BODY_CHARS = 4000
 _TITLE_CHARS = 300
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something a person should know."""
 
     kind: str
@@ -63,8 +63,7 @@ class Notice:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Over:
+class Over(Struct, frozen=True):
     """An incident has ended; `key` None: every one of its kind."""
 
     kind: str

@@ -7,7 +7,6 @@ the client's own transcript, which names the question and the answer. Nothing is
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmc.agents.client_files import client_status, rows_since, size_of, waits_for
@@ -74,20 +73,21 @@ def _answerable(record: WorkerRecord) -> Asked:
     return asked
 
 
-@dataclass
 class _Dialog:
     """One question, being answered."""
 
-    project: Project
-    record: WorkerRecord
-    asked: Asked
+    def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
+        self.project, self.record, self.asked = project, record, asked
+        self.pane = self._pane()
+        self.transcript = Path(record.transcript_path)
+        # The answer can only show up in what is written from now on.
+        self.offset = size_of(self.transcript)
+        #: what the client wrote down as the answer
+        self.given = ""
 
     def answer(self, words: str) -> Receipt:
         began = time.monotonic()
         choice = self._choice(words)
-        self.pane = self._pane()
-        transcript = Path(self.record.transcript_path)
-        self.transcript, self.offset, self.given = transcript, size_of(transcript), ""
         if not wait_until(lambda: self._shown() is not None, DRAWN_S, interval_s=0.05):
             raise self._not_recognised()
         self._choose(choice) if choice else self._write(words)
@@ -189,7 +189,9 @@ class _Dialog:
         with self.project.store.transaction() as tx:
             now = tx.worker(name)
             is_open = now.status is Status.NEEDS_INPUT and now.reason == "question"
-            if arrived and is_open and now.asked == self.asked:  # else its turn has ended, or it asks something else
+            if (
+                arrived and is_open and now.asked == self.asked
+            ):  # else its turn has ended, or it asks something else
                 tx.move(name, step(Status.WORKING, "question answered"))
             tx.emit("question_answered", worker=name, reason=reason, outcome=outcome, answer=wanted[:200])
         return Receipt(name, new_prompt_id("answer"), outcome, elapsed_ms, reason)
