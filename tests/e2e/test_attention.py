@@ -203,7 +203,11 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     assert "auto" not in listed(fleet)
     fleet.git("checkout", "-q", "README.md")
     fleet.llmc("down")
-    assert listed(fleet).keys() & {"auto", "daemon"} == set(), "who ends it in order needs no reminder"
+    assert listed(fleet).keys() == {"task plan/1"}, "who ends auto mode in order needs no reminder"
+    # Without a daemon, what changed in the books is looked at by whoever asks.
+    (auto.task_dir(fleet) / "1.json").unlink()
+    os.utime(fleet.root / ".llmc/tasks.jsonl")
+    assert listed(fleet) == {}, "what cannot be requeued is not offered"
 
 
 @pytest.mark.parametrize(

@@ -356,8 +356,9 @@ def test_auto_workers_stand_by_themselves() -> None:
 def test_a_parked_fleet_says_so() -> None:
     """Break: only the counters."""
     parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
-    assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
-    assert "until one of them gets through" in auto_summary(parked, NOW + 241)
+    assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW, runs=True)
+    assert auto_summary(AUTO, NOW, runs=False).startswith("Auto Mode (not running): 2 workers")
+    assert "until one of them gets through" in auto_summary(parked, NOW + 241, runs=True)
 
 
 OVERSEER = {

@@ -195,6 +195,8 @@ def _error(row: Raw, command: str) -> _Found:
 
 
 def _offline(row: Raw, command: str) -> _Found | None:
+    if row["auto"] and not row["task_id"]:
+        return None  # the next run of auto mode starts it
     at = f": {_task(row)}" if _task(row) else ""
     why = row["error_reason"]
     if row["reason"] == "crashed":

@@ -101,6 +101,9 @@ def current(root: str) -> tuple[Raw, Facts]:
         catch_up(root)
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
+    if _lists_changed(root) and not daemon_runs(root):
+        list_again(root)
+        state = read_state(root)
     return state, look(root, state, panes, time.time())
 
 
@@ -146,6 +149,26 @@ def pending(root: str, worker: str) -> bool:
 def catch_up(root: str) -> None:
     """No daemon runs, so this command applies what waits."""
     from llmc.services.catch_up import catch_up as apply
+
+    apply(root)
+
+
+def _lists_changed(root: str) -> bool:
+    """Whether tasks or goals changed since somebody last told the attention list; a daemon tells it by itself."""
+    return max(_changed(f"{root}/{layout.TASKS_LEDGER}"), _changed(f"{root}/{layout.GOALS}")) > _changed(
+        f"{root}/{layout.LISTED}"
+    )
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def list_again(root: str) -> None:
+    from llmc.services.catch_up import list_again as apply
 
     apply(root)
 

@@ -86,7 +86,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     if auto := [worker for worker in view["workers"] if worker not in shown]:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
-        lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
+        lines += ["", *wrap(auto_summary(view["auto"], now, runs=view["daemon"]["auto"]), width, 2)]
     return "\n".join([*lines, *overseer])
 
 
@@ -129,14 +129,15 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     return lines
 
 
-def auto_summary(auto: Raw, now: float) -> str:
-    """One line about auto mode."""
+def auto_summary(auto: Raw, now: float, *, runs: bool) -> str:
+    """One line about auto mode; what it counted before is no sign that it runs."""
+    name = "Auto Mode" if runs else "Auto Mode (not running)"
     counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
     until = auto["parked_until_unix"]
     if until is None:
-        return f"Auto Mode: {counts}"
+        return f"{name}: {counts}"
     wait = f"for {age(until - now)} more" if until > now else "until one of them gets through"
-    return f"Auto Mode: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
+    return f"{name}: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
 
 
 def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:

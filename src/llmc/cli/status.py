@@ -64,12 +64,12 @@ def _text(project: Project) -> str:
         worker["subject"] = known.get(worker["commit_sha"] or "", "")
         worker["next"] = next_command(worker, facts.seen(worker["name"]), facts)
     text = render(view, facts.now, *page())
-    goals = goals_line(project)
+    goals = goals_line(project, sum(item["kind"] == "goal_question" for item in view["attention"]))
     return f"{text}\n\n{goals}" if goals else text
 
 
-def goals_line(project: Project) -> str:
-    """The goals in a line, as the last tick saw them; the store itself is not opened for this."""
+def goals_line(project: Project, questions: int) -> str:
+    """The goals in a line, as the last tick saw them; the store itself is not opened for this. `questions` are on the list."""
     if not project.config.overseer.goals.enabled:
         return ""
     seen = last_tick(project)
@@ -80,9 +80,9 @@ def goals_line(project: Project) -> str:
     parts = [", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"]
     if goals.total:
         parts.append(f"{goals.done} of {goals.total} parts done ({goals.percent}%)")
-    if goals.questions:
-        word = "waits" if goals.questions == 1 else "wait"
-        parts.append(f"{goals.questions} {word} for your answer: llmc overseer inbox")
+    if questions:
+        word = "waits" if questions == 1 else "wait"
+        parts.append(f"{questions} {word} for your answer: llmc overseer inbox")
     if not seen.ok:
         parts.append(f"the last tick failed: {seen.problem}")
     when = (

@@ -81,6 +81,11 @@ class Root(Struct, frozen=True):
         return self.path / layout.INCIDENTS
 
     @property
+    def listed(self) -> Path:
+        """Touched when the attention list was last brought up to date with tasks and goals."""
+        return self.path / layout.LISTED
+
+    @property
     def looked(self) -> Path:
         """When a person last read the digest."""
         return self.path / layout.LOOKED

@@ -21,3 +21,14 @@ def catch_up(root: str) -> None:
                     self_review.attend(project, project.store.worker(name))
         except LockTimeout:
             continue
+
+
+def list_again(root: str) -> None:
+    """The attention list has what tasks and goals need now. The mark comes first: what changes meanwhile is seen again."""
+    from llmc.services import digest  # 40 ms that most commands do not need
+
+    project = open_project(root)
+    with suppress(OSError):
+        project.root.listed.touch()
+    with suppress(LlmcError, OSError):
+        digest.tell_lists(project)

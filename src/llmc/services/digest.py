@@ -145,6 +145,13 @@ def _state(project: Project, problems: list[str]) -> State | None:
         return None
 
 
+def tell_lists(project: Project) -> None:
+    """The attention list has what tasks and goals need now; for whoever shows it while no daemon runs."""
+    problems: list[str] = []
+    _tasks(project, problems)
+    _held_up(project, problems)
+
+
 def _items(project: Project, problems: list[str]) -> list[Item]:
     """The attention list; after the looks at tasks and goals, which put theirs on it."""
     try:
