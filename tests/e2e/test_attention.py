@@ -142,6 +142,9 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     fleet.git("checkout", "-q", "README.md")
     assert "source" not in listed(fleet), "nobody has to accept again to see that it is free"
 
+    fleet.llmc("reset", "rev", "--yes")
+    assert "accept:rev" not in listed(fleet), "what failed to land is put away"
+
     # Nobody looks after them: said, whatever is asked; and what it names leads out.
     fleet.kill_daemon()
     items = on_every_surface(fleet, "daemon", "question:ask", "crash:cra")

@@ -145,6 +145,12 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
     other = found(asks, workers={"adam": Seen(False, "dialog open")})
     assert set(other) == {"dialog:adam"}, "a person opened another dialog meanwhile"
     assert set(found(asks, workers={"adam": Seen(False, rests=True)})) == {"input:adam"}, "it was escaped"
+    for at, key in ((6.0, "question:adam"), (4.0, "dialog:adam")):
+        resolving = record("rebasing", asked={**asked, "at_unix": at})
+        (item,) = found(resolving, workers={"adam": Seen(False, "input needed")}).values()
+        assert (item.key, item.next) == (key, "llmc attach adam"), (
+            "a question of this status, not an earlier one"
+        )
 
 
 @pytest.mark.parametrize("status", ["needs_review", "needs_input", "error", "offline", "working"])

@@ -488,6 +488,35 @@ def test_what_only_the_status_file_shows(
     assert (step.to if step else None) is to
 
 
+@pytest.mark.parametrize(
+    ("status", "for_s", "to"),
+    [
+        (S.WORKING, 3.0, S.NEEDS_INPUT),
+        (S.WORKING, 2.9, None),
+        (S.REJECTED, 3.0, S.NEEDS_INPUT),
+        (S.IDLE, 9.0, None),
+        (S.NEEDS_INPUT, 9.0, None),
+    ],
+)
+def test_a_dialog_in_the_middle_of_a_task_needs_a_person(
+    status: Status, for_s: float, to: Status | None
+) -> None:
+    """Break: leave `is_waiting` out of client_says; the worker is at work for ever."""
+    step = client_says(worker(status), False, False, for_s, is_waiting=True)
+    assert (step.to if step else None) is to
+    assert step is None or step.reason == "dialog"
+    task = Assignment(task_id=TaskId("7"), claim="c1", since_unix=1.0)
+    assert client_says(worker(status, assignment=task), False, False, for_s, is_waiting=True) is None
+
+
+def test_what_is_asked_is_kept_and_the_latest_counts() -> None:
+    """No hook tells that a question was answered. Break: keep the reason of the one before."""
+    asks = event(hook("PermissionRequest", tool_name="Bash", tool_input={"command": "make"}))
+    verdict = judge(worker(S.NEEDS_INPUT, reason="question"), asks, Facts())
+    assert verdict.change is None
+    assert (verdict.fields["reason"], verdict.fields["asked"].text) == ("permission", "Bash: make")
+
+
 def test_a_limit_while_conflicts_are_resolved_is_remembered() -> None:
     """Its rebase stays open, and auto mode waits. Break: leave the fields out; patrol would call it stalled."""
     task = Assignment(task_id=TaskId("7"), claim="c1", since_unix=1.0)

@@ -134,6 +134,8 @@ def _supervisor(facts: Facts) -> Iterator[Item]:
     if record is None or facts.supervised or facts.auto_runs or record.get("code") == 0:
         return
     ended = record.get("state") == "terminated"
+    if ended and "code" not in record:
+        return  # of an older llmc, which did not say how it ended
     why = text(record.get("why")) or "it ended" if ended else "it was killed"
     said = f"the supervisor ended: {why.partition(chr(10))[0]}"
     since = number(record.get("ended_unix")) or number(record.get("start_time_unix")) or 0.0

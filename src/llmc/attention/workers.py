@@ -25,7 +25,7 @@ WORDS = {
     "permission": "asks for permission",
     "limit": "usage limit",
     "api": "the API failed",
-    "dialog": "a dialog is open",
+    "dialog": "a dialog was open; it waits for a message",
 }
 #: what has to be done first, by the cause of a failure
 FIRST = {
@@ -209,11 +209,15 @@ def _offline(row: Raw, command: str) -> _Found | None:
 
 def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
     asked = record.get("asked") or {}
-    if row["status"] == "needs_input" and row["reason"] in ASKS and seen.dialog != "dialog open":
-        said = text(asked.get("text")) or WORDS[row["reason"]]
+    asks = row["status"] == "needs_input" and row["reason"] in ASKS
+    since = number(row["since_unix"]) or 0.0
+    if not asks and (number(asked.get("at_unix")) or 0.0) < since:
+        asked = {}  # an earlier one
+    if seen.dialog != "dialog open" and (asks or asked):
+        said = text(asked.get("text")) or WORDS.get(row["reason"], "it asks something")
         options = [text(one) for one in asked.get("options") or ()]
         listed = "".join(f" [{number}] {one}" for number, one in enumerate(options, 1))
-        if asked.get("answerable") and not row["held"] and not row["attached"]:
+        if asks and asked.get("answerable") and not row["held"] and not row["attached"]:
             command = f"llmc answer {row['name']}"
         return "question", "blocked", f"{said}{listed}", command
     severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
