@@ -76,7 +76,7 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     # A draft of a person's in the line for another answer: it is theirs, and must not become the answer.
     fleet.tmux("send-keys", "-t", fleet.session("adam"), "-l", "my own")
     wait_until(lambda: "my own" in fleet.screen("adam"))
-    refused = fleet.llmc("answer", "adam", "1", code=None)
-    assert refused.code != 0
-    assert answers(fleet) == {}
-    assert "my own" in fleet.screen("adam")
+    for words in ("1", "neither of them"):
+        assert "no proof that the answer arrived" in fleet.llmc("answer", "adam", words, code=1).err
+        assert answers(fleet) == {}
+        assert [line for line in fleet.screen("adam").splitlines() if line.rstrip().endswith("3. my own")]

@@ -289,10 +289,18 @@ def _on_a_small_disk(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
-    """With a daemon the tick says so; without one the command that changes it. Break: no `goal_concerns.tell` in either."""
+    """With a daemon the tick says so; without one the command that changes it, wherever the goals are kept.
+
+    Break: no `goal_concerns.tell` in `_leave_mark`, or no `after_a_word` in `_on_node`.
+    """
     fleet = goals.set_up(
         scripted,
-        **{"auto.concurrency": "1", "overseer.goals.idle_after": "1s", "overseer.goals.max_retries": "50"},
+        **{
+            "auto.concurrency": "1",
+            "overseer.goals.idle_after": "1s",
+            "overseer.goals.max_retries": "50",
+            "overseer.goals.storage.dir": str(scripted.dir / "kept"),
+        },
     )
     wait = f"@sh {auto.until(fleet.dir / 'go')}; llmc report blocked 'Which colour?'"
     made = goals.planner(fleet, goals.plan([[goals.leaf(1, wait)]]))
@@ -311,6 +319,7 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
     assert "Which colour?" in asked["text"]
     fleet.llmc("down")
     assert of_kind("goal_question") == [asked], "it waits without a daemon, too"
+    fleet.llmc("config", "set", "overseer.goals.enabled", "false")  # nobody ticks
     fleet.llmc(*shlex.split(asked["next"].replace('"..."', "Blue"))[1:])
     assert of_kind("goal_question") == []
 
