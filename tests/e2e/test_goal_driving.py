@@ -236,7 +236,8 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     began = row["assignment"]["since_unix"]
     assert began <= given.last_observed_activity_at < nudge.ts, "what it did itself, and nothing of ours"
     assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
-    assert fleet.events("goal_stalled")[0]["work_node_id"] == "S1.1.1"
+    # A tick tells the event log at its end.
+    assert goals.wait_for(fleet, lambda: fleet.events("goal_stalled"))[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out
     assert re.search(r"^  sent +nudge by sessions_send .* ago", why, re.MULTILINE)
     assert "evidence" in why
