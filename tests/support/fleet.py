@@ -223,7 +223,7 @@ class Fleet:
     def rest(self, *workers: str) -> None:
         """After a test on a shared fleet, however it ended: these workers are idle, nobody holds them, they have no work."""
         for name in workers:
-            row = json.loads((self.root / "state.json").read_text())["workers"][name]
+            row = self.record(name)
             if row.get("held"):
                 self.llmc("release", name)
             if row["status"] != "idle" or row.get("accept"):
@@ -241,6 +241,10 @@ class Fleet:
     def status(self, worker: str) -> dict[str, Any]:
         view = self.llmc("status", "--json", cwd=self.root).json
         return next(row for row in view["workers"] if row["name"] == worker)
+
+    def record(self, worker: str) -> dict[str, Any]:
+        """A worker as state.json has it, without a process for each look."""
+        return dict(json.loads((self.root / "state.json").read_text())["workers"][worker])
 
     def wait(self, worker: str, status: str, timeout: float = 30) -> dict[str, Any]:
         arguments = ("--status", status, "--timeout", str(timeout), "--json")
