@@ -25,10 +25,10 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
         more = []
     goal = goals.create(fleet, "The goal", *more)
     daemon = Daemon(fleet)
-    (one,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"], 100)
+    (one,) = goals.wait_questions(fleet, timeout_s=100)
     assert "Which colour?" in json.dumps(one)
     fleet.llmc("overseer", "answer", one["id"], "Blue, like the sky")
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    goals.wait_status(fleet, goal, timeout_s=100)
     assert goals.parts(fleet) == [1, 2], "the second phase waits for the first"
     assert any("Blue, like the sky" in text for text in fleet.user_turns())
     assert fleet.llmc("overseer", "inbox", "--json").json["questions"] == []
@@ -69,9 +69,9 @@ def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]
     daemon = Daemon(fleet, LLMC_FAULT="goals.spawn:after:kill:3", LLMC_SCRIPTED_SWALLOW_ENTER="1")
     daemon.ends()
     daemon = Daemon(fleet, LLMC_SCRIPTED_SWALLOW_ENTER="1")
-    (question,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    (question,) = goals.wait_questions(fleet)
     fleet.llmc("overseer", "answer", question["id"], "Blue, like the sky")
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 150)
+    goals.wait_status(fleet, goal, timeout_s=150)
     purposes = [row["data"]["purpose"] for row in goals.events(fleet, "dispatch.intended")]
     assert "reassign" in purposes, "the silent one was replaced"
     asked = goals.events(fleet, "assignment.escalated")

@@ -195,7 +195,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
     goal = goals.create(fleet)
     daemon = auto.Daemon(fleet)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    goals.wait_status(fleet, goal, timeout_s=100)
     assert daemon.stop() == 0
     fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.return:after:kill")
     said = fleet.llmc("undo")
@@ -203,7 +203,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     assert goals.status(fleet, goal) == "active"
     assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal makes a new task for it"
     daemon = auto.Daemon(fleet)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    goals.wait_status(fleet, goal, timeout_s=100)
     assert daemon.stop() == 0
     assert fleet.log()[:4] == ["Part 2", 'Revert "Part 2"', "Part 2", "Part 1"]
     assert len(fleet.events("undone")) == 1

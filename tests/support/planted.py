@@ -104,12 +104,8 @@ class Planted:
 
     def write(self, file: Path, keys: dict[str, str] = KEYS) -> None:
         """As an agent would: whatever is in the file stays."""
-        made = self.marks.parent / f"made-{file.name}-{len(keys)}"
-        if not made.exists():
-            lines = [self._setting(file, key, value) for key, value in keys.items()]
-            made.write_text("".join(lines))
         with file.open("a") as sink:
-            sink.write(made.read_text())
+            sink.writelines(self._setting(file, key, value) for key, value in keys.items())
 
     def _setting(self, file: Path, key: str, value: str) -> str:
         """As `git config --add` writes it, without a process for each."""
