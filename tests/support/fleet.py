@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,9 @@ CLIENTS_IN_SOAK = [
 ]
 
 
-def in_soak(*values: object, ids: Sequence[str] | None = None) -> list[Any]:
-    """For `parametrize`: these cases of a matrix are in `make soak`, the others show as much in `make test`."""
-    names = ids or [None] * len(values)
-    return [
-        pytest.param(value, marks=pytest.mark.soak, id=name)
-        for value, name in zip(values, names, strict=True)
-    ]
+def in_soak(*values: object) -> list[Any]:
+    """For `parametrize`: these cases of a matrix are in `make soak`; the others show as much in `make test`."""
+    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
 class Result:

@@ -21,6 +21,7 @@ from llmc.services.task_list import open_list
 from llmc.tools import git, locks
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import WorkerRecord
+from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
 
@@ -101,11 +102,13 @@ def test_a_young_lock_is_left_alone(project: Project, worker: tuple[WorkerRecord
     "damage",
     [
         lambda root: run_git(root, "config", "core.bare", "false"),
-        lambda root: run_git(root, "config", "--worktree", "core.bare", "false"),
-        lambda root: run_git(root, "config", "--unset", "extensions.worktreeConfig"),
         lambda root: run_git(root, "config", "rerere.enabled", "false"),
+        *in_soak(
+            lambda root: run_git(root, "config", "--worktree", "core.bare", "false"),
+            lambda root: run_git(root, "config", "--unset", "extensions.worktreeConfig"),
+        ),
     ],
-    ids=["bare", "own", "worktrees", "rerere"],
+    ids=["bare", "rerere", "own", "worktrees"],
 )
 def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) -> None:
     """Break: leave the setting out of what is compared, or out of what is set."""

@@ -582,6 +582,7 @@ def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, 
     check(project, record, worktree.head(), source.head())
 
 
+@pytest.mark.soak
 def test_a_change_that_is_hidden_in_a_submodule_is_gone(
     project: Project, source: Repo, tmp_path: Path
 ) -> None:
