@@ -251,12 +251,12 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
 
     # It goes on by itself, and lands; the next one asks, and a person is told over what is configured.
     (fleet.dir / "go").touch()
-    (question,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    (question,) = goals.wait_questions(fleet)
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
     goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())
     assert f"llmc overseer answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
     fleet.llmc("overseer", "answer", question["id"], "Blue")
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed")
+    goals.wait_status(fleet, goal)
     assert sorted(goals.parts(fleet)) == [1, 2]
     done = assignment(fleet, goal, "S1.1.1")
     assert (done.status, done.retry_count) == (AssignmentStatus.DONE, 0)
