@@ -15,7 +15,7 @@ from llmc.workers.model import Obstacle, Outcome
 from tests.e2e.test_delivery import in_process, process_of
 from tests.e2e.test_delivery_faults import at_rest, mark_prompt, marks, turns_with
 from tests.support import late_screen
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
 from tests.support.real_client import seed_config
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 STABLE = 12
 
 
-@pytest.fixture(scope="module", params=OLD_CLIENT_TOO)
+@pytest.fixture(scope="module", params=NEW_CLIENT)
 def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One fleet for everything that leaves the agent alive."""
     server: LoopbackApi | None = None if request.param == "scripted" else request.getfixturevalue("api")
@@ -78,7 +78,7 @@ def is_ours(box: str) -> bool:
     return "[llmc message-" in box or "[Pasted text #" in box
 
 
-@pytest.mark.parametrize("blanks", [" ", "    "])
+@pytest.mark.parametrize("blanks", [" ", pytest.param("    ", marks=pytest.mark.soak)])
 def test_blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str) -> None:
     """Break: take a box with blanks for an empty one. The prompt then begins with them, and `  /clear` is a prompt."""
     at_rest(shared)
@@ -268,6 +268,7 @@ def test_enter_is_not_repeated_into_a_dialog_that_is_not_drawn_yet(scripted: Fle
     frozen.unlink()
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_start_that_met_a_dead_agent_keeps_no_task(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: forget the task only where the worker is still idle when the refusal is written down."""
     fleet.set_up("adam")

@@ -1,11 +1,13 @@
 """Delivery under faults, on both agents: never acknowledged when it was not, never executed twice."""
 
+import json
 import os
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,13 +19,13 @@ from llmc.services.tasks import start_task
 from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
 from llmc.tools.processes import is_alive
 from tests.support import starved_agent
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, SCRIPTED_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import seed_config
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture(scope="module", params=["scripted", pytest.param("claude", marks=pytest.mark.real_client)])
+@pytest.fixture(scope="module", params=SCRIPTED_IN_SOAK)
 def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One fleet for the faults that leave the agent alive."""
     server: LoopbackApi | None = request.getfixturevalue("api") if request.param == "claude" else None
@@ -145,27 +147,38 @@ def test_a_running_turn_queues_it(shared: Fleet) -> None:
     assert turns_with(shared, sent["prompt_id"]) == 1
 
 
+POINTS = ("submit.paste:after", "submit.enter:before", "submit.enter:after", "submit.receipt:after")
+
+
 @pytest.mark.req("2-026")
-@pytest.mark.parametrize(
-    "point", ["submit.paste:after", "submit.enter:before", "submit.enter:after", "submit.receipt:after"]
-)
-def test_killed_while_typing_then_finished_by_the_daemon(shared: Fleet, point: str) -> None:
+def test_killed_while_typing_then_finished_by_the_daemon(shared: Fleet) -> None:
     """The sender dies between two keys; the daemon looks for proof, and types only what is missing.
 
     Break that fails it: paste again without looking whether our text is in the box or in the transcript.
     """
+    for point in POINTS:
+        finished_by_the_daemon(shared, point)
+
+
+def finished_by_the_daemon(shared: Fleet, point: str) -> None:
     at_rest(shared)
     name = point.replace(".", "-").replace(":", "-")
     shared.llmc(
         "message", "adam", mark_prompt(shared, name), code=-signal.SIGKILL, LLMC_FAULT=f"{point}:kill"
     )
     shared.wake("adam")
-    wait_until(lambda: shared.status("adam")["delivery"] in ("acknowledged", "queued"))
+    wait_until(lambda: delivery(shared)["outcome"] in ("acknowledged", "queued"), story=lambda: point)
     at_rest(shared)
-    wait_until(lambda: marks(shared, name) == 1)
-    prompt_id = shared.status("adam")["prompt_id"]
-    assert turns_with(shared, prompt_id) == 1
-    assert marks(shared, name) == 1
+    wait_until(lambda: marks(shared, name) == 1, story=lambda: point)
+    told = shared.status("adam")
+    assert told["delivery"] in ("acknowledged", "queued"), point
+    assert turns_with(shared, told["prompt_id"]) == 1, point
+    assert marks(shared, name) == 1, point
+
+
+def delivery(fleet: Fleet) -> dict[str, Any]:
+    """What is known of the last prompt, without a process for each look."""
+    return dict(json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["delivery"])
 
 
 def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +216,7 @@ def test_a_client_that_is_busy_for_a_moment_after_its_stop(
     wait_until(lambda: marks(scripted, "busy") == 1)
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
     """Sender and daemon die one after the other; the next daemon finishes, once."""
     fleet.set_up("adam")
@@ -224,7 +238,7 @@ def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
     assert fleet.status("adam")["delivery"] == "typed"
     assert marks(fleet, "twice") == 0
     fleet.up()
-    wait_until(lambda: fleet.status("adam")["delivery"] == "acknowledged")
+    wait_until(lambda: delivery(fleet)["outcome"] == "acknowledged")
     wait_until(lambda: marks(fleet, "twice") == 1)
     at_rest(fleet)
     assert marks(fleet, "twice") == 1
@@ -232,6 +246,7 @@ def test_the_daemon_dies_between_paste_and_enter(fleet: Fleet) -> None:
 
 
 @pytest.mark.req("2-028")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
     """Break that fails it: drop the if-shell guard of paste; tmux 3.3a dies with every session."""
     fleet.set_up("adam", "baker")
@@ -260,8 +275,11 @@ def test_an_agent_that_reads_its_keys_late_has_the_prompt_once(scripted: Fleet) 
     fleet.set_up("adam")
     fleet.up()
     starved.touch()
+    tries_s = SETTLE_S + PROOF_WAIT_S * ENTERS
+    # Whether it has something to do counts from the last Enter on: before that it need not burn a processor.
+    threading.Timer(tries_s - 1, starved.write_text, [starved_agent.AWAKE]).start()
     # After the last Enter, and after the second in which an agent that could run would have rested.
-    threading.Timer(SETTLE_S + PROOF_WAIT_S * ENTERS + REST_S + 1, starved.unlink).start()
+    threading.Timer(tries_s + REST_S + 1, starved.unlink).start()
     sent = fleet.llmc("message", "adam", mark_prompt(fleet, "late"), "--json").json
     assert (starved.exists(), sent["outcome"]) == (False, "acknowledged")
     at_rest(fleet)
