@@ -12,10 +12,11 @@ def work(number: int) -> str:
     return f"echo {number} > done-{number}; git add done-{number}; {COMMIT} 'Task {number}'"
 
 
-#: tasks 1 to 4, or all
-@pytest.mark.parametrize("count", [4, pytest.param(6, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("count", "workers"), [(4, 1), pytest.param(6, 2, marks=pytest.mark.soak)], ids=["one worker", "two"]
+)
 @pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
-def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int) -> None:
+def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) -> None:
     """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
     fleet.set_up(
         config=auto_config(fleet, **{"auto.limit_backoff_secs": "2", "defaults.ready_timeout_s": "40"})
@@ -34,7 +35,7 @@ def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int) -> None:
     for number, (after, text) in tasks.items():
         waits = [arg for other in after for arg in ("--after", str(other))]
         fleet.llmc("tasks", "add", f"Do {number}", "--description", text, *waits)
-    fleet.up("--auto", "--concurrency", "2")
+    fleet.up("--auto", "--concurrency", str(workers))
     auto.wait_completed(fleet, count, 120)
     told = fleet.llmc("status", "--json").json["auto"]
     assert (told["tasks_completed"], told["errors"]) == (count, 1)

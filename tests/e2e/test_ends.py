@@ -31,7 +31,7 @@ def leaves(fleet: Fleet, worker: str) -> int:
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_what_a_killed_agent_ran_ends_with_it(fleet: Fleet) -> None:
     """Whoever notices ends it. Break: leave `end_with_its_agent` out of intake: it went on writing into the worktree,
-    under the next agent's hands; or leave the leftovers out of `sessions.end`.
+    under the next agent's hands.
     """
     fleet.set_up("adam", "baker")
     fleet.up()

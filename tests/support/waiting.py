@@ -9,13 +9,15 @@ T = TypeVar("T")
 
 def wait_until(probe: Callable[[], T], timeout_s: float = 15, story: Callable[[], str] = str) -> T:
     """The first true value of the probe; fails when none comes, with the story."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while True:
         value = probe()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {probe} {story()}"
-        time.sleep(0.02)
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"not true after {timeout_s} s: {probe} {story()}"
+        # A look may start a program: what takes long is looked at less often.
+        time.sleep(0.02 if waited_s < 1 else 0.05)
 
 
 def answer_dialog(
