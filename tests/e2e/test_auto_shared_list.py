@@ -11,6 +11,7 @@ import pytest
 from llmc.agents.task_files import TaskFiles
 from llmc.services.task_queue import TaskQueue
 from llmc.state.ledger import Ledger
+from tests.support.auto import until
 from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
@@ -116,11 +117,15 @@ def test_two_daemons_on_one_list(scripted: Fleet, count: int) -> None:
     try:
         for root in (scripted, other):
             root.set_up(config={**auto_config(scripted), "defaults.patrol_interval_secs": "5"})
+        gate = scripted.dir / "gate"  # or the first root could be done before the second one has begun
         for number in range(1, count + 1):
-            work = f"@sh echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
+            work = f"@sh {until(gate)}; echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
             scripted.llmc("tasks", "add", f"Do {number}", "--description", work)
         for root in (scripted, other):
-            root.up("--auto", "--concurrency", "2")
+            root.up("--auto", "--concurrency", "1" if count < 12 else "2")
+        for root in (scripted, other):
+            wait_until(lambda root=root: root.events("task_assigned"), 40)  # type: ignore[misc]
+        gate.touch()
         scripted.llmc("wait", "--tasks-done", "--timeout", "60")
         for root in (scripted, other):
             root.llmc("down")

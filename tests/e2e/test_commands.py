@@ -263,20 +263,7 @@ def test_every_command_has_help_with_an_example(running: Fleet) -> None:
 
 def test_demo_runs_and_cleans_up(scripted: Fleet) -> None:
     """Break: a task of the plan that fails its check, or no conflict between the two that change one line."""
-    # As the command, but it looks for news less often: each look is a program of its own.
-    rarely = (
-        "from llmc.cli import demo_auto; demo_auto.REDRAW_S = 1.5; from llmc.__main__ import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", rarely, "demo"],
-        cwd=scripted.source,
-        env={**scripted.env, "TMPDIR": str(scripted.dir)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done
-    out = done.stdout
+    out = scripted.llmc("demo", timeout=120, TMPDIR=str(scripted.dir)).out
     assert "conflicts in greeter.py" in out
     assert "9 tasks landed" in out
     assert "Auto Mode: 3 workers, 9 tasks completed, 0 errors" in out
