@@ -62,8 +62,7 @@ def at_rest(fleet: Fleet) -> None:
     wait_until(lambda: fleet.client_status("adam") == "idle", 30)
 
 
-@pytest.mark.req("1-056", "1-057")
-def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
+def a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
     """Break that fails it: return after the first Enter without looking for proof."""
     at_rest(shared)
     sent = shared.llmc(
@@ -76,9 +75,7 @@ def test_a_swallowed_enter_is_pressed_again(shared: Fleet) -> None:
     assert turns_with(shared, sent["prompt_id"]) == 1
 
 
-@pytest.mark.req("1-056", "1-057", "2-026")
-@pytest.mark.parametrize("lines", [pytest.param(1, marks=pytest.mark.soak), 40])
-def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int) -> None:
+def an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, lines: int = 40) -> None:
     """Break that fails it: skip _take_back; the text stays in the box and the next prompt is refused."""
     at_rest(shared)
     name = f"never{lines}"
@@ -93,8 +90,7 @@ def test_an_enter_that_never_works_is_unconfirmed_and_taken_back(shared: Fleet, 
     assert marks(shared, name + "-next") == 1
 
 
-@pytest.mark.req("1-057", "1-060")
-def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
+def an_open_dialog_is_never_answered(shared: Fleet) -> None:
     """Break that fails it: do not look at `waiting` before pasting."""
     at_rest(shared)
     shared.llmc("message", "adam", "@ask Which colour?\n@say asked")
@@ -109,7 +105,7 @@ def test_an_open_dialog_is_never_answered(shared: Fleet) -> None:
     assert marks(shared, "dialog") == 0
 
 
-def test_a_persons_draft_is_left_alone(shared: Fleet) -> None:
+def a_persons_draft_is_left_alone(shared: Fleet) -> None:
     """Break that fails it: skip the look at the composer."""
     at_rest(shared)
     shared.tmux("send-keys", "-t", shared.session("adam"), "-l", "half a thought")
@@ -134,8 +130,7 @@ def test_a_persons_draft_is_left_alone(shared: Fleet) -> None:
     assert marks(shared, "draft") == 1
 
 
-@pytest.mark.req("1-057")
-def test_a_running_turn_queues_it(shared: Fleet) -> None:
+def a_running_turn_queues_it(shared: Fleet) -> None:
     at_rest(shared)
     shared.llmc("message", "adam", "@sleep 3\n@say slept")
     wait_until(lambda: shared.client_status("adam") == "busy")
@@ -150,8 +145,7 @@ def test_a_running_turn_queues_it(shared: Fleet) -> None:
 POINTS = ("submit.paste:after", "submit.enter:before", "submit.enter:after", "submit.receipt:after")
 
 
-@pytest.mark.req("2-026")
-def test_killed_while_typing_then_finished_by_the_daemon(shared: Fleet) -> None:
+def killed_while_typing_then_finished_by_the_daemon(shared: Fleet) -> None:
     """The sender dies between two keys; the daemon looks for proof, and types only what is missing.
 
     Break that fails it: paste again without looking whether our text is in the box or in the transcript.
@@ -179,6 +173,23 @@ def finished_by_the_daemon(shared: Fleet, point: str) -> None:
 def delivery(fleet: Fleet) -> dict[str, Any]:
     """What is known of the last prompt, without a process for each look."""
     return dict(json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["delivery"])
+
+
+@pytest.mark.req("1-056", "1-057", "1-060", "2-026")
+def test_faults_that_leave_the_agent_alive(shared: Fleet) -> None:
+    """One after the other, on one agent: each begins and ends with one that rests. Each says what breaks it."""
+    a_swallowed_enter_is_pressed_again(shared)
+    an_enter_that_never_works_is_unconfirmed_and_taken_back(shared)
+    an_open_dialog_is_never_answered(shared)
+    a_persons_draft_is_left_alone(shared)
+    a_running_turn_queues_it(shared)
+    killed_while_typing_then_finished_by_the_daemon(shared)
+
+
+@pytest.mark.soak
+def test_a_short_prompt_whose_enter_never_works(shared: Fleet) -> None:
+    """A box of one line instead of a placeholder. Break: as above."""
+    an_enter_that_never_works_is_unconfirmed_and_taken_back(shared, lines=1)
 
 
 def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
