@@ -1,9 +1,10 @@
 """What each event of an agent means, row by row. There is no input for screen text, so it cannot matter."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import fields, replace
 
 from llmc.names import PromptId, TaskId
 from llmc.workers import causes

@@ -5,8 +5,9 @@ import difflib
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.config.paths import Root
 from llmc.errors import NotFound, Refused, UsageError
@@ -18,8 +19,7 @@ from llmc.tools.files import explain
 _LIST_HINT = "`llmc trash list` shows what there is."
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One thing in the trash: a pinned commit, a directory, or both of the same moment."""
 
     worker: str
@@ -46,8 +46,7 @@ class Entry:
             return None
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Struct, frozen=True):
     branch: str
     commit: str
     #: the repositories that have the branch now
