@@ -36,6 +36,11 @@ SCRIPTED_IN_SOAK = [
     pytest.param("scripted", marks=pytest.mark.soak),
     pytest.param("claude", marks=pytest.mark.real_client),
 ]
+#: the new client alone in `make test`: it shows all that the scripted agent and an old client do
+NEW_CLIENT = [
+    *SCRIPTED_IN_SOAK,
+    pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
+]
 #: both agents as usual, and an old client in `make soak`: what a person does at a terminal, clients answer differently
 OLD_CLIENT_TOO = [
     "scripted",
