@@ -20,6 +20,7 @@ def answers(fleet: Fleet) -> dict[str, str]:
     return {question: answer for one in found for question, answer in one.items()}
 
 
+@pytest.mark.req("7-044")
 def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
     """Break: press Enter without a look at the line; believe a dialog that closed; or type into one of another question."""
     fleet.set_up("adam")
@@ -61,6 +62,7 @@ def test_what_a_worker_reports_as_blocked_is_answered_by_a_message(scripted: Fle
     assert "the second one" in scripted.user_turns()[-1]
 
 
+@pytest.mark.req("7-044")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -> None:
     """A person holds it, is in another dialog, or the screen shows something else. Break: trust the hook alone."""

@@ -70,6 +70,7 @@ def is_told(hook: Webhook, *keys: str) -> None:
     wait_until(lambda: set(keys) <= {body["key"] for body in hook.got}, 20, lambda: str(hook.kinds()))
 
 
+@pytest.mark.req("7-040", "7-041", "7-042")
 def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     """Review, question, dialog, hold, crash, doubt, login, conflicts given up, a failed accept, a source in use, a dead daemon.
 
@@ -164,6 +165,7 @@ def _client_opens_a_dialog(fleet: Fleet, worker: str) -> None:
     path.write_text(json.dumps({**record, "status": "waiting", "waitingFor": "dialog open"}))
 
 
+@pytest.mark.req("7-040", "7-042", "7-043")
 def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     """Quarantined and proposed tasks, a park, budgets, a source in use; a daemon that was killed, and a plain one in its place.
 
