@@ -76,7 +76,8 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     fleet.llmc("release", "adam")
     wait_until(lambda: "Enter to select" in fleet.screen("adam"))
     # A draft of a person's in the line for another answer: it is theirs, and must not become the answer.
-    fleet.tmux("send-keys", "-t", fleet.session("adam"), "-l", "my own")
+    fleet.tmux("set-buffer", "-b", "draft", "my own")
+    fleet.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", fleet.session("adam"))
     wait_until(lambda: "my own" in fleet.screen("adam"))
     for words in ("1", "neither of them"):
         assert "no proof that the answer arrived" in fleet.llmc("answer", "adam", words, code=1).err
