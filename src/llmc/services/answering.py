@@ -153,7 +153,9 @@ class _Dialog:
 
     def _write(self, words: str) -> None:
         """Into the line for another answer; Enter only when exactly our words are there."""
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
+            if attempt and not self._enter_the_line():  # an older client takes text only there
+                break
             shown = self._shown()
             if shown is None or shown.typed:
                 break
@@ -166,6 +168,13 @@ class _Dialog:
             self.project.tmux.send_keys(self.pane, "Enter")
             if wait_until(lambda: bool(self._proof()) or not self._waits(), PROOF_S, interval_s=0.02):
                 return
+
+    def _enter_the_line(self) -> bool:
+        """The line for another answer has a number, too; whether the cursor is in it now, and it is empty."""
+        shown = self._shown()
+        if shown is not None and not shown.typed and not shown.in_free_line:
+            self.project.tmux.send_keys(self.pane, str(len(self.asked.options) + 1))
+        return wait_until(lambda: self._has(""), PROOF_S, interval_s=0.02)
 
     def _has(self, words: str) -> bool:
         shown = self._shown()
