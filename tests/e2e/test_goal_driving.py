@@ -149,8 +149,11 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert "overseer:    $6.00 for planning" in fleet.llmc("goal", "show", goal).out
     hint = fleet.llmc("goal", "resume", goal, "--json", code=3).json["hint"]
     assert f"llmc goal update {goal} --budget 10" in hint
+    (item,) = [one for one in fleet.llmc("status", "--json").json["attention"] if one["kind"] == "budget"]
+    assert item["next"] == f"llmc goal update {goal} --budget 10 && llmc goal resume {goal}"
     fleet.llmc("goal", "update", goal, "--budget", "10")
     fleet.llmc("goal", "resume", goal)
+    assert not [one for one in fleet.llmc("status", "--json").json["attention"] if one["kind"] == "budget"]
     fleet.llmc("goal", "cancel", goal)
     assert task_files(fleet) == {}
 

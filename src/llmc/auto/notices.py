@@ -42,8 +42,8 @@ _OF_ITEMS = {
     "parked_task": "budget_reached",
     "budget": "budget_reached",
 }
-#: told by the goals themselves, once for each dispatch
-_TOLD_ELSEWHERE = ("goal_question",)
+#: told by the goals themselves, once for each dispatch: how the keys of such items begin
+_TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
 #: the kinds that last as long as their item is on the list
 LASTING = frozenset({*_OF_ITEMS.values(), "blocked"})
 #: items whose `who` is the name of a worker, or of a task
@@ -99,7 +99,7 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
 
 def _kind_of(item: Item, on: Collection[str]) -> str:
     """The kind under which an item is told; "" when it is not. What is only worth knowing is not, but for a park."""
-    if item.kind in _TOLD_ELSEWHERE:
+    if item.key.startswith(_TOLD_ELSEWHERE):
         return ""
     kind = _OF_ITEMS.get(item.kind, "")
     if kind in on and (item.severity != "notice" or item.kind == "parked"):

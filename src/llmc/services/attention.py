@@ -7,6 +7,7 @@ from llmc.attention.items import Item
 from llmc.attention.listing import attention
 from llmc.services.project import Project
 from llmc.sight import look
+from llmc.state.model import Raised
 from llmc.tools.tmux import Unknown
 
 
@@ -18,13 +19,15 @@ def current(project: Project) -> list[Item]:
     return attention(state, look(str(project.root.path), state, seen, time.time()))
 
 
+def fields_of(one: Raised) -> dict[str, str]:
+    """An item as it was raised."""
+    return {"kind": one.kind, "severity": one.severity, "who": one.who, "text": one.text, "next": one.next}
+
+
 def sync(project: Project, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
     """Of the items whose key begins so, the list has these and no others. Costs nothing while nothing changes."""
-    known = {
-        key: {"kind": one.kind, "severity": one.severity, "who": one.who, "text": one.text, "next": one.next}
-        for key, one in project.store.read().attention.items()
-        if key.startswith(prefixes)
-    }
+    listed = project.store.read().attention
+    known = {key: fields_of(one) for key, one in listed.items() if key.startswith(prefixes)}
     if known != {key: dict(fields) for key, fields in wanted.items()}:
         with project.store.transaction() as tx:
             tx.sync_items(prefixes, wanted)

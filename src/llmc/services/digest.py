@@ -189,7 +189,7 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
     if store.damage:
         problems.append(f"the goals: {store.damage}")
     problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
-    goal_concerns.tell(project, map(goal_concerns.of_goal, views))
+    goal_concerns.tell(project, map(goal_concerns.of_goal, views), views)
     return {
         goal_concerns.question_key(one): held_up_by(view, one.work_node_id)
         for view in views

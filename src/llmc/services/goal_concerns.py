@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Iterable
 
 from llmc.errors import LlmcError
-from llmc.goals.model import AssignmentStatus, GoalStatus, GoalView
+from llmc.goals.model import AssignmentStatus, Goal, GoalStatus, GoalView
 from llmc.goals.questions import Question, questions
 from llmc.services import attention
 from llmc.services.project import Project
 from llmc.state.goal_store import GoalStore
 
-_QUESTION, _STALLED = "goal-question ", "goal-stalled "
+_QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
 #: goals of which nothing is asked any more
 _OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
 
@@ -43,11 +43,23 @@ def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str,
     return {"kind": kind, "severity": severity, "who": who, "text": text[:1000], "next": next}
 
 
-def tell(project: Project, found: Iterable[Concerns]) -> None:
+def over_budget(project: Project, goal: Goal, text: str) -> None:
+    """A goal was paused because its budget is used up; that is listed for as long as it stays paused."""
+    more = (
+        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
+    )
+    with project.store.transaction() as tx:
+        tx.raise_item(f"{_BUDGET}{goal.goal_id}", **_item("budget", "waiting", goal.goal_id, text, more))
+
+
+def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView]) -> None:
     """The list has what is so now. Never raises: the goals go on without it, and the next tick tells it."""
     wanted = {key: fields for one in found for key, fields in one.items()}
+    paused = {f"{_BUDGET}{view.goal.goal_id}" for view in views if view.goal.status is GoalStatus.PAUSED}
     with contextlib.suppress(LlmcError, OSError):
-        attention.sync(project, (_QUESTION, _STALLED), wanted)
+        for key in paused & project.store.read().attention.keys():
+            wanted[key] = attention.fields_of(project.store.read().attention[key])
+        attention.sync(project, (_QUESTION, _STALLED, _BUDGET), wanted)
 
 
 def after_a_word(project: Project, store: GoalStore) -> None:
@@ -57,4 +69,4 @@ def after_a_word(project: Project, store: GoalStore) -> None:
     with contextlib.suppress(LlmcError, OSError):
         with store.reading() as found:
             views = found.views(besides=_OVER)
-        tell(project, map(of_goal, views))
+        tell(project, map(of_goal, views), views)

@@ -129,7 +129,7 @@ class Runner:
                 goals=self._counts.glance(self._desk.views()),
             ),
         )
-        goal_concerns.tell(self._project, self._counts.concerns())
+        goal_concerns.tell(self._project, self._counts.concerns(), self._desk.views().values())
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None
@@ -342,6 +342,7 @@ class Runner:
         dispatch_id, text = budget.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, **ids)
+        goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
