@@ -188,7 +188,7 @@ Resting
            whether task-1 arrived is not known"""
 
 GOLDEN_46 = """\
-…me/you/llmc  no daemon runs (llmc up)  1 at…
+…me/you/llmc  daemon not running (llmc up)  1…
 
 At work
   charlie  [working]  1h  日本語の説明を READ…
@@ -223,7 +223,7 @@ def test_colours_say_what_the_words_say() -> None:
 
 def test_an_empty_fleet() -> None:
     text = render(fleet(running=False), NOW, 80, plain)
-    assert text == "/home/you/llmc  no daemon runs (llmc up)\nno workers yet; next: llmc add adam"
+    assert text == "/home/you/llmc  daemon not running (llmc up)\nno workers yet; next: llmc add adam"
 
 
 TEXTS = st.text(max_size=120)
@@ -290,7 +290,15 @@ def test_small_things() -> None:
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
 
-AUTO = {"workers": 2, "tasks_completed": 7, "errors": 1, "parked_until_unix": None, "parked_cause": None}
+AUTO = {
+    "running": True,
+    "wanted": True,
+    "workers": 2,
+    "tasks_completed": 7,
+    "errors": 1,
+    "parked_until_unix": None,
+    "parked_cause": None,
+}
 
 
 @pytest.mark.req("0-023", "0-024")
@@ -303,6 +311,7 @@ def test_auto_workers_stand_by_themselves() -> None:
                 row("auto-1", "working", 125, auto=True, task_id="4", task_subject="Write the parser"),
                 row("auto-2", "idle", 9, auto=True),
             ),
+            "daemon": {"running": True, "pid": 18613, "auto": True, "instance_id": None},
             "auto": AUTO,
         },
         NOW,
@@ -317,6 +326,24 @@ def test_auto_workers_stand_by_themselves() -> None:
         "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
     ]
     assert next_command(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
+
+
+def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
+    """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
+    plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
+    text = render(plain_daemon, NOW, 80, plain)
+    assert "Auto Mode: not running, no tasks are given out (llmc up --auto)" in text
+    assert "auto-1  [idle]  9s  llmc up --auto" in text
+
+
+def test_an_agent_that_did_not_start_says_what_helps() -> None:
+    """Break: `llmc up` for what would fail in the same way again."""
+    untrusted = "Claude Code does not trust /r yet and would stop in a dialog. Run `llmc init --trust`."
+    assert next_command(row(status="offline", error_reason=untrusted), True) == (
+        "llmc init --trust, then llmc up"
+    )
+    assert next_command(row(status="offline", error_reason="run `llmc up` again"), True) == "llmc up"
+    assert next_command(row(status="offline", error_reason="no space"), False) == "llmc up"
 
 
 def test_a_parked_fleet_says_so() -> None:

@@ -68,7 +68,7 @@ def next_command(worker: Raw, daemon: bool) -> str:
     name, status = worker["name"], worker["status"]
     busy = worker["acting"] or daemon
     if status == "offline":
-        return "llmc up --auto" if worker["auto"] else "llmc up"
+        return _after_offline(worker)
     if worker["dialog"] and status != "error":
         return f"llmc attach {name}"
     if worker["held"]:
@@ -102,6 +102,14 @@ def _acting_command(worker: Raw) -> str:
             return _after_error(worker)
         case _:
             return "llmc up --auto" if worker["auto"] else f"llmc start --worker {name}"
+
+
+def _after_offline(worker: Raw) -> str:
+    """Its start failed with a reason that names what has to be done first, or it was only stopped."""
+    up = "llmc up --auto" if worker["auto"] else "llmc up"
+    _, found, rest = worker["error_reason"].partition("`llmc ")
+    first = f"llmc {rest.partition('`')[0]}" if found else up
+    return up if first in (up, "llmc up") else f"{first}, then {up}"
 
 
 def _after_error(worker: Raw) -> str:
@@ -142,7 +150,9 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
         if found:
             lines += ["", paint(title, "bold"), *columns.rows(found, apart=title is NEEDS_YOU)]
     if auto := [worker for worker in view["workers"] if worker["auto"]]:
-        lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
+        # A daemon without auto mode does nothing for them.
+        driven = _Columns(view["workers"], now, width, daemon and view["daemon"]["auto"], paint)
+        lines += ["", paint("Auto Workers", "bold"), *driven.rows(auto, apart=False)]
     if view["auto"] is not None:
         lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
     return "\n".join([*lines, *overseer])
@@ -189,6 +199,9 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
 
 def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
+    if not auto["running"]:
+        counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed so far"
+        return f"Auto Mode: not running, no tasks are given out (llmc up --auto); {counts}"
     counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
     until = auto["parked_until_unix"]
     if until is None:
@@ -200,7 +213,12 @@ def auto_summary(auto: Raw, now: float) -> str:
 def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
-    runs = f"daemon{pid} runs" if daemon["running"] else "no daemon runs (llmc up)"
+    wanted = (view["auto"] or {}).get("wanted")
+    runs = (
+        f"daemon{pid} runs"
+        if daemon["running"]
+        else f"daemon not running (llmc up{' --auto' if wanted else ''})"
+    )
     said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
     said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])

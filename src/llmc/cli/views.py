@@ -16,7 +16,7 @@ def status_view(
         "root": root,
         "daemon": daemon,
         "workers": [worker_view(record, attached) for _, record in sorted(state.get("workers", {}).items())],
-        "auto": auto_view(state),
+        "auto": auto_view(state, daemon),
         "overseer": overseer,
         "attention": [item._asdict() for item in attention(state)],
     }
@@ -51,13 +51,15 @@ def worker_view(record: Raw, attached: set[str] | None) -> Raw:
     }
 
 
-def auto_view(state: Raw) -> Raw | None:
-    """The counters of auto mode; None where it never ran."""
+def auto_view(state: Raw, daemon: Raw) -> Raw | None:
+    """Auto mode, and its counters; None where it never ran. `wanted` without `running`: its daemon died, or another runs."""
     workers = [record for record in state.get("workers", {}).values() if record.get("auto")]
     auto = state.get("auto", {})
     if not workers and not auto.get("tasks_completed"):
         return None
     return {
+        "wanted": bool(state.get("auto_mode")),
+        "running": bool(daemon["running"] and daemon["auto"]),
         "workers": len(workers),
         "tasks_completed": auto.get("tasks_completed", 0),
         "errors": auto.get("errors", 0),
