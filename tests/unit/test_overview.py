@@ -34,7 +34,7 @@ def expected(worker: Raw, daemon: bool) -> str:
     by_status = {
         "needs_review": "accept" if worker["reviewed"] or worker["accept_step"] else "review",
         "needs_input": "message",
-        "error": "peek",
+        "error": "message",
         **dict.fromkeys(AT_WORK, "peek"),
         **dict.fromkeys(RESTING, "start"),
     }
@@ -50,7 +50,7 @@ def expected(worker: Raw, daemon: bool) -> str:
         verb = ""
     if worker["held"]:
         verb = "release"
-    if worker["dialog"] and status != "error":
+    if worker["dialog"]:
         verb = "attach"
     return "up" if status == "offline" else verb
 
@@ -84,11 +84,16 @@ def test_the_next_command_can_be_run(status: Status) -> None:
 
 
 @pytest.mark.parametrize("cause", ["", *Cause])
-def test_only_a_reset_leaves_an_error(cause: str) -> None:
-    """Break: offer `message`, which an error refuses, or a reset alone where the cause would come back."""
+def test_the_ways_out_of_an_error(cause: str) -> None:
+    """Break: a reset alone, though work is there; or a message where the cause would come back."""
     command = next_command(row(status="error", cause=cause, error_reason="x"), daemon=True)
-    assert command.endswith("llmc reset adam")
-    assert command.startswith("llmc peek adam") == (cause not in ("auth", "config", "disk"))
+    assert command.endswith("llmc message adam, or llmc reset adam")
+    assert command.startswith("llmc message adam") == (cause not in ("auth", "config", "disk"))
+
+
+def test_conflicts_can_be_resolved_by_hand() -> None:
+    command = next_command(row(status="error", cause="git", conflicted_files=["a.txt"]), daemon=True)
+    assert command == "resolve it (llmc console adam), or llmc message adam, or llmc reset adam"
 
 
 def test_every_outcome_of_a_delivery_was_thought_of() -> None:
@@ -172,7 +177,7 @@ Needs you
            next: llmc attach baker
   edward   [error]          5s  Move it
            model_not_found: no such model
-           next: llmc peek edward, or llmc reset edward
+           next: llmc message edward, or llmc reset edward
   george   [needs_review]   3s  (held) (reviewed) Rename it
            8243c5bc Rename it
            next: llmc release george

@@ -231,6 +231,8 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
             return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True
+        if record.get("status") == "error" and record.get("pre_rebase_sha"):
+            return True  # no hook tells that a person resolved its conflicts
     return False
 
 

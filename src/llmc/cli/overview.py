@@ -69,7 +69,7 @@ def next_command(worker: Raw, daemon: bool) -> str:
     busy = worker["acting"] or daemon
     if status == "offline":
         return _after_offline(worker)
-    if worker["dialog"] and status != "error":
+    if worker["dialog"]:
         return f"llmc attach {name}"
     if worker["held"]:
         return f"llmc release {name}"
@@ -113,14 +113,17 @@ def _after_offline(worker: Raw) -> str:
 
 
 def _after_error(worker: Raw) -> str:
-    """Only a reset leaves an error; some causes would come back at once."""
-    reset = f"llmc reset {worker['name']}"
+    """What a person can do about an error; some causes would come back at once."""
+    name = worker["name"]
+    reset = f"llmc reset {name}"
+    if worker["conflicted_files"]:
+        return f"resolve it (llmc console {name}), or llmc message {name}, or {reset}"
     first = {
         "auth": "log in again with `claude`",
         "config": "llmc config edit",
         "disk": "free some disk space",
     }.get(worker["cause"])
-    return f"{first}, then {reset}" if first else f"llmc peek {worker['name']}, or {reset}"
+    return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 
 
 def group_of(worker: Raw, daemon: bool) -> str:

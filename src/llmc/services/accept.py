@@ -101,6 +101,7 @@ def _accept(project: Project, name: str, progress: Progress) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+    record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts

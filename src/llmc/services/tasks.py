@@ -27,6 +27,7 @@ CAN_TAKE_MESSAGES = (
     Status.REVIEWING,
     Status.REJECTED,
     Status.REBASING,
+    Status.ERROR,
 )
 
 
@@ -116,8 +117,9 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
     """A message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
     if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
-        raise Refused(f"{name} is {record.status}, it takes no messages now", hint=_hint(record))
-    then = Status.WORKING if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW) else None
+        raise Refused(f"{name} is {record.status} and cannot take a message now", hint=_hint(record))
+    begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
+    then = Status.WORKING if record.status in begins else None
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
 
 
@@ -205,6 +207,7 @@ def _hint(record: WorkerRecord) -> str:
         case Status.NEEDS_REVIEW:
             return f"Its work waits: `llmc review {name}`, then `llmc accept {name}` or `llmc reject {name}`."
         case Status.ERROR:
-            return f"{record.error_reason or 'See its log.'} `llmc reset {name}` makes it idle again."
+            reason = (record.error_reason or "See its log").rstrip(".")
+            return f"{reason}. `llmc message {name} ...` goes on with it; `llmc reset {name}` makes it idle."
         case _:
             return f"llmc wait {name} --status needs_review"

@@ -61,6 +61,9 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.NO_CHANGES, S.OFFLINE): "agent ended",
     (S.NO_CHANGES, S.ERROR): "failure",
     (S.ERROR, S.IDLE): "reset",
+    (S.ERROR, S.WORKING): "message, or a person's own prompt",
+    (S.ERROR, S.REBASING): "the same, while its rebase is open",
+    (S.ERROR, S.NEEDS_REVIEW): "a person resolved its conflicts by hand",
 }
 
 #: fields that belong to the status that is left: cleared, unless the step brings new ones
@@ -68,6 +71,7 @@ _LEFT: dict[str, Any] = {
     "commit_sha": None,
     "error_reason": "",
     "cause": "",
+    "failed_sha": "",
     "commits_seen_unix": 0.0,
     "background_since_unix": 0.0,
     "rebase_due": False,
