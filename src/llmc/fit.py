@@ -129,3 +129,24 @@ def wrap(text: str, width: int, most: int) -> list[str]:
         lines.append(shortened(" ".join(rest[:count]), width))
         rest = rest[count:]
     return lines + ([shortened(" ".join(rest), width)] if rest else [])
+
+
+#: so many lines of the end of what a program said are in its gist
+GIST_LINES = 3
+
+
+def gist(text: str, most: int = 500) -> str:
+    """In one line: what failed, which is said first, and the end of what a program said about it.
+
+    A traceback, or the output of tests, names the error at its end. Rules and empty lines say nothing.
+    """
+    first, *rest = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))] or [""]
+    kept: list[str] = []
+    for line in reversed(rest[-GIST_LINES:]):
+        if len(first) + sum(len(one) + 3 for one in (*kept, line)) > most:
+            break
+        kept.insert(0, line)
+    if rest and not kept:
+        first = first[: most // 2]
+        kept = [rest[-1][-(most - len(first) - 3) :]]
+    return f"{first} {' | '.join(kept)}".strip()[:most]

@@ -1,6 +1,7 @@
 """llmc tasks"""
 
 from collections.abc import Callable, Collection
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,19 @@ from click.shell_completion import CompletionItem
 
 from llmc.cli import task_views
 from llmc.cli.app import refuse_agents
-from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
+from llmc.cli.output import (
+    completion,
+    json_option,
+    note,
+    paint,
+    print_json,
+    say,
+    say_lines,
+    screen_width,
+)
 from llmc.cli.workers import project_of
 from llmc.errors import Exit, LlmcError, UsageError
+from llmc.fit import cells, padded, printable, wrap
 from llmc.names import TaskId
 from llmc.services import task_commands as words
 from llmc.services import task_list as service
@@ -21,6 +32,9 @@ from llmc.tasks import draw
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import PRIORITIES, Task
 
+#: why a task waits: at most so many lines, and never narrower than this
+WHY_LINES = 3
+LEAST_WHY = 40
 _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 
 
@@ -83,17 +97,27 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
         print_json({"tasks": views, "problems": found.problems})
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
+    about = {task.id: [f"p{task.priority}", *_marks(task)] for task in rows}
+    columns = [max(map(cells, column)) for column in zip_longest(*about.values(), fillvalue="")]
     for task in rows:
-        label = f" [{task.label}]" if task.label else ""
-        owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
+        marks = " ".join(
+            padded(text, room) for text, room in zip(about[task.id], columns, strict=True) if room
+        )
         why = task_views.why(task, found, books)
-        say(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
+        say(f"{task.id:>{width}}  {word} {marks}  {printable(task.subject)}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
-            say(f"{'':>{width}}  {'':<11} {why}")
+            indent = width + 2 + 11 + 1
+            for line in wrap(printable(why), max(LEAST_WHY, screen_width() - indent), WHY_LINES):
+                say(" " * indent + line)
     if not rows:
         say("no tasks" if not found.tasks else f"no task is {state}")
     return _say_problems(found)
+
+
+def _marks(task: Task) -> list[str]:
+    """Label and owner, in columns of their own."""
+    return [printable(f"[{task.label}]" if task.label else ""), printable(task.owner)]
 
 
 @command.command("add")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
+from llmc.fit import gist
 from llmc.names import TaskKey
 from llmc.services import (
     checking,
@@ -279,7 +280,7 @@ class _Pipeline:
             return
         with self.project.store.transaction() as tx:
             tx.update(self.name, accept=None)
-            tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
+            tx.emit("accept_failed", worker=self.name, reason=gist(error.message), step=at)
 
     def _put_on_its_base(self) -> None:
         """A check failed: whoever looks for the cause needs the base it failed on, and the worker may not have it."""
