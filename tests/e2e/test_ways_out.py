@@ -1,8 +1,10 @@
 """From every place where a worker can stand there is a way on, and what is said to be the way is one."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+from llmc.tools.locks import Rank, lock
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
@@ -56,3 +58,48 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     assert fleet.status("carol")["reason"] == "conflicts resolved by hand"
     fleet.llmc("accept", "carol")
     assert fleet.log()[0] == "By carol"
+
+
+def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet) -> None:
+    """Break: look under the worker's lock, with its own index, or at commits only; restore without what was not committed."""
+    fleet = scripted
+    fleet.commit("b.txt", "b\n", "Add b.txt")
+    fleet.set_up("adam", "baker")
+    fleet.up()
+    go, tree = fleet.dir / "go", fleet.worktree("adam")
+    work = f"echo one > a.txt; git add a.txt; {COMMIT} One; echo more >> b.txt; echo new > new.txt"
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"@sh {work}; while ! test -e {go}; do sleep 0.02; done"
+    )
+    wait_until((tree / "new.txt").exists)
+    index = Path(fleet.git("rev-parse", "--path-format=absolute", "--git-path", "index", cwd=tree))
+    before = (index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes())
+    with lock(fleet.root / ".llmc/locks/worker-adam.lock", Rank.WORKER):
+        seen = fleet.llmc("review", "adam", "--json").json
+        shown = fleet.llmc("review", "adam").out
+    assert (index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes()) == before
+    assert (seen["so_far"], seen["ahead"]) == ("working", 1)
+    assert [file["path"] for file in seen["files"]] == ["a.txt", "b.txt", "new.txt"]
+    assert all(line in seen["diff"] for line in ("+one", "+more", "+new"))
+    assert "adam  is working for" in shown
+    assert "note: not committed yet: b.txt, new.txt" in shown
+    assert "nothing is changed" in fleet.llmc("review", "baker").out
+    # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.
+    fleet.llmc("reset", "adam")
+    (entry,) = (row["name"] for row in fleet.llmc("trash", "list", "--json").json)
+    restore = ("trash", "restore", entry, "--to", "baker")
+    for when in ("before", "after"):
+        fleet.llmc(*restore, code=-9, LLMC_FAULT=f"restore.files:{when}:kill")
+        assert "has work of its own" in fleet.llmc(*restore, code=3).err
+        fleet.llmc("reset", "baker")
+    told = fleet.llmc(*restore).out
+    assert "with 2 files that are not committed; it is needs_input" in told
+    assert "llmc message baker 'Go on with it, and commit it.'" in told
+    other = fleet.worktree("baker")
+    assert fleet.git("status", "--porcelain", cwd=other).splitlines() == ["M b.txt", "?? new.txt"]
+    assert fleet.git("log", "-1", "--format=%s", cwd=other) == "One"
+    assert "is needs_input" in fleet.llmc(*restore, code=3).err
+    fleet.llmc("message", "baker", f"@sh git add -A; {COMMIT} Two")
+    fleet.wait("baker", "needs_review")
+    fleet.llmc("accept", "baker")
+    assert fleet.log()[0] == "One"

@@ -61,6 +61,10 @@ class Review:
     conflicts: tuple[str, ...] = ()
     #: what a reader of the diff could take for the worker's intention, and probably is not
     warnings: tuple[str, ...] = ()
+    #: the status of a worker whose work does not wait for review: then this is what it has so far, committed or not
+    so_far: str = ""
+    #: of that, files that are not in the diff: huge ones, and nested repositories
+    left_out: tuple[str, ...] = ()
 
 
 def longest_waiting(state: State) -> WorkerRecord:
@@ -109,7 +113,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         ahead=len(work.commits),
         behind=len(work.others),
         commits=tuple(Commit(commit.id, messages.subject(commit.message)) for commit in work.commits),
-        files=_files(worktree, shown.base, shown.result),
+        files=changed_files(worktree, shown.base, shown.result),
         dirty=(*changes.tracked, *changes.untracked),
         diff=git.diff(worktree, shown.base, shown.result),
         stale=stale,
@@ -191,7 +195,8 @@ def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
     return Reviewed.SAME if same else Reviewed.CHANGED
 
 
-def _files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+    """What differs between two commits or trees."""
     done = git.git(worktree, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
     fields = iter(done.stdout.split("\0"))
     found = []
