@@ -116,6 +116,21 @@ def shortened_at_start(text: str, width: int) -> str:
     return shortened(text[::-1], width)[::-1]
 
 
+def fitted(line: str, width: int) -> str:
+    """A line of a wider screen: its longest rule or gap is made shorter, no word of it is cut."""
+    excess = cells(line) - width
+    if excess <= 0:
+        return line
+    longest = max(_RUN.finditer(line), key=lambda run: len(run[0]), default=None)
+    if longest is None or len(longest[0]) - excess < 1:
+        return line
+    return line[: longest.start()] + line[longest.start() + excess :]
+
+
+#: one sign that is neither letter nor digit, many times
+_RUN = re.compile(r"([^\w\n])\1{3,}")
+
+
 def padded(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 

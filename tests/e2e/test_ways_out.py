@@ -1,9 +1,17 @@
 """From every place where a worker can stand there is a way on, and what is said to be the way is one."""
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from llmc.config.layout import tmux_server
 from llmc.tools.locks import Rank, lock
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -103,3 +111,93 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     fleet.wait("baker", "needs_review")
     fleet.llmc("accept", "baker")
     assert fleet.log()[0] == "One"
+
+
+@contextmanager
+def person_in(fleet: Fleet, server: str, session: str) -> Iterator[None]:
+    """A terminal that is attached to a session of a tmux server."""
+    pid, keyboard = pty.fork()
+    if pid == 0:
+        os.execvpe("tmux", ["tmux", "-L", server, "attach-session", "-t", session], fleet.env)
+    try:
+        clients = ["tmux", "-L", server, "list-clients", "-F", "#{client_session}"]
+        wait_until(lambda: subprocess.run(clients, env=fleet.env, capture_output=True).stdout.strip())
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(keyboard)
+
+
+def test_a_person_inside_tmux(scripted: Fleet) -> None:
+    """Break: name the keys of the outer tmux, start a nested client on the same server, or wrap rules to five lines."""
+    fleet = scripted
+    fleet.set_up("adam")
+    fleet.up()
+    ours, own = tmux_server(str(fleet.root)), f"own-{os.getpid()}"
+    attach = f"{sys.executable} -m llmc attach adam 2> {fleet.dir}/%s; cat"
+
+    def runs(server: str, said: str) -> None:
+        argv = [
+            "tmux",
+            "-L",
+            server,
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            "mine",
+            "-x",
+            "80",
+            "-y",
+            "24",
+        ]
+        subprocess.run([*argv, attach % said], env=fleet.env, cwd=fleet.source, check=True)
+
+    try:
+        # In a tmux of their own, with the same prefix: the inner one gets the second.
+        runs(own, "nested")
+        wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
+        assert (fleet.dir / "nested").read_text() == "attaching to adam; detach with C-b C-b d\n"
+    finally:
+        fleet.end_tmux(own)
+    wait_until(lambda: not fleet.status("adam")["attached"])
+    # In a window on llmc's own server: that client goes over.
+    gate = fleet.dir / "gate"
+    attach = f"while ! test -e {gate}; do sleep 0.02; done; {attach}"
+    runs(ours, "switched")
+    with person_in(fleet, ours, "mine"):
+        gate.touch()
+        wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
+        assert (fleet.dir / "switched").read_text() == "switching to adam; C-b L switches back\n"
+        assert len(fleet.tmux("list-clients").splitlines()) == 1
+    fleet.tmux("kill-session", "-t", "=mine")
+    # A look from a narrow terminal, at a screen that is wide again.
+    wait_until(lambda: fleet.status("adam")["attached"] is False)
+    fleet.tmux("resize-window", "-t", fleet.session("adam"), "-x", "500", "-y", "100")
+    wait_until(lambda: "─" * 300 in fleet.llmc("peek", "adam").out, story=fleet.story)
+    shown = fleet.on_terminal("peek", "adam", columns=70).replace("\r", "").splitlines()
+    assert "─" * 70 in shown
+    assert max(map(len, shown)) <= 70
+
+
+def test_words_of_the_command_line(scripted: Fleet) -> None:
+    """Break: the beginning of a traceback, columns that do not align, or advice that would be refused."""
+    fleet = scripted
+    fleet.set_up("adam", config={"auto.task_list_id": "plan", "auto.tasks_root": str(fleet.dir / "tasks")})
+    fleet.llmc("tasks", "add", "Add the model", "--label", "db")
+    fleet.llmc("tasks", "add", "Print the bill")
+    assert fleet.llmc("tasks", "list").out.splitlines() == [
+        "1  ready       p3 [db]  Add the model",
+        "2  ready       p3       Print the bill",
+    ]
+    assert "`llmc up --detach`" in fleet.llmc("accept", "adam", code=3).err
+    again = fleet.llmc("init", "--trust").out
+    assert "next: llmc up --detach" in again
+    plan = fleet.dir / "plan.md"
+    plan.write_text("# Empty\n")
+    assert (
+        "is not a valid plan" in fleet.llmc("goal", "create", "--title", "x", "--from", str(plan), code=2).err
+    )
+    assert fleet.llmc("goal", "list", "--all", "--json").json["goals"] == []

@@ -56,7 +56,7 @@ _WORDS = {
     "api": "the API failed",
 }
 
-_DETACH = "detach from it first (C-b d)"
+_DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
 
 
 def next_command(worker: Raw, daemon: bool) -> str:

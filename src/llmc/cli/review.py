@@ -58,6 +58,7 @@ def command(
     Examples:
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
+
     llmc remembers what you saw: accept tells you if something else lands.
     """
     project = project_of(ctx)

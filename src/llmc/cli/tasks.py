@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.cli import task_views
+from llmc.cli import help, task_views
 from llmc.cli.app import refuse_agents
 from llmc.cli.output import (
     completion,
@@ -38,7 +38,7 @@ LEAST_WHY = 40
 _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 
 
-@click.group("tasks")
+@click.group("tasks", cls=help.Group)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """The task list: Claude Code's own files, which agents and people share.
@@ -242,6 +242,7 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     \b
     Example:
       llmc tasks release 3 5
+
     For a task that an agent, a person or another root took and left. One that a worker of this root is at is
     released by `llmc reset WORKER`.
     """
@@ -264,6 +265,7 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     \b
     Example:
       llmc tasks requeue 3
+
     Their failed attempts are forgotten.
     """
     return _each(ctx, task_ids, as_json, words.requeue, "requeued")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from llmc.cli import help
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, print_json, say, say_lines
 from llmc.cli.workers import project_of
@@ -17,7 +18,7 @@ from llmc.services.restore import Entry
 from llmc.workers.model import Status
 
 
-@click.group("trash")
+@click.group("trash", cls=help.Group)
 def command() -> None:
     """Look at what llmc put away before it removed something, and get it back.
 

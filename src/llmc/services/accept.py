@@ -39,6 +39,7 @@ from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.proc import ShuttingDown
+from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -142,7 +143,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
-            hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
+            hint=advice(record),
         )
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)

@@ -26,6 +26,7 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Unknown
 from llmc.workers import decide
+from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
 
@@ -76,7 +77,7 @@ def rebase(project: Project, name: str) -> Rebased:
         state = "being accepted" if record.accept is not None else record.status
         raise Refused(
             f"{name} is {state}, only a worker in needs_review can be rebased",
-            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+            hint=advice(record),
         )
     if not was_interrupted(record):
         refuse_if_dirty(record)

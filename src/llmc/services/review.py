@@ -12,6 +12,7 @@ from llmc.services.project import Project
 from llmc.state.model import State
 from llmc.tools import git
 from llmc.tools.clock import now_unix
+from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 
 
@@ -85,7 +86,7 @@ def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
             f"{name} is {record.status}, only a worker in needs_review can be {verb}",
-            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+            hint=advice(record),
         )
 
 

@@ -257,8 +257,8 @@ def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
 
 def is_pin(repo: Path, commit: str) -> bool:
     """Whether llmc made this commit, to keep files that were in none."""
-    made = git.out(repo, "show", "--no-patch", "--format=%ae%n%s", commit).splitlines()
-    return made[:1] == [_IDENTITY["GIT_AUTHOR_EMAIL"]] and made[1:2] != [] and made[1].startswith(PINNED)
+    made = git.out(repo, "show", "--no-patch", "--format=%ae %s", commit)
+    return made.startswith(f"{_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
 
 
 def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
