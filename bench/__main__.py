@@ -12,6 +12,7 @@ from bench import (
     accept,
     auto_throughput,
     goals,
+    growth,
     hook_sender,
     hook_to_state,
     idle_auto,
@@ -41,6 +42,7 @@ BENCHES = {
         task_rescan,
         idle_auto,
         goals,
+        growth,
     )
 }
 RESULTS = Path(__file__).parent / "results"

@@ -1,12 +1,12 @@
 """Goals below the command line: a real store, real task files and a real ledger, ticks by hand, and workers that are played."""
 
 import json
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.config.goals import Goals
 from llmc.config.model import Auto, Config, Overseer, Repo

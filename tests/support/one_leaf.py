@@ -1,8 +1,7 @@
 """One leaf of a goal under the rules, step by step: what is decided is kept, and what became of it is told."""
 
-from dataclasses import replace as replaced
-
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals.decide import Decided, decide
 from llmc.goals.intents import outcome

@@ -10,12 +10,19 @@ T = TypeVar("T")
 def wait_until(probe: Callable[[], T], timeout_s: float = 15, story: Callable[[], str] = str) -> T:
     """The first true value of the probe; fails when none comes, with the story."""
     deadline = time.monotonic() + timeout_s
+    pause_s = 0.02
     while True:
         value = probe()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {probe} {story()}"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"not true after {timeout_s} s: {_name(probe)} {story()}"
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.2, 0.1)  # most probes run a program
+
+
+def _name(probe: Callable[[], object]) -> str:
+    code = getattr(probe, "__code__", None)
+    return f"{probe} (line {code.co_firstlineno})" if code else repr(probe)
 
 
 def answer_dialog(

@@ -1,10 +1,10 @@
 """What drills are judged by: they must say so when something is lost, late, or made good by the wrong one."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.drills.losses import losses
 from llmc.drills.model import Chance, Drill, DrillFailed, Kind, Report

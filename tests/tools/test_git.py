@@ -8,7 +8,7 @@ import pytest
 
 from llmc.errors import ToolFailed
 from llmc.tools import git
-from llmc.tools.git import Divergence, TreeState
+from llmc.tools.git import Divergence
 from tests.support.repos import Repo, Worktree
 
 
@@ -101,11 +101,13 @@ ODD = [
 def test_tree_state_has_odd_names_as_they_are(repo: Repo, name: str) -> None:
     """Breaks without -z: git would quote and escape them."""
     repo.write(name)
-    assert git.tree_state(repo.path) == TreeState(tracked=(), untracked=(name,))
+    found = git.tree_state(repo.path)
+    assert (found.tracked, found.untracked) == ((), (name,))
     assert git.untracked_files(repo.path) == (name,)
     assert git.tree_state(repo.path, untracked=False).clean
     repo.git("add", "--", name)
-    assert git.tree_state(repo.path) == TreeState(tracked=(name,), untracked=())
+    found = git.tree_state(repo.path)
+    assert (found.tracked, found.untracked) == ((name,), ())
 
 
 def test_a_rename_is_two_changes(repo: Repo) -> None:

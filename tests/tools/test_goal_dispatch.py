@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.config.goals import GoalPlanner
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result

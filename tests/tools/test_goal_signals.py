@@ -2,12 +2,12 @@
 
 import json
 import os
-from dataclasses import replace as replaced
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus, NodeStatus

@@ -9,12 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace as with_
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as with_
 
 from llmc.auto.notices import Notice
 from llmc.config.load import load_config

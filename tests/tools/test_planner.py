@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from llmc.agents.print_mode import Tokens
 from llmc.goals.diagnosis import Diagnosis, Nudge
@@ -98,7 +99,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
         failed = plan_goal(setup, goal(f"@json-status {status}"))
         assert isinstance(failed, PlanFailed)
         assert (failed.failure, len(failed.attempts)) == (failure, 1), failed
-    unwilling = plan_goal(PlannerSetup(**{**vars(setup), "max_repair_attempts": 0}), goal("No plan in here."))
+    unwilling = plan_goal(replace(setup, max_repair_attempts=0), goal("No plan in here."))
     assert isinstance(unwilling, PlanFailed)
     assert unwilling.failure is Failure.INVALID
     assert api.failures == []

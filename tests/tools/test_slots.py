@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.config.edit import set_value
 from llmc.doctor.diagnose import diagnose
@@ -467,7 +467,7 @@ def test_who_waits_for_a_slot_ends_when_told_to(project: Project) -> None:
 
 _CHECK = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from llmc.services import setup, validation
 from llmc.config.paths import Root

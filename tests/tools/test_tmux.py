@@ -10,12 +10,12 @@ import tempfile
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.errors import ToolFailed
 from llmc.names import PaneId, SessionName

@@ -3,12 +3,12 @@
 import json
 import os
 import time
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as changed
 
 from llmc.errors import Refused
 from llmc.names import TaskId

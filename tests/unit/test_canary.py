@@ -1,9 +1,9 @@
 """The rules of the canary: what a scratch session showed, and what follows from it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.doctor.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
 

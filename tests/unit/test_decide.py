@@ -1,10 +1,10 @@
 """What each event of an agent means, row by row. There is no input for screen text, so it cannot matter."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import fields, replace
 
 from llmc.names import PromptId, TaskId
 from llmc.workers import causes
@@ -549,12 +549,12 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
         replace(done, ahead=0),
     ):
         assert by_hand(record, facts) is None, facts
-    assert by_hand(replace_fields(record, failed_sha="after"), done) is None
-    assert by_hand(replace_fields(record, pre_rebase_sha=""), done) is None
+    assert by_hand(replace(record, failed_sha="after"), done) is None
+    assert by_hand(replace(record, pre_rebase_sha=""), done) is None
     assert by_hand(worker(S.NEEDS_INPUT, pre_rebase_sha="before"), done) is None
     # What is said about it is what is so now.
     assert still_unresolved(record, replace(done, dirty=True)) == (
         "its conflicts are unresolved: there are uncommitted changes"
     )
-    known = replace_fields(record, error_reason="unresolved after 3 rounds: there are uncommitted changes")
+    known = replace(record, error_reason="unresolved after 3 rounds: there are uncommitted changes")
     assert still_unresolved(known, replace(done, dirty=True)) == ""

@@ -1,11 +1,11 @@
 """What is decided about a goal: readiness, order, limits, intents, pauses, ends; the same for the same facts."""
 
 from collections.abc import Iterator
-from dataclasses import replace as replaced
 from itertools import count
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals.decide import Decided, answered, decide, full_room, in_order, orphans, workset
 from llmc.goals.intents import outcome

@@ -1,10 +1,10 @@
 """What is tried when an assignment does not get on: in which order, how often, how far apart; and then a person."""
 
-from dataclasses import replace as replaced
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals import ladder
 from llmc.goals.decide import answered

@@ -1,9 +1,8 @@
 """Why work stands where it does: the four questions, and what comes next, from records alone."""
 
-from dataclasses import replace as replaced
-
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals.model import (
     AssignmentStatus,

@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace as replaced
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.config.paths import Root
 from llmc.daemon.goals import GoalsLane

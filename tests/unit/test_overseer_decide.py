@@ -1,10 +1,9 @@
 """What follows a failure: the first is always remediated, a spiral ends it, a stall never counts."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from llmc.errors import Exit
 from llmc.overseer import words

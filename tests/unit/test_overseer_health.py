@@ -1,11 +1,11 @@
 """Whether the daemon is well, from facts alone."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from llmc.overseer import health
 from llmc.overseer.health import Limits, Seen, judge

@@ -1,10 +1,9 @@
 """What an agent is told about a failure: everything, in order, and nothing it could take for an instruction."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from llmc.overseer.model import Failure, FailureKind, Identity, Record
 from llmc.overseer.prompt import LINES, Situation, WorkerLine, cleaned, remediation_prompt

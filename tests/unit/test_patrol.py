@@ -1,11 +1,11 @@
 """The rules of patrol, row by row: facts, record and clock in, at most one decision out."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from llmc.daemon.patrol import Watch
 from llmc.names import PromptId, TaskId

@@ -11,8 +11,9 @@ suggestion counts as a draft, because taking a draft for a suggestion would dest
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 _RULE = re.compile(r"^[─━]{20,}")
 _PLACEHOLDER = re.compile(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
@@ -38,8 +39,7 @@ class Box(StrEnum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True)
-class Composer:
+class Composer(Struct, frozen=True):
     box: Box
     text: str = ""
 

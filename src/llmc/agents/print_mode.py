@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 #: a planner looks at the repository, and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """What an answer cost, as the client says; all zero where it says nothing."""
 
     input_tokens: int = 0
@@ -25,8 +25,7 @@ class Tokens:
         )
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One answer of the client; `error` is what it says went wrong, with the HTTP status where there is one."""
 
     text: str

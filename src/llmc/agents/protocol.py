@@ -1,10 +1,11 @@
 """What llmc needs of an agent: a small protocol behind which the real client and the scripted one stand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from llmc.names import ClaudeSessionId
 
@@ -22,8 +23,7 @@ class ClientStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How to start an agent for a worker."""
 
     settings: Path

@@ -12,9 +12,10 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.errors import LlmcError, LockTimeout, NotFound
 from llmc.names import TaskId, TaskKey
@@ -41,8 +42,7 @@ class NoTask(LlmcError):
     """The file of a task is none: somebody has broken it. Nothing can be written into it either."""
 
 
-@dataclass(frozen=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """A file of the list that is no task."""
 
     file: str
@@ -53,8 +53,7 @@ class Unreadable:
         return TaskId(self.file.removesuffix(_SUFFIX))
 
 
-@dataclass
-class Listing:
+class Listing(Struct):
     """The tasks as they are now, and the files that are none."""
 
     tasks: dict[TaskId, Task] = field(default_factory=dict)
@@ -63,16 +62,14 @@ class Listing:
     unsettled: set[str] = field(default_factory=set)
 
 
-@dataclass
-class Changes:
+class Changes(Struct):
     """What is different since the last look: tasks (None: gone, or no task any more), and files that are none."""
 
     tasks: dict[TaskId, Task | None] = field(default_factory=dict)
     unsettled: set[str] = field(default_factory=set)
 
 
-@dataclass
-class _Seen:
+class _Seen(Struct):
     stamp: tuple[int, int, int]
     result: Task | Unreadable
 

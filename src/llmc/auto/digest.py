@@ -7,8 +7,9 @@ ended: inside the period with all it took, also what lies before; else not at al
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from llmc.auto.digest_history import (
     Attempt,
@@ -26,8 +27,7 @@ from llmc.auto.digest_waits import Facts, Waiting, waiting
 from llmc.names import TaskKey
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """What landed: a task, or with no task a person's own accept."""
 
     task_id: str | None
@@ -46,8 +46,7 @@ class Accepted:
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """An attempt that did not land, or is still open."""
 
     task_id: str
@@ -62,8 +61,7 @@ class Ended:
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """A task that failed too often, or used up its budget, in this period."""
 
     task_id: str
@@ -77,22 +75,19 @@ class Held:
     attempts: int
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What all attempts with one end took."""
 
     attempts: int
     spend: Spend
 
 
-@dataclass(frozen=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     times: int
     total_s: float
 
 
-@dataclass(frozen=True)
-class Commands:
+class Commands(Struct, frozen=True):
     """Runs of the post-accept command."""
 
     times: int
@@ -100,8 +95,7 @@ class Commands:
     total_s: float
 
 
-@dataclass(frozen=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """Auto mode itself: how often it was started, how the last run ended, and how fast it was."""
 
     times: int
@@ -119,8 +113,7 @@ class Runs:
     tasks_per_hour: float | None
 
 
-@dataclass(frozen=True)
-class Digest:
+class Digest(Struct, frozen=True):
     since_unix: float
     until_unix: float
     waiting: tuple[Waiting, ...]
@@ -195,7 +188,8 @@ def digest(
 
 def as_json(report: Digest) -> dict[str, Any]:
     """The whole structure as plain data."""
-    return asdict(report)
+    plain: dict[str, Any] = to_builtins(report)
+    return plain
 
 
 class _View:

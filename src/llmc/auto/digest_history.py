@@ -1,8 +1,9 @@
 """What auto mode did, as the event log tells it: attempts at tasks, landed commits, runs, parks. Pure data."""
 
 import math
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from llmc.names import TaskKey
 
@@ -34,8 +35,7 @@ class RunEnd(StrEnum):
     KILLED = "killed"
 
 
-@dataclass(frozen=True)
-class Spend:
+class Spend(Struct, frozen=True):
     """Tokens, and what they cost as far as prices are known."""
 
     input_tokens: int = 0
@@ -64,8 +64,7 @@ class Spend:
         return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
 
 
-@dataclass
-class Attempt:
+class Attempt(Struct):
     """One worker at one task, from the claim to its end."""
 
     task: TaskKey
@@ -90,8 +89,7 @@ class Attempt:
     spend: Spend = Spend()
 
 
-@dataclass
-class Landing:
+class Landing(Struct):
     """A commit that landed without a task: a person's own accept."""
 
     commit: str
@@ -101,8 +99,7 @@ class Landing:
     undone: bool = False
 
 
-@dataclass
-class Run:
+class Run(Struct):
     began: float | None
     ended: float | None = None
     how: RunEnd = RunEnd.RUNNING
@@ -112,8 +109,7 @@ class Run:
     task: str = ""
 
 
-@dataclass
-class Park:
+class Park(Struct):
     cause: str
     began: float
     #: until when it was to be at the latest; the last of several, where a probe failed
@@ -121,8 +117,7 @@ class Park:
     ended: float | None = None
 
 
-@dataclass(frozen=True)
-class Interruption:
+class Interruption(Struct, frozen=True):
     """Something broke the night, or put it right again."""
 
     at_unix: float
@@ -130,15 +125,13 @@ class Interruption:
     text: str
 
 
-@dataclass
-class PostAccept:
+class PostAccept(Struct):
     at: float
     failed: bool
     elapsed_s: float
 
 
-@dataclass
-class History:
+class History(Struct):
     """All of the log, in order of what happened."""
 
     attempts: list[Attempt] = field(default_factory=list)

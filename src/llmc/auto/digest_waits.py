@@ -1,7 +1,8 @@
 """What waits for a person, and the command for each; what unblocks the most tasks comes first. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.auto.digest_history import Attempt, History, RunEnd
 from llmc.auto.model import AutoState
@@ -21,8 +22,7 @@ _FIRST = {
 _ASKS = ("question", "permission")
 
 
-@dataclass(frozen=True)
-class GoalQuestion:
+class GoalQuestion(Struct, frozen=True):
     """Something that a part of a goal asks a person."""
 
     id: str
@@ -34,8 +34,7 @@ class GoalQuestion:
     unblocks: int
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """How things are now, beside the log."""
 
     #: None: there is no task list, or it cannot be read
@@ -52,8 +51,7 @@ class Facts:
     questions: Collection[GoalQuestion] = ()
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Something only a person can do."""
 
     #: `run`, `source`, `question`, `quarantined`, `parked`, `proposed`, or `worker`

@@ -6,8 +6,9 @@ is told again.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.auto.digest import Digest
 from llmc.config.options import is_auto_name
@@ -41,8 +42,7 @@ _OF_STATUS = {
 _BODY_CHARS = 4000
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something a person should know."""
 
     kind: str
@@ -53,8 +53,7 @@ class Notice:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Over:
+class Over(Struct, frozen=True):
     """An incident has ended; `key` None: every one of its kind."""
 
     kind: str

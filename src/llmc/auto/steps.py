@@ -1,6 +1,6 @@
 """What an auto worker needs next: its record in, one step out. Judged anew at each look, so a restart changes nothing."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
@@ -14,45 +14,37 @@ _UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Nothing to do now: it works, or a person has it."""
 
 
-@dataclass(frozen=True)
-class Assign:
+class Assign(Struct, frozen=True):
     """It is free for a task."""
 
 
-@dataclass(frozen=True)
-class Deliver:
+class Deliver(Struct, frozen=True):
     """It has a task and was not told of it yet."""
 
 
-@dataclass(frozen=True)
-class Accept:
+class Accept(Struct, frozen=True):
     """Its work is to land."""
 
 
-@dataclass(frozen=True)
-class Unchanged:
+class Unchanged(Struct, frozen=True):
     """Nothing had to change: the task is completed without a commit."""
 
 
-@dataclass(frozen=True)
-class AskToCommit:
+class AskToCommit(Struct, frozen=True):
     """It stopped without a commit; it is asked for one, once."""
 
 
-@dataclass(frozen=True)
-class AskToFinish:
+class AskToFinish(Struct, frozen=True):
     """A budget is nearly used up; its worker is told, once."""
 
     words: str
 
 
-@dataclass(frozen=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """The task goes back to the list, and the worker starts over. What counts is an attempt of the task."""
 
     cause: Cause
@@ -62,39 +54,33 @@ class GiveUp:
     hold: str = ""
 
 
-@dataclass(frozen=True)
-class Tell:
+class Tell(Struct, frozen=True):
     """A prompt that its task needs is due. It comes at the next look; with a person in the way, somebody else does the task."""
 
 
-@dataclass(frozen=True)
-class Park:
+class Park(Struct, frozen=True):
     """The whole fleet waits: a usage limit, or an API that is away."""
 
     cause: Cause
     reason: str
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """What stopped it has passed: it goes on with its task."""
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """Trying again cannot help: auto mode ends."""
 
     cause: Cause
     reason: str
 
 
-@dataclass(frozen=True)
-class Clean:
+class Clean(Struct, frozen=True):
     """It holds the rest of something that is no task any more: that is pinned, and the worker starts over."""
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """Its agent does not run."""
 
 
@@ -119,8 +105,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What is true for the whole fleet at this moment, as far as it concerns one worker."""
 
     now: float

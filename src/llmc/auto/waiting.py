@@ -1,10 +1,11 @@
 """How long to wait, and who goes first: for limits and an API that is away, and for a source in use."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from llmc.auto.model import AutoState
 from llmc.workers.causes import Cause
@@ -112,8 +113,7 @@ def resets_at(text: str, now: float) -> float | None:
     return at.timestamp() if at.timestamp() > now else None
 
 
-@dataclass(frozen=True)
-class Dirty:
+class Dirty(Struct, frozen=True):
     """The source is in somebody's way: try again after this wait, or stop."""
 
     wait_s: float

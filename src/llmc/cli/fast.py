@@ -56,7 +56,10 @@ def _dispatch(argv: list[str]) -> int | None:
 def find_root(given: str | None) -> str:
     """By the rule that every command has; what is refused, or is no root, is left to click."""
     try:
-        path = trust.choose(given, os.environ, os.path.realpath("."), _of_source).path
+        cwd = os.path.realpath(".")
+        path = trust.choose(
+            *(given, os.environ, cwd), lambda: trust.root_of_repository(cwd, os.environ, _of_source)
+        ).path
     except trust.Untrusted:
         raise Give from None
     if not os.path.isfile(f"{path}/{layout.STATE}"):

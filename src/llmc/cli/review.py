@@ -4,9 +4,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 
 import click
+from msgspec.structs import asdict
 
 from llmc.cli.output import (
     cleaned,

@@ -2,9 +2,9 @@
 
 import shutil
 import time
-from dataclasses import asdict
 
 import click
+from msgspec.structs import asdict
 
 from llmc.cli import fast
 from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_lines, show_frame

@@ -54,6 +54,9 @@ def command(ctx: click.Context) -> None:
     refuse_agents(ctx)
 
 
+#: so many of the tasks that landed are listed
+RECENT = 50
+
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -84,17 +87,19 @@ complete_task = _completion(lambda project, found: found.tasks)
 @click.option(
     "--state", "-s", help="Only these, with commas between: ready, waits, in_progress, completed, ..."
 )
+@click.option("--all", "-a", "every", is_flag=True, help=f"Also what landed before the last {RECENT}.")
 @json_option
 @click.pass_context
-def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
+def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> int:
     """List the tasks: number, state, priority, label, subject. Exit code 1 when the list has a problem."""
     project = project_of(ctx)
-    found, books = _overview(project), open_ledger(project).books()
+    books = open_ledger(project).books()
+    found = service.overview(service.open_list(project), books, recent=None if every else RECENT)
     wanted = set(state.split(",")) if state else None
     rows = [task for task in found.tasks.values() if wanted is None or found.states[task.id] in wanted]
     if as_json:
         views = [task_views.view(task, found, books) for task in rows]
-        print_json({"tasks": views, "problems": found.problems})
+        print_json({"tasks": views, "earlier": found.earlier, "problems": found.problems})
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
     about = {task.id: [f"p{task.priority}", *_marks(task)] for task in rows}
@@ -112,6 +117,8 @@ def list_(ctx: click.Context, state: str | None, as_json: bool) -> int:
                 say(" " * indent + line)
     if not rows:
         say("no tasks" if not found.tasks else f"no task is {state}")
+    if found.earlier:
+        say(f"{found.earlier} more landed earlier: llmc tasks list --all")
     return _say_problems(found)
 
 

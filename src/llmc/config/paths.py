@@ -5,15 +5,15 @@ import pwd
 import shlex
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.config import layout, trust
 from llmc.errors import NotFound, Refused
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(Struct, frozen=True):
     """Every path below one root, by name."""
 
     path: Path
@@ -146,8 +146,7 @@ class Root:
         return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
 
 
-@dataclass(frozen=True)
-class OverseerRoot(Root):
+class OverseerRoot(Root, frozen=True):
     """The root as the supervisor's own session has it: record, inbox, locks and socket apart from the fleet's.
 
     So it disturbs nobody, and works while state.json cannot be read: that may be what it has to mend.

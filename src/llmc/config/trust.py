@@ -121,6 +121,37 @@ def _ours(path: str, origin: str) -> Chosen:
     return Chosen(full, origin)
 
 
+def root_of_repository(cwd: str, environ: Mapping[str, str], ask: Callable[[], str | None]) -> str | None:
+    """llmc.root of the git settings at `cwd`: read from a plain file where `init` wrote it, else asked of git."""
+    here = cwd
+    while not os.path.lexists(f"{here}/.git") and here != os.path.dirname(here):
+        here = os.path.dirname(here)
+    steered = any(name.startswith("GIT_") for name in environ)
+    return (None if steered else _plain_value(f"{here}/.git")) or ask()
+
+
+def _plain_value(git_dir: str) -> str | None:
+    """The last llmc.root of a repository of ours; None where git might read it otherwise, or from another file."""
+    try:
+        with open(f"{git_dir}/config") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid() or os.stat(git_dir).st_uid != os.geteuid():
+                return None
+            rows = [line.strip() for line in file]
+    except (OSError, ValueError):
+        return None
+    odd = ("[include", "worktreeconfig", "[llmc")
+    if any((row != "[llmc]" and row.lower().startswith(odd)) or row.endswith("\\") for row in rows):
+        return None
+    section, found = "", None
+    for row in rows:
+        key, _, value = (part.strip() for part in row.partition("="))
+        if row.startswith("["):
+            section = row
+        elif section == "[llmc]" and key.lower() == "root":
+            found = value
+    return found if found and found.startswith("/") and not set(found) & set('"\\#;') else None
+
+
 def _enclosing(cwd: str) -> list[str]:
     found = []
     here = cwd

@@ -5,9 +5,9 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents import task_files
@@ -44,8 +44,7 @@ CONFIG_SETTLE_S = 2.0
 SETTLE_S = 0.02
 
 
-@dataclass(frozen=True)
-class AutoOptions:
+class AutoOptions(Struct, frozen=True):
     """What the command line of `up --auto` says; it wins over config.toml."""
 
     concurrency: int | None = None

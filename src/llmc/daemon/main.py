@@ -10,8 +10,10 @@ import threading
 import uuid
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.agents.protocol import Agent
 from llmc.daemon import chores
@@ -54,8 +56,7 @@ DRAIN_S = 10.0
 ROTATE_S = 5.0
 
 
-@dataclass
-class Options:
+class Options(Struct):
     patrol: bool = True
     #: None: no auto mode
     auto: AutoOptions | None = None

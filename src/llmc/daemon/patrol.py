@@ -1,12 +1,11 @@
 """What the daemon remembers between two patrols: how time went by, and since when each worker was left alone."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from llmc.workers.patrol import Clock, clock_jump
 
 
-@dataclass
-class Watch:
+class Watch(Struct):
     """Ages are believed only as far as nothing stood still meanwhile: the clock, the daemon, or the worker."""
 
     wall: float

@@ -4,7 +4,8 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode
@@ -23,8 +24,7 @@ from llmc.tools.clock import monotonic, now_unix
 from llmc.workers.model import Status, WorkerRecord
 
 
-@dataclass
-class Rounds:
+class Rounds(Struct):
     """For all lanes of a daemon; each is in a thread of its own."""
 
     #: the project with the configuration as it is now

@@ -4,11 +4,11 @@ Each probe is a row of PROBES. Auto mode depends on the essential ones; what els
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from llmc.workers import causes
 from llmc.workers.decide import NORMAL_EXITS
@@ -43,8 +43,7 @@ class Result(StrEnum):
     NOT_TRIED = "not_tried"
 
 
-@dataclass(frozen=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """What was seen of the scratch session; None where it did not come to that."""
 
     #: why it could not even be launched
@@ -69,8 +68,7 @@ class Observed:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """One question to the client. Without `essential` a missing answer is only said."""
 
     name: str

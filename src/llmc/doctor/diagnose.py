@@ -1,7 +1,8 @@
 """From what was seen of a root to the findings. Pure: the same facts always give the same list."""
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from llmc.doctor.facts import Branch, DaemonFacts, Facts, Program, StateFacts, StateFile, Stray
 from llmc.doctor.findings import REPAIR, Finding, Kind, in_order

@@ -1,7 +1,8 @@
 """What `llmc doctor` saw of a root. Pure data; None where something could not be seen."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from llmc.doctor.canary import Verdict
 from llmc.workers.model import WorkerRecord
@@ -20,8 +21,7 @@ class PaneState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """A program llmc needs; `problem` says why it cannot be used."""
 
     name: str
@@ -41,8 +41,7 @@ class StateFile(StrEnum):
     NEWER = "newer"
 
 
-@dataclass(frozen=True)
-class StateFacts:
+class StateFacts(Struct, frozen=True):
     kind: StateFile = StateFile.VALID
     problem: str = ""
     #: the version before it can be read
@@ -53,8 +52,7 @@ class StateFacts:
     misfiled: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class DaemonFacts:
+class DaemonFacts(Struct, frozen=True):
     runs: bool = False
     #: it wrote daemon.json, and said there that every session is ready
     registered: bool = False
@@ -73,8 +71,7 @@ class DaemonFacts:
     heartbeat_age_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """A session on the root's own tmux server with an agent in it."""
 
     name: str
@@ -83,8 +80,7 @@ class Session:
     instance: str = ""
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """What git says of a worker's worktree."""
 
     exists: bool = True
@@ -106,8 +102,7 @@ class Tree:
     lock_in_use: bool = False
 
 
-@dataclass(frozen=True)
-class WorkerFacts:
+class WorkerFacts(Struct, frozen=True):
     record: WorkerRecord
     #: where its worktree belongs
     place: str = ""
@@ -122,8 +117,7 @@ class WorkerFacts:
     found_prompt: str = ""
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting of the root's clone that `init` makes."""
 
     key: str
@@ -131,8 +125,7 @@ class Setting:
     found: str | None
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """A branch `llmc/...` of the root's clone; `ahead` counts what the default branch does not have."""
 
     name: str
@@ -141,16 +134,14 @@ class Branch:
     checked_out: bool = False
 
 
-@dataclass(frozen=True)
-class Stray:
+class Stray(Struct, frozen=True):
     """A directory in .worktrees that belongs to no worker; `llmc add` can take in a worktree only."""
 
     name: str
     is_worktree: bool = True
 
 
-@dataclass(frozen=True)
-class GitLock:
+class GitLock(Struct, frozen=True):
     """A lock file of git's, in the root's clone or in the source."""
 
     path: str
@@ -159,8 +150,7 @@ class GitLock:
     of_source: bool = False
 
 
-@dataclass(frozen=True)
-class Unusable:
+class Unusable(Struct, frozen=True):
     """A file or directory of llmc's that llmc may not use."""
 
     path: str
@@ -168,8 +158,7 @@ class Unusable:
     owned: bool = True
 
 
-@dataclass(frozen=True)
-class LeftClaim:
+class LeftClaim(Struct, frozen=True):
     """A claim on a task that the ledger holds open."""
 
     id: str
@@ -177,8 +166,7 @@ class LeftClaim:
     worker: str
 
 
-@dataclass(frozen=True)
-class ManualNote:
+class ManualNote(Struct, frozen=True):
     """`manual_intervention_needed_*.txt`, and where it can be put away."""
 
     path: str
@@ -186,8 +174,7 @@ class ManualNote:
     away: str
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Everything, as one value."""
 
     now: float

@@ -1,8 +1,9 @@
 """What a finding is: one problem, in words, with its fix. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 REPAIR = "--repair mends this"
 
@@ -157,8 +158,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One problem. `subject` is the session, branch or path it is about, where that is not the worker."""
 
     kind: Kind

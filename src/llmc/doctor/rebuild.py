@@ -1,9 +1,9 @@
 """A worker's record made anew from what is on disk, in git and in tmux. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.names import ClaudeSessionId, SessionName, TaskKey, WorkerName
@@ -18,8 +18,7 @@ from llmc.workers.transitions import Step, apply, step
 _ENDS_A_TASK = ("accepted", "worker_reset", "worker_added")
 
 
-@dataclass(frozen=True)
-class Rebase:
+class Rebase(Struct, frozen=True):
     """A rebase in progress, as git's own files tell it."""
 
     before: str
@@ -27,8 +26,7 @@ class Rebase:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """What was found of one worker."""
 
     name: WorkerName

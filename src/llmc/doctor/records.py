@@ -1,8 +1,8 @@
 """What is wrong in one worker's record, and the record as it should be. Pure."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.doctor.facts import WorkerFacts
@@ -27,8 +27,7 @@ _TIMES = (
 )
 
 
-@dataclass(frozen=True)
-class Mend:
+class Mend(Struct, frozen=True):
     """What is wrong, and the fields or the step that put it right."""
 
     text: str

@@ -1,9 +1,11 @@
 """What a drill is, and what was seen of it. Pure data."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from llmc.drills.scratch import Scratch
@@ -20,8 +22,7 @@ class Kind(StrEnum):
     ANY = "any"
 
 
-@dataclass(frozen=True)
-class Drill:
+class Drill(Struct, frozen=True):
     """One failure: how it is made, who should notice how soon, and what should happen then."""
 
     name: str
@@ -45,8 +46,7 @@ class Drill:
         return self.instead_of or self.kind
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """What was seen."""
 
     name: str
@@ -78,8 +78,7 @@ class Report:
         return {**asdict(self), "outcome": self.outcome}
 
 
-@dataclass(frozen=True)
-class Chance:
+class Chance(Struct, frozen=True):
     """What a drill with dice is given: the same seed makes the same faults, as far as a machine can."""
 
     seed: int = 1

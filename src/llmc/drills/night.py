@@ -7,7 +7,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.drills.model import DrillFailed
 from llmc.drills.scratch import Scratch, overwrite
@@ -34,8 +35,7 @@ CALM_S = 2.0
 OVER_S = 15.0
 
 
-@dataclass
-class Night:
+class Night(Struct):
     scratch: Scratch
     dice: random.Random
     lasts_s: float

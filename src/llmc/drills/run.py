@@ -9,9 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from llmc.drills.losses import losses
 from llmc.drills.model import Chance, Drill, DrillFailed, Kind, Report
@@ -32,8 +34,7 @@ _SAID = "report"
 _HUMAN_EXITS = {10: "a spiral", 11: "an agent asks for a person", 12: "only a person can mend it"}
 
 
-@dataclass(frozen=True)
-class _Running:
+class _Running(Struct, frozen=True):
     """A drill in a process of its own."""
 
     drill: Drill

@@ -4,13 +4,13 @@ The store lets nothing in that did not pass here. What a person typed is refused
 """
 
 from collections.abc import Callable
-from dataclasses import replace as replaced
 from enum import Enum
 from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.errors import Refused
 from llmc.goals.model import Change, Event, Row

@@ -5,8 +5,8 @@ crash. Called again with the same facts at the same time it wants nothing more.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals import intents, ladder, words
@@ -36,8 +36,7 @@ _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priorit
 _WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
 
 
-@dataclass(frozen=True)
-class Workset:
+class Workset(Struct, frozen=True):
     """What a tick looks at: nodes that are worked on, assignments to observe, and those with something due."""
 
     nodes: tuple[str, ...]
@@ -45,8 +44,7 @@ class Workset:
     due: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """The change, what to do once it is stored, whose messages would help, and when to look again at the latest."""
 
     change: Change

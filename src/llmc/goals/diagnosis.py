@@ -1,7 +1,8 @@
 """What a planner may say about a stall: nudge with a message, or ask a person. Anything else is refused. Pure."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.goals.strict_json import Problem, bounded, parse, shape_problems
 
@@ -12,23 +13,20 @@ _TEXT = {"type": "string", "maxLength": 2000, "pattern": "[^ \\t\\r\\n]"}
 _OPTIONS = {"type": "array", "minItems": 1, "maxItems": MAX_OPTIONS, "items": {**_TEXT, "maxLength": 200}}
 
 
-@dataclass(frozen=True)
-class Nudge:
+class Nudge(Struct, frozen=True):
     """Say this to the worker."""
 
     message: str
 
 
-@dataclass(frozen=True)
-class Escalate:
+class Escalate(Struct, frozen=True):
     """Ask a person this."""
 
     question: str
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     actions: tuple[Nudge | Escalate, ...]
 
 

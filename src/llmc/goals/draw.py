@@ -5,7 +5,8 @@ How far things are comes in as percentages: there is one rule for that, and it i
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.fit import cells, printable, shortened
 from llmc.goals.model import (
@@ -57,8 +58,7 @@ _GOAL_STYLES = {
 _OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The nodes of a goal by their parents, in their order."""
 
     below: Mapping[str, Sequence[Node]]

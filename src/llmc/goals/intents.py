@@ -1,8 +1,8 @@
 """An intent is in the store before anything leaves; what became of it is written beside it. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals import ladder, words
@@ -39,8 +39,7 @@ _LATER: Mapping[Result, tuple[Result, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Struct, frozen=True):
     """Something to do now; done twice under the same id it has the effect of once."""
 
     dispatch_id: str
@@ -52,6 +51,8 @@ class Action:
     text: str
     agent_id: str
     session_key: str = ""
+    #: when it was decided: nothing of it can have happened before
+    decided_at: float = 0.0
     delivery_context: DeliveryContext | None = None
     #: earlier dispatches whose task files and runs go first, with their work kept
     replaces: tuple[str, ...] = ()
@@ -134,6 +135,7 @@ def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: 
         text=_text_of(goal, node, assignment, dispatch),
         agent_id=assignment.agent_id,
         session_key=dispatch.session_key,
+        decided_at=dispatch.ts,
         delivery_context=dispatch.delivery_context,
         replaces=_replaced(assignment, dispatch),
     )

@@ -4,8 +4,7 @@ nudge -> resend -> replan -> reassign -> escalate. A step is counted until there
 that counts no more. After the escalation it is silent but for a few reminders.
 """
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals.liveness import INSTRUCTIONS
@@ -22,8 +21,7 @@ UNCOUNTED = ("reminder", "withdraw")
 MANY_CRITERIA = 5
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What the choice of a step depends on besides the assignment."""
 
     #: the session can be talked to

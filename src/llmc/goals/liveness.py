@@ -5,8 +5,9 @@ messages. What we sent ourselves is never a sign of life.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from llmc.goals.model import Assignment, BlockedReason, Evidence
 from llmc.goals.policy import Policy
@@ -34,8 +35,7 @@ class Run(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of a session, as sampled."""
 
     message_id: str
@@ -45,16 +45,14 @@ class Message:
     text: str
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """What came with `llmc report`, and when."""
 
     at: float
     update: Update
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The work has landed: the only thing, but for a person's word, that makes a leaf done."""
 
     commit: str
@@ -63,8 +61,7 @@ class Merged:
     summary: str = ""
 
 
-@dataclass(frozen=True)
-class Signals:
+class Signals(Struct, frozen=True):
     """What was observed of one assignment; None where nothing is known."""
 
     #: the run these signals are about; "" where that is not known
@@ -106,8 +103,7 @@ class State(StrEnum):
     MERGED = "merged"
 
 
-@dataclass(frozen=True)
-class Liveness:
+class Liveness(Struct, frozen=True):
     """The judgement, and why."""
 
     state: State

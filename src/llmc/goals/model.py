@@ -4,11 +4,10 @@ Every record is written as JSON with the names of `llmc overseer export` (camelC
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 #: the plan's bounds: a larger one is refused, never cut
 MAX_PHASES, MAX_TASKS, MAX_SUBTASKS = 5, 7, 7
@@ -323,8 +322,7 @@ class Event(Row, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class GoalView:
+class GoalView(Struct, frozen=True):
     """One goal with all that belongs to it: what the rules look at."""
 
     goal: Goal
@@ -332,8 +330,7 @@ class GoalView:
     assignments: Mapping[str, Assignment] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """What the rules want to be different; the store writes all of it, or nothing."""
 
     goal: Goal | None = None

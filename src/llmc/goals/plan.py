@@ -1,16 +1,15 @@
 """A plan before it is kept: phases, tasks and subtasks as somebody thought them up. Pure data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
-from msgspec.structs import replace
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, Node, NodeKind, NodeStatus, PlannerRef
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How large a plan may be; never larger than the model allows."""
 
     phases: int = MAX_PHASES
@@ -19,7 +18,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, most in (("phases", MAX_PHASES), ("tasks", MAX_TASKS), ("subtasks", MAX_SUBTASKS)):
-            object.__setattr__(self, name, max(1, min(getattr(self, name), most)))
+            force_setattr(self, name, max(1, min(getattr(self, name), most)))
 
 
 DEFAULT_LIMITS = Limits()
@@ -31,8 +30,7 @@ class RiskLevel(StrEnum):
     HIGH = "high"
 
 
-@dataclass(frozen=True)
-class PlanNode:
+class PlanNode(Struct, frozen=True):
     """A phase, a task or a subtask of a plan, with what is below it."""
 
     id: str
@@ -63,8 +61,7 @@ class PlanNode:
         return all(child.is_done() for child in self.children) if self.children else self.done
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a planner, or a person, made of a goal."""
 
     title: str
@@ -80,15 +77,13 @@ class Plan:
             yield from phase.walk()
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """What a leaf becomes that was too large."""
 
     subtasks: tuple[PlanNode, ...]
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """Where a plan comes from: it is kept with the goal."""
 
     planner: PlannerRef

@@ -5,9 +5,10 @@ among beginnings and ends: a group begins before its parts and ends after them, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+
+from msgspec import Struct
 
 from llmc.goals.strict_json import Problem
 
@@ -18,8 +19,7 @@ MAX_CYCLES = 20
 _Moment = tuple[str, bool]
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """What the graph has to know of one node."""
 
     id: str

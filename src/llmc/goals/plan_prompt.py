@@ -8,8 +8,9 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from string import Template
+
+from msgspec import Struct
 
 from llmc.goals.model import Goal, GoalView, Node, NodeStatus, PlannerRef
 from llmc.goals.plan import Limits
@@ -20,8 +21,7 @@ TITLE_CHARS, TEXT_CHARS, SNAPSHOT_CHARS, ITEM_CHARS, MAX_ITEMS = 200, 8000, 1200
 OUTPUT_CHARS, MAX_PROBLEMS = 60_000, 60
 
 
-@dataclass(frozen=True)
-class PromptTemplate:
+class PromptTemplate(Struct, frozen=True):
     """A prompt with gaps; its id changes when its meaning does, its hash with every letter."""
 
     id: str

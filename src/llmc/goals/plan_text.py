@@ -5,9 +5,11 @@ Both are checked by the rules of every plan, and what is wrong is said with the 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from llmc.goals.json_lines import json_lines
 from llmc.goals.model import NodeKind
@@ -43,8 +45,7 @@ _KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 _BELOW = {NodeKind.PHASE: "tasks", NodeKind.TASK: "subtasks"}
 
 
-@dataclass(frozen=True)
-class LineProblem:
+class LineProblem(Struct, frozen=True):
     """What is wrong with a plan that a person wrote, and in which line; 0: in none in particular."""
 
     line: int
@@ -54,8 +55,7 @@ class LineProblem:
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
-@dataclass
-class _Part:
+class _Part(Struct):
     """A heading or a box with the lines that belong to it, while the text is read."""
 
     kind: NodeKind | None

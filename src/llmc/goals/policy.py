@@ -1,6 +1,6 @@
 """What the goals' supervisor may do, how often, and to whom; and who may report to it. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.goals.model import Assignment, AssignmentStatus
 
@@ -12,8 +12,7 @@ EVERYBODY = "*"
 _CLOSED = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The limits of one tick and of one assignment; the defaults are those of the configuration."""
 
     tick_every_s: float = 120.0

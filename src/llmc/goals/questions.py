@@ -1,6 +1,6 @@
 """What waits for a person's word, and what follows from it. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.errors import Refused
 from llmc.goals import decide
@@ -19,8 +19,7 @@ from llmc.goals.rollup import joined
 from llmc.goals.transitions import HUMAN
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """Something that waits for a person; `id` is what `answer` takes."""
 
     id: str

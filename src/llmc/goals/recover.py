@@ -1,8 +1,7 @@
 """What is done for an assignment that does not get on: one step of the ladder at a time, then a person. Pure."""
 
-from dataclasses import replace as replaced
-
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals import ladder, words
 from llmc.goals import liveness as live

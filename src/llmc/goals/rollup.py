@@ -1,9 +1,10 @@
 """What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from llmc.goals import transitions
 from llmc.goals.model import (

@@ -1,11 +1,11 @@
 """One look at one goal while it goes on: what has changed so far, and what is to be done. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import replace as replaced
 from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.goals import crystals as crystal_rules
 from llmc.goals import intents, words
@@ -42,8 +42,7 @@ OPEN = (
 AT_WORK = (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """How much a tick may still do."""
 
     in_progress: int = 0

@@ -5,8 +5,9 @@ It names the kind and the place, never the value. It is made to find what is pas
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 #: instead of a value: a variable, a template, or what stands for "something"
 _PLACEHOLDER = re.compile(
@@ -24,8 +25,7 @@ _SECRET_NAME = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A secret in a text: its kind, and where it begins and ends."""
 
     kind: str
@@ -33,8 +33,7 @@ class Finding:
     end: int
 
 
-@dataclass(frozen=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """`group`: the part of a match that is the secret itself; `holds`: whether it really is one."""
 
     kind: str

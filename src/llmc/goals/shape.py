@@ -4,7 +4,8 @@ It follows from the plan alone, not from how far it is; so it can be kept while 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.goals.model import Node, NodeKind, NodeStatus
 
@@ -13,8 +14,7 @@ CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
 _KINDS = {NodeKind.PHASE: 0, NodeKind.TASK: 1, NodeKind.SUBTASK: 2}
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Leaves in plan order, everybody's children and parents, and the leaves each leaf waits for."""
 
     leaves: tuple[str, ...]

@@ -7,9 +7,10 @@ are used here are known; another one is a fault of ours, and raises.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
 
 #: a longer answer is not read at all
 MAX_CHARS = 1_000_000
@@ -19,8 +20,7 @@ MAX_PROBLEMS = 100
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong: where, as a JSON path, and what."""
 
     path: str

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Evidence, Row, Tested
 
@@ -40,16 +40,14 @@ class Update(Row, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """An update, or what is wrong with the block; neither: there was none."""
 
     update: Update | None = None
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Attributed:
+class Attributed(Struct, frozen=True):
     """Whose update it is, or why nobody's."""
 
     assignment_id: str = ""

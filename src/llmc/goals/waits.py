@@ -1,14 +1,14 @@
 """What of a plan could begin now, what waits for what, and what keeps the most from beginning. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.goals.model import GoalView, Node, NodeStatus
 from llmc.goals.shape import Shape, is_closed, is_ready, shape_of
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """The open leaves of a plan, in its order."""
 
     #: could be worked on, and nobody has them yet

@@ -1,10 +1,10 @@
 """Why work stands where it does, from what is stored alone: what was seen, sent and counted, and what comes next. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from llmc.goals import intents, ladder
 from llmc.goals.ladder import Situation
@@ -44,8 +44,7 @@ _STEPS = {
 }
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """Now, and how times are written: an age ("4m ago"), and a time to come ("in 2m")."""
 
     now: float
@@ -53,16 +52,14 @@ class Clock:
     to_come: Callable[[float], str]
 
 
-@dataclass(frozen=True)
-class Why:
+class Why(Struct, frozen=True):
     """The answer, in lines for people and as fields for scripts."""
 
     lines: tuple[str, ...]
     data: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Next:
+class Next(Struct, frozen=True):
     """What happens next; `at` None: not before something else does."""
 
     what: str

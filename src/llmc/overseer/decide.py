@@ -1,7 +1,9 @@
 """What follows a failure: a remediation, a restart, or the end. The first failure is always remediated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.errors import Exit
 from llmc.overseer.model import Failure, FailureKind
@@ -11,8 +13,7 @@ DAY_S = 86400.0
 MOST_WAIT_S = 1800.0
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What the configuration says."""
 
     cooldown_s: float
@@ -22,8 +23,7 @@ class Limits:
     api_wait_s: float = 60.0
 
 
-@dataclass(frozen=True)
-class History:
+class History(Struct, frozen=True):
     """What was tried so far."""
 
     #: there was a remediation since the last run that was long enough
@@ -38,15 +38,13 @@ class History:
         return len(self.remediations)
 
 
-@dataclass(frozen=True)
-class Remediate:
+class Remediate(Struct, frozen=True):
     """An agent looks for the cause; then the daemon starts again."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """The daemon starts again, after a while; the workers that got nowhere are reset before that."""
 
     why: str
@@ -54,8 +52,7 @@ class Restart:
     resets: bool = False
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """The supervisor ends: why, and what a person can do."""
 
     code: Exit
@@ -119,8 +116,7 @@ def _by_cause(cause: str, text: str, history: History, limits: Limits) -> tuple[
     return None
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Struct, frozen=True):
     """A file that asks for a person."""
 
     path: str

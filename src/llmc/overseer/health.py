@@ -1,7 +1,8 @@
 """Whether the daemon is well: facts in, at most one failure out. Ages are the watcher's own, by its monotonic clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.overseer.model import Failure, FailureKind, Identity, Record
 
@@ -9,16 +10,14 @@ from llmc.overseer.model import Failure, FailureKind, Identity, Record
 UNREGISTERED_S = 3.0
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What the configuration says."""
 
     heartbeat_s: float
     stall_s: float
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """One look at the daemon."""
 
     #: the process that registered lives; a zombie does not

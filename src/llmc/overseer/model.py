@@ -1,9 +1,10 @@
 """What the supervisor knows of a daemon, and of a failure. Pure data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from llmc import given
 
@@ -30,8 +31,7 @@ class FailureKind(StrEnum):
     DRAINED = "drained"
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Which daemon it is: a pid alone may be another process by now."""
 
     pid: int
@@ -49,8 +49,7 @@ class Identity:
         return cls(pid, float(started), instance)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True):
     """A line of the daemon's log at WARN or above."""
 
     level: str
@@ -81,8 +80,7 @@ class Record:
         )
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What is wrong with the daemon, in words; `cause` as in its failure records, "" where it is not known."""
 
     kind: FailureKind

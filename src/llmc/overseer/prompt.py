@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.overseer.model import Failure, Identity, Record
 
@@ -17,8 +18,7 @@ _LINE_ENDS = re.compile("\r\n|[\r\u2028\u2029]")
 _CONTROL = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 
 
-@dataclass(frozen=True)
-class WorkerLine:
+class WorkerLine(Struct, frozen=True):
     """One worker, as state.json has it."""
 
     name: str
@@ -29,8 +29,7 @@ class WorkerLine:
     worktree: str = ""
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """Everything that was found out about a failure."""
 
     instructions: str

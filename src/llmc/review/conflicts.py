@@ -5,8 +5,9 @@ In a rebase, stage 2 (and HEAD) is the default branch, stage 3 (and REBASE_HEAD)
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 CONTEXT_LINES = 5
 #: of one region, and of all regions of a prompt together
@@ -35,8 +36,7 @@ class Kind(StrEnum):
     RENAME_RENAME = "RenameRename"
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """One conflicted file; `in_main` and `in_worker` are its names there, None where it is removed."""
 
     path: str

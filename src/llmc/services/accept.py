@@ -10,11 +10,11 @@ reset at the end, unless there are conflicts, or it has to be validated there.
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
+from msgspec.structs import replace as with_fields
 
 from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
@@ -56,8 +56,7 @@ CHECK_HOLDS_S = 1.0
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     worker: str
     #: empty when all of the work was on the branch already, and nothing had to land
     commit: str

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.errors import LlmcError
 from llmc.names import NO_TASK, TaskKey
@@ -22,8 +23,7 @@ BUSY_S = 2.0
 BEGINS = 5
 
 
-@dataclass
-class Run:
+class Run(Struct):
     queue: TaskQueue
     workers: tuple[str, ...]
     #: tasks may have become ready

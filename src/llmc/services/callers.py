@@ -1,8 +1,9 @@
 """Who runs this command: a person, a worker's agent, the supervisor's agent. Every command that changes something asks."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from llmc import callers
 from llmc.callers import Mark, Server
@@ -20,8 +21,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(Struct, frozen=True):
     kind: Kind
     #: of an agent: its name, the mark of its launch, and its root
     name: str = ""

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.protocol import ClientStatus

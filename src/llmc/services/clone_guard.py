@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from llmc import urls
 from llmc.config import layout
@@ -54,8 +56,7 @@ def stand(root: Root, source: str) -> None:
         git.guards[path] = CloneGuard(path, source)
 
 
-@dataclass(frozen=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """What was wrong with one file."""
 
     path: str

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from llmc.errors import ToolFailed
 from llmc.services.log_rotation import rotate_log

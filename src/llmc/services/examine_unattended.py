@@ -151,7 +151,7 @@ def task_problems(project: Project) -> tuple[str, ...]:
     if not project.config.auto.task_list_id:
         return ()
     try:
-        return tuple(overview(open_list(project), open_ledger(project).books()).problems)
+        return tuple(overview(open_list(project), open_ledger(project).books(), recent=0).problems)
     except LlmcError as error:
         return (error.message,)
 

@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from llmc.agents.client_files import prompts_in
 from llmc.doctor import facts as seen

@@ -1,6 +1,6 @@
 """Beginning a review: the worker's commits are on the newest base first, where that disturbs nobody."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from llmc.errors import LlmcError
 from llmc.panes import Pane

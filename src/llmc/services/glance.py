@@ -1,6 +1,6 @@
 """What `llmc status` shows beyond the state: commit subjects, open dialogs, and who is busy with a worker now."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError
@@ -12,8 +12,7 @@ from llmc.tools.tmux import Unknown
 from llmc.workers.model import Status, WorkerRecord
 
 
-@dataclass(frozen=True)
-class Glance:
+class Glance(Struct, frozen=True):
     """One worker, at this moment."""
 
     #: of the commit that waits for review; empty where it cannot be read

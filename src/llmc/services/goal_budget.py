@@ -1,9 +1,10 @@
 """What a goal has cost: the work of its tasks, and the planning as a line of its own. From the event log."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.auto import spending
 from llmc.auto.spending import Tally
+from llmc.event_log import EventLog
 from llmc.given import text
 from llmc.goals.model import GoalView
 from llmc.log_reader import LogReader
@@ -16,8 +17,7 @@ from llmc.tools.files import json_row
 _RECORDED = f'"{spending.ACTION}"'.encode()
 
 
-@dataclass(frozen=True)
-class GoalCost:
+class GoalCost(Struct, frozen=True):
     """Dollars, as far as prices are known."""
 
     work: float = 0.0
@@ -36,12 +36,14 @@ class GoalSpending:
 
     def __init__(self) -> None:
         self._log: LogReader | None = None
+        #: from when on it was read: the oldest goal that was asked about
+        self._since = 0.0
         self._ledger: Ledger | None = None
         self._of_task: dict[TaskKey, Tally] = {}
         self._of_goal: dict[str, Tally] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
-        self._read(project)
+        self._read(project, view.goal.created_at)
         made = self._ledger.books().dispatches if self._ledger else {}
         sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
         tasks = {
@@ -55,10 +57,11 @@ class GoalSpending:
         unpriced = {model for one in (*work, own) for model in one.unpriced}
         return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
 
-    def _read(self, project: Project) -> None:
-        if self._log is None:
-            self._log = LogReader(str(project.root.events))
-            self._ledger = open_ledger(project)
+    def _read(self, project: Project, since: float) -> None:
+        if self._log is None or since < self._since:
+            self._log, self._since = EventLog(str(project.root.events)).reader(since), since
+            self._ledger = self._ledger or open_ledger(project)
+            self._of_task, self._of_goal = {}, {}
         for line in self._log.lines():
             event = json_row(line) if _RECORDED in line else None
             row = spending.parse(event) if event else None

@@ -5,7 +5,8 @@ A tick then costs what has changed and what is being worked on, not what there i
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.errors import LlmcError, StateError
 from llmc.goals.decide import Decided, at_work, has_business, workset
@@ -17,8 +18,7 @@ from llmc.services.goal_dispatch import Done
 from llmc.state.goal_rows import Reader
 
 
-@dataclass
-class _Kept:
+class _Kept(Struct):
     """One goal, and all that follows from its records alone."""
 
     view: GoalView
@@ -159,8 +159,7 @@ def _kept(view: GoalView, crystals: dict[str, Crystallization]) -> _Kept:
     )
 
 
-@dataclass
-class Aside:
+class Aside(Struct):
     """Deeds that take minutes, one after another in a thread of their own; each is told of once it has ended."""
 
     pool: Executor

@@ -4,14 +4,16 @@ What is asked for was stored before. Done again under the same id, after a crash
 """
 
 import contextlib
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.event_log import EventLog, rows_of
 from llmc.goals.intents import REPLAN, WITHDRAW, Action
 from llmc.goals.model import Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
@@ -24,7 +26,6 @@ from llmc.services.recover import finish_interrupted
 from llmc.services.reset import reset_unattended
 from llmc.services.task_list import add, believed_tasks, open_list
 from llmc.services.tasks import send_message
-from llmc.state.events import read_lines
 from llmc.state.ledger import Ledger
 from llmc.tasks import claims
 from llmc.tasks.books import Books, Claim, entry
@@ -32,7 +33,6 @@ from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import json_row
 from llmc.workers.model import Outcome, WorkerRecord
 
 #: how long a busy worker is waited for; whoever has it is soon done, and the next tick comes
@@ -47,8 +47,7 @@ _RESULTS = {
 }
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """What became of an action; `result` None: it could not even be tried, and is as it was."""
 
     result: Result | None
@@ -178,10 +177,10 @@ def _send(project: Project, action: Action) -> Done:
     worker = worker_of(action.session_key)
     prompt_id = PromptId(f"goal-{action.dispatch_id.lower().replace('_', '-')}")
     with project.worker_lock(worker, timeout_s=WORKER_LOCK_S):
-        before = _delivered(project, WorkerName(worker), prompt_id)
+        before = _delivered(project, WorkerName(worker), prompt_id, action.decided_at)
         if before is None or not before.arrived:
             record = finish_interrupted(project, worker)  # it may be the very prompt that a crash interrupted
-            before = _delivered(project, WorkerName(worker), prompt_id)
+            before = _delivered(project, WorkerName(worker), prompt_id, action.decided_at)
             if before is not None and not before.arrived and _shows_up(record, prompt_id):
                 return Done(Result.OK, _TYPED_BEFORE, prompt_id)
         if before is not None and before.arrived:
@@ -203,21 +202,22 @@ def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
     return any(carries(row_text(row), prompt_id) for row in rows)
 
 
-def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId) -> Outcome | None:
+def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId, since: float) -> Outcome | None:
     """What became of a prompt of that id; the log knows also what other prompts followed."""
-    rows = _events(project, "prompt_delivered", prompt_id)
+    rows = _events(project, "prompt_delivered", prompt_id, since)
     told = [row for row in rows if row.get("prompt_id") == prompt_id and row.get("worker") == worker]
     return Outcome(told[-1]["outcome"]) if told else None
 
 
-def _events(project: Project, action: str, mark: str) -> list[dict[str, Any]]:
+def _events(project: Project, action: str, mark: str, since: float) -> list[dict[str, Any]]:
     """The events of that kind that name it, also one that a crash kept from the log.
 
     The state comes first: whatever leaves it is in the log before.
     """
     kept = project.store.read().recent_events
-    logged = [json_row(line) for line in read_lines(project.root.events) if mark.encode() in line]
-    return [row for row in (*logged, *kept) if row and row.get("action") == action]
+    lines = EventLog(str(project.root.events)).lines_since(since)
+    logged = rows_of(line for line in lines if mark.encode() in line)
+    return [row for row in (*logged, *kept) if row.get("action") == action]
 
 
 def _is_told(project: Project) -> bool:
@@ -234,17 +234,21 @@ def _ask(project: Project, action: Action) -> Done:
             f"nobody can be reached over {context.channel!r}", hint="`llmc overseer inbox` has the question."
         )
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
-    tell_person(project, action.dispatch_id, action.text[:500], goal_id=action.goal_id, **ids)
+    text, since = action.text[:500], action.decided_at
+    tell_person(project, action.dispatch_id, text, since, goal_id=action.goal_id, **ids)
     told = "told by the configured notifications" if _is_told(project) else "no notification is configured"
     return Done(Result.OK, f"in the inbox; {told}")
 
 
-def tell_person(project: Project, dispatch_id: str, text: str, **ids: str) -> None:
-    """The event `goal_asked`, of which notifications are made: once for its id, whatever a crash left unsaid.
+def tell_person(project: Project, dispatch_id: str, text: str, since: float, **ids: str) -> None:
+    """The event `goal_asked`, of which notifications are made: once for its id, whatever a crash left unsaid. `since`: it cannot have been
+    said before.
 
     Only a tick comes here, and there is one at a time: nobody writes it between the look and the deed.
     """
-    if any(row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id)):
+    if any(
+        row.get("dispatch_id") == dispatch_id for row in _events(project, "goal_asked", dispatch_id, since)
+    ):
         return
     with project.store.transaction() as tx:
         tx.emit("goal_asked", reason=text, dispatch_id=dispatch_id, **ids)

@@ -1,8 +1,9 @@
 """Plans for goals: by whoever is configured to plan, or from a file; and smaller steps for a leaf that does not get on."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.agents.print_mode import Tokens
 from llmc.auto import spending
@@ -29,8 +30,7 @@ PLANNER = "planner"
 _SPLIT_WHY = "it did not get on, and may be too large"
 
 
-@dataclass(frozen=True)
-class ConfiguredPlanner:
+class ConfiguredPlanner(Struct, frozen=True):
     """A file that somebody wrote, else the configured planner."""
 
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:

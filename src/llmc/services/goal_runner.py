@@ -7,9 +7,10 @@ stops nobody else.
 import contextlib
 import os
 import secrets
-from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace as replaced
 
 from llmc.errors import LlmcError, StateError
 from llmc.goals import budget
@@ -42,8 +43,7 @@ MOST_TICK_S = 20.0
 LEAST_INTERVAL_S = 5.0
 
 
-@dataclass(frozen=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """What a tick did."""
 
     ok: bool
@@ -55,8 +55,7 @@ class Ticked:
     next_due: float | None = None
 
 
-@dataclass
-class _Tick:
+class _Tick(Struct):
     """One tick while it runs."""
 
     words: TickWords
@@ -341,7 +340,7 @@ class Runner:
         # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
         dispatch_id, text = budget.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
-        goal_dispatch.tell_person(self._project, dispatch_id, text, **ids)
+        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, **ids)
         tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True

@@ -4,12 +4,14 @@ Facts only; goals/liveness.py says what they mean. What llmc sent itself is told
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace as replaced
+
 from llmc.auto.waiting import is_parked
+from llmc.event_log import EventLog
 from llmc.given import number
 from llmc.goals import ladder
 from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
@@ -38,8 +40,7 @@ _KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": C
 _ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
-@dataclass
-class _Log:
+class _Log(Struct):
     """What the event log says of workers, read on from where the last look ended."""
 
     reports: dict[str, list[tuple[float, Update]]] = field(default_factory=dict)
@@ -48,10 +49,14 @@ class _Log:
     #: by worker: when something was typed into its session, before and after
     prompted: dict[str, list[float]] = field(default_factory=dict)
     _reader: LogReader | None = None
+    #: from when on it was read
+    _since: float = 0.0
 
-    def read(self, project: Project) -> None:
-        if self._reader is None:
-            self._reader = LogReader(str(project.root.events))
+    def read(self, project: Project, since: float) -> None:
+        """Nothing before `since` matters: the oldest of the assignments that are looked at was made then."""
+        if self._reader is None or since < self._since:
+            self.reports, self.accepted, self.prompted = {}, {}, {}
+            self._reader, self._since = EventLog(str(project.root.events)).reader(since), since
         for line in self._reader.lines():
             row = json_row(line) if any(mark in line for mark in _ABOUT) else None
             if row is not None:
@@ -78,8 +83,7 @@ def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
     rows[worker] = [*rows.get(worker, []), row][-MAX_REPORTS:]
 
 
-@dataclass(frozen=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """One moment, shared by all assignments that are looked at."""
 
     project: Project
@@ -109,7 +113,7 @@ class Observer:
         wanted = list(assignments)
         if not wanted:
             return {}
-        self._log.read(project)
+        self._log.read(project, min(one.created_at for one in wanted))
         books = self._ledger.books()
         found = believed_tasks(self._files, books) if self._files is not None else []
         facts = _Facts(

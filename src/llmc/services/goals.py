@@ -6,12 +6,12 @@ Everything goes through the store's one door, and every command sees the same ru
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
+from msgspec.structs import replace as replaced
 
 from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
@@ -45,8 +45,7 @@ class Planner(Protocol):
     def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
 
 
-@dataclass(frozen=True)
-class NewGoal:
+class NewGoal(Struct, frozen=True):
     """What a person said of a goal."""
 
     title: str
@@ -64,8 +63,7 @@ class NewGoal:
     from_session: str = ""
 
 
-@dataclass(frozen=True)
-class Created:
+class Created(Struct, frozen=True):
     """A goal that is kept, whatever became of its plan."""
 
     view: GoalView

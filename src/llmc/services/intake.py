@@ -58,7 +58,7 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
             return None
         return decide.GitFacts(
             head=found.head,
-            ahead=git.divergence(worktree, project.base, "HEAD").ahead,
+            ahead=_ahead(project, worktree, found.head),
             dirty=not found.clean,
             rebasing=git.rebase_in_progress(worktree),
             on_base=not record.rebase_base or git.is_ancestor(worktree, record.rebase_base, "HEAD"),
@@ -66,6 +66,13 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
         )
     except ToolFailed:
         return None
+
+
+def _ahead(project: Project, worktree: Path, head: str) -> int:
+    """How many commits it has that the base has not; most looks find none, and need no program for that."""
+    if git.same_commit(worktree, head, project.base):
+        return 0
+    return git.divergence(worktree, project.base, "HEAD").ahead
 
 
 def _marked(worktree: Path, record: WorkerRecord) -> tuple[str, ...]:

@@ -132,7 +132,9 @@ def land(project: Project, worker: str, commit: str, base: str, *, checked: Path
     if place is None:
         _move_ref(project, source, ref, branch, base)
         return
-    git.git(source, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path), ref)
+    # The merge, a moment later, runs git's maintenance.
+    bring = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    git.git(source, *bring, str(project.root.path), ref)
     # Plain --ff-only would silently overwrite ignored files that the commit adds.
     # The time is ample: stopped halfway, it would leave a person's checkout half updated.
     merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]

@@ -12,6 +12,8 @@ from llmc.workers.model import WorkerRecord
 #: how long a leftover process has to end by itself when it is told to
 END_GRACE_S = 2.0
 COMMAND_CHARS = 200
+#: how often it is looked for more
+END_ROUNDS = 5
 
 
 def of(instance: str) -> list[Process]:
@@ -20,7 +22,7 @@ def of(instance: str) -> list[Process]:
 
 
 def end(project: Project, name: str, left: list[Process]) -> None:
-    """End them and say so; what they were at is in the log first."""
+    """End these and say so; what they were at is in the log first."""
     if not left:
         return
     pids = [process.pid for process in left]
@@ -29,14 +31,29 @@ def end(project: Project, name: str, left: list[Process]) -> None:
         tx.emit("background_ended", worker=name, pids=pids, commands=commands)
     alive = processes.end_all(left, grace_s=END_GRACE_S)
     if alive:
-        still = ", ".join(str(process.pid) for process in alive)
-        raise LlmcError(f"{name}: what it left running does not end (pid {still})")
+        _refuse(name, alive)
+
+
+def end_launch(project: Project, name: str, instance: str) -> None:
+    """End all that a launch left running. One of them may have started another just before it was ended."""
+    for _ in range(END_ROUNDS):
+        left = of(instance)
+        if not left:
+            return
+        end(project, name, left)
+    if left := of(instance):
+        _refuse(name, left)
+
+
+def _refuse(name: str, alive: list[Process]) -> None:
+    still = ", ".join(str(process.pid) for process in alive)
+    raise LlmcError(f"{name}: what it left running does not end (pid {still})")
 
 
 def end_with_its_agent(project: Project, record: WorkerRecord) -> None:
     """An agent's end was noticed: nothing of it may write on. What does not end keeps the next launch from beginning."""
     with contextlib.suppress(LlmcError):
-        end(project, record.name, of(record.instance))
+        end_launch(project, record.name, record.instance)
 
 
 def _is_hook(process: Process) -> bool:

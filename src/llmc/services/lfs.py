@@ -13,13 +13,17 @@ NOT_INSTALLED = (
 )
 
 
+#: by commit
+_used: dict[str, bool] = {}
+
+
 def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
     """The worktree's large files are really here; the problem if they cannot be.
 
-    Unless `thorough`, git is asked only where LFS is likely: it has to read the whole index for that.
+    Unless `thorough`, git is asked only where LFS is likely: it has to read the whole tree for that.
     """
     likely = (worktree / ".gitattributes").exists() or (project.root.path / ".git/lfs").exists()
-    if not (likely or thorough) or not is_used(worktree, "--cached"):
+    if not (likely or thorough) or not is_used(worktree, "HEAD"):
         return []
     set_up(project.root.path)
     if not is_installed():
@@ -65,11 +69,17 @@ def send(project: Project, ref: str) -> None:
     own_objects.unshare(project.root.path / ".git", below="lfs/objects")
 
 
-def is_used(repo: Path, where: str) -> bool:
-    """Whether the .gitattributes of a commit, or of the index (`--cached`), send files through LFS."""
-    attributes = ["--", ".gitattributes", "*/.gitattributes"]
-    done = git.git(repo, "grep", "--quiet", "-I", "-e", "filter=lfs", where, *attributes, check=False)
-    return done.ok
+def is_used(repo: Path, commit: str) -> bool:
+    """Whether the .gitattributes of a commit send files through LFS; looked up once for each commit."""
+    known = git.resolve(repo, commit)
+    if known is None:
+        return False
+    if known not in _used:
+        attributes = ["--", ".gitattributes", "*/.gitattributes"]
+        _used[known] = git.git(
+            repo, "grep", "--quiet", "-I", "-e", "filter=lfs", known, *attributes, check=False
+        ).ok
+    return _used[known]
 
 
 def _pointers(worktree: Path) -> list[str]:

@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.errors import Refused, ToolFailed
 from llmc.review import messages
@@ -37,8 +38,7 @@ class Conflicts(Exception):
         self.files = tuple(files)
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(Struct, frozen=True):
     id: str
     tree: str
     parents: tuple[str, ...]
@@ -52,8 +52,7 @@ class Commit:
         return len(self.parents) > 1
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a tip has that the base has not, oldest first; and what the base has that the tip has not."""
 
     base: str
@@ -84,8 +83,7 @@ class Work:
         return next((commit for commit in self.commits if not commit.is_merge), self.commits[0])
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """The one commit that lands; `commit` is empty where its tree would be the base's own."""
 
     commit: str

@@ -9,10 +9,10 @@ import socket
 import threading
 import time
 import tomllib
-from dataclasses import replace as with_
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace as with_
 
 from llmc.auto.notices import KINDS, Notice, Over, fit_to_tell, payload
 from llmc.config.model import Notify

@@ -6,8 +6,9 @@ The worker's record goes last: as long as it is there, the next nuke finds what 
 import contextlib
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.config.load import load_config
 from llmc.errors import LlmcError, Refused
@@ -23,8 +24,7 @@ _PLAIN = ("-z", "--no-show-signature")
 _PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(Struct, frozen=True):
     worker: str
     #: the trash ref of its commits and changes, and where its whole worktree is now
     ref: str | None

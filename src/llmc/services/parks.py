@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.auto import waiting
 from llmc.names import WorkerName
@@ -19,8 +20,7 @@ AGAIN_S = 5.0
 RESUME = "What stopped you has passed. Go on with your task where you were, and commit it when it is done."
 
 
-@dataclass(frozen=True)
-class Parks:
+class Parks(Struct, frozen=True):
     look_again: Callable[[str, float], None]
     say: Callable[[str], None]
 

@@ -1,8 +1,9 @@
 """Patrol of one worker: what was observed goes to the rules in workers/patrol.py, and what they decide is done here."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, ToolFailed
@@ -19,8 +20,7 @@ from llmc.workers.model import Status, WorkerRecord
 CONCERNED = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
 
 
-@dataclass(frozen=True)
-class Patrolled:
+class Patrolled(Struct, frozen=True):
     """What patrol did about a worker, and whether a person had it."""
 
     decision: rules.Decision | None = None

@@ -3,8 +3,9 @@
 The commits are made from trees alone, with their authors, committers and dates: the same pick twice is the same branch.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.errors import Refused, UsageError
 from llmc.services import intake, landing, lfs, merging, provision, submodules
@@ -23,8 +24,7 @@ CAN_PICK = (
 )
 
 
-@dataclass(frozen=True)
-class Picked:
+class Picked(Struct, frozen=True):
     worker: str
     branch: str
     commit: str

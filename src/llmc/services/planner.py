@@ -7,8 +7,9 @@ that is refused goes back with everything that is wrong with it, a few times; th
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
 
 from llmc.agents.print_mode import Tokens
 from llmc.goals import plan_prompt as prompts
@@ -29,8 +30,7 @@ MOST_REPAIRS = 5
 OUTPUT_CHARS = 2000
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One answer: how long it took, what it cost, and what was wrong with it."""
 
     elapsed_s: float
@@ -40,8 +40,7 @@ class Attempt:
     output: str = ""
 
 
-@dataclass(frozen=True)
-class Planned(Generic[T]):
+class Planned(Struct, Generic[T], frozen=True):
     """What the planner made: a plan, the parts of a leaf, a diagnosis."""
 
     made: T
@@ -53,8 +52,7 @@ class Planned(Generic[T]):
         return sum((attempt.tokens for attempt in self.attempts), Tokens())
 
 
-@dataclass(frozen=True)
-class PlanFailed:
+class PlanFailed(Struct, frozen=True):
     """Why there is nothing: for the event log, and for a person."""
 
     failure: Failure
@@ -72,8 +70,7 @@ class PlanFailed:
         return _errors(self.attempts)
 
 
-@dataclass(frozen=True)
-class _Request(Generic[T]):
+class _Request(Struct, Generic[T], frozen=True):
     """One thing to ask for: the prompt, the shape of the answer, and who says whether it is one."""
 
     goal_id: str

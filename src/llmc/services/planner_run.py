@@ -1,10 +1,11 @@
 """One run of a planner: the client or a command, its time and its output limited, and what came of it. Never raises for it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.agents import print_mode
 from llmc.agents.claude_code import ClaudeCode
@@ -36,8 +37,7 @@ class Failure(StrEnum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True)
-class PlannerSetup:
+class PlannerSetup(Struct, frozen=True):
     """Who plans, and what that may take."""
 
     #: where it runs: the repository it plans for
@@ -57,8 +57,7 @@ class PlannerSetup:
     stopping: Callable[[], bool] | None = None
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     """An answer, whatever it is worth."""
 
     text: str
@@ -66,8 +65,7 @@ class Said:
     model: str
 
 
-@dataclass(frozen=True)
-class Silent:
+class Silent(Struct, frozen=True):
     """No answer that could be looked at."""
 
     failure: Failure

@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
+from llmc.config import trust
 from llmc.config.load import load_config
 from llmc.config.model import Config, Repo
 from llmc.config.paths import OverseerRoot, Root, find_root
@@ -39,8 +42,7 @@ class Place(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(Struct, frozen=True):
     root: Root
     config: Config
     store: Store
@@ -153,7 +155,10 @@ def locate_root(explicit: str | None) -> Root:
             hint = "Change to one that exists, or name a root with --root."
             raise NotFound("the working directory is gone", hint=hint) from error
         cwd = Path("/")
-    return find_root(explicit, os.environ, cwd, lambda: git.config_get(cwd, "llmc.root"))
+    return find_root(
+        *(explicit, os.environ, cwd),
+        lambda: trust.root_of_repository(str(cwd), os.environ, lambda: git.config_get(cwd, "llmc.root")),
+    )
 
 
 def agent_for(project: Project) -> Agent:

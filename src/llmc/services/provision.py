@@ -148,7 +148,12 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     overwritten = trash.in_the_way(worktree, head, commit, found.tracked, [*modules])
     ref = None
     if rebasing or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
-        ref = trash.pin(project.root, worktree, record.name, why, branch=record.branch, ignored=overwritten)
+        ref = trash.pin(
+            *(project.root, worktree, record.name, why),
+            branch=record.branch,
+            ignored=overwritten,
+            known=found,
+        )
     with fault_step("provision.reset"):
         _check_out(worktree, record.branch, commit, rebasing=rebasing, on_branch=on_branch)
     # Under the ignore rules of this commit other files are ignored than under those the agent had.

@@ -4,10 +4,10 @@ Intent comes first: `pre_rebase_sha` is in state, and pinned, before git acts. S
 to be ours or not, and one cut short by a crash is undone and made again.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents.protocol import ClientStatus
@@ -42,8 +42,7 @@ MOST_TAKEN_BACK = 20
 _SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
 
 
-@dataclass(frozen=True)
-class Rebased:
+class Rebased(Struct, frozen=True):
     """The worker's commits are on top of `base`; `moved` is False where they were already."""
 
     base: str

@@ -8,10 +8,10 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
@@ -40,8 +40,7 @@ from llmc.tools.tmux import Unknown
 from llmc.workers.model import WorkerRecord
 
 
-@dataclass(frozen=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """The new records, where the old file is, and what could not be known of whom."""
 
     workers: list[WorkerRecord]

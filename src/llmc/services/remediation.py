@@ -7,8 +7,9 @@ socket are its own (`OverseerRoot`).
 import contextlib
 import select
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.errors import LlmcError
 from llmc.names import OVERSEER
@@ -39,8 +40,7 @@ QUIET_S = 0.3
 LATE_S = 15.0
 
 
-@dataclass(frozen=True)
-class Remediation:
+class Remediation(Struct, frozen=True):
     """What became of it; `log` is the file with everything that was said."""
 
     outcome: Outcome

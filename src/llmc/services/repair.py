@@ -7,8 +7,9 @@ wrong is mended. Whatever would be lost is pinned first.
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.doctor.facts import Facts, PaneState
 from llmc.doctor.findings import Finding, Kind
@@ -45,8 +46,7 @@ from llmc.workers.model import Status, WorkerRecord
 LOCK_S = 10.0
 
 
-@dataclass(frozen=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """What became of one finding."""
 
     finding: Finding

@@ -1,6 +1,6 @@
 """Reset: from any status to a clean idle worker on the newest base, in the same directory. Nothing is lost."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused
@@ -19,8 +19,7 @@ INTERRUPT_S = 5.0
 CHILDREN_S = 1.0
 
 
-@dataclass(frozen=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """What a reset led to."""
 
     worker: str

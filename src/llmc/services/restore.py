@@ -5,8 +5,9 @@ import difflib
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
@@ -24,8 +25,7 @@ RESTORED = "restored from the trash"
 _LIST_HINT = "`llmc trash list` shows what there is."
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One thing in the trash: a pinned commit, a directory, or both of the same moment."""
 
     worker: str
@@ -52,16 +52,14 @@ class Entry:
             return None
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Struct, frozen=True):
     branch: str
     commit: str
     #: the repositories that have the branch now
     repositories: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GivenBack:
+class GivenBack(Struct, frozen=True):
     """What a worker has again: commits that wait for review, or files that are not committed yet."""
 
     worker: str

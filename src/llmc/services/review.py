@@ -1,7 +1,8 @@
 """Review: what a worker's accept would land, as data; and the memory of what a person has seen of it."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
@@ -16,14 +17,12 @@ from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(Struct, frozen=True):
     sha: str
     subject: str
 
 
-@dataclass(frozen=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """One file; the counts are None for a binary one."""
 
     path: str
@@ -32,8 +31,7 @@ class FileChange:
     renamed_from: str | None = None
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(Struct, frozen=True):
     """What a worker's accept would land: the diff from `base`, the newest one, to `result`.
 
     Where it conflicts with the base, that is from where they parted to the worker's own commit.
@@ -125,8 +123,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
     )
 
 
-@dataclass(frozen=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     work: merging.Work
     base: str
     result: str

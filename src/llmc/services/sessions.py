@@ -65,7 +65,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     if problem:
         _record_failure(project, record, problem)
         raise LlmcError(f"{record.name}: {problem}")
-    leftovers.end(project, record.name, leftovers.of(record.instance))
+    leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
     argv = agent.argv(_launch_request(project, record, agent))
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
@@ -116,7 +116,7 @@ def _end_pane(project: Project, pane: Pane) -> None:
     """The pane goes last: its mark says what else is of the launch, to whoever goes on after a crash."""
     worker, instance = launched(pane)
     end_program(pane)
-    leftovers.end(project, worker, leftovers.of(instance))
+    leftovers.end_launch(project, worker, instance)
     project.tmux.kill_pane(pane)
 
 

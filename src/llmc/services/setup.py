@@ -5,9 +5,9 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc import urls
@@ -29,8 +29,7 @@ from llmc.tools.tmux import Tmux
 from llmc.workers.model import WorkerRecord
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where accepted work lands."""
 
     location: str

@@ -9,8 +9,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, LockTimeout
@@ -51,8 +52,7 @@ class NoSlot(LlmcError):
     """No slot can be used; the message says why."""
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One of them, as a place that provision furnishes."""
 
     number: int

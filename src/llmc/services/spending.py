@@ -1,7 +1,8 @@
 """What the workers of auto mode spend, against the limits: recorded at each look, and judged."""
 
 import threading
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from llmc.auto import budget
 from llmc.auto.budget import Verdict
@@ -11,8 +12,7 @@ from llmc.services.usage import Meters, Totals, record_usage
 from llmc.workers.model import WorkerRecord
 
 
-@dataclass
-class Spending:
+class Spending(Struct):
     """One for each run; used by the lanes of all workers."""
 
     #: dollars after which no new tasks are begun; None: no such limit

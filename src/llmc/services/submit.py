@@ -5,9 +5,9 @@ The prompt and its id are in state before the first key; services/typist.py pres
 
 import os
 import time
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.names import PromptId
@@ -25,8 +25,7 @@ SETTLE_S = 0.15
 TASK = "task"
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """The answer to a submit."""
 
     worker: str

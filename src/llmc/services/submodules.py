@@ -5,9 +5,10 @@ source itself has for its submodules.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from llmc.config.paths import Root
 from llmc.doctor.clone_config import NO_PUSH
@@ -19,8 +20,7 @@ from llmc.tools.proc import Done
 from llmc.workers.model import WorkerRecord
 
 
-@dataclass(frozen=True)
-class Submodule:
+class Submodule(Struct, frozen=True):
     name: str
     path: str
     commit: str

@@ -3,8 +3,9 @@
 import contextlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.errors import LlmcError, NotFound
 from llmc.overseer.model import Failure, FailureKind, Identity
@@ -24,8 +25,7 @@ REAPED_S = 2.0
 SAID_CHARS = 4000
 
 
-@dataclass
-class Running:
+class Running(Struct):
     """A daemon that registered."""
 
     identity: Identity
@@ -53,8 +53,7 @@ class Running:
         return monotonic() - self.since
 
 
-@dataclass(frozen=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """What daemon.json says now."""
 
     identity: Identity | None

@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from llmc.errors import Exit, LlmcError, Refused, UsageError
 from llmc.overseer import decide, health, words

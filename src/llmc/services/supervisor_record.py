@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError
@@ -21,8 +23,7 @@ RUNNING, REMEDIATING, TERMINATED = "running", "remediating", "terminated"
 EVENTS = 10
 
 
-@dataclass(frozen=True)
-class Former:
+class Former(Struct, frozen=True):
     """What a supervisor before us left; it was killed if it did not say that it ended."""
 
     daemon: Identity | None = None

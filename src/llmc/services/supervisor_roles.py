@@ -1,9 +1,10 @@
 """What the supervisor is given: who mends a failure, who tells a person, who prints. The tests give it others."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from llmc.services import supervised_daemon
 from llmc.services.project import Project
@@ -29,8 +30,7 @@ class Ended(Protocol):
     def log(self) -> Path | None: ...
 
 
-@dataclass(frozen=True)
-class Broke:
+class Broke(Struct, frozen=True):
     """A remediation that ended with an exception."""
 
     problem: str
@@ -70,8 +70,7 @@ class Tell(Protocol):
 Show = Callable[[str, str], None]
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """How long the daemon may take to register, and to end by itself."""
 
     register_s: float = supervised_daemon.REGISTER_S

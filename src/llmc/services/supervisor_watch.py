@@ -1,7 +1,8 @@
 """The watch over one daemon: registration, heartbeat, log and progress, look after look."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from llmc.agents.client_files import is_synthetic, rows_since, size_of
 from llmc.errors import LlmcError
@@ -25,8 +26,7 @@ from llmc.workers.patrol import clock_jump
 LEAST_INTERVAL_S = 1.0
 
 
-@dataclass
-class Since:
+class Since(Struct):
     """Since when something has not changed, by the monotonic clock."""
 
     at: float
@@ -54,8 +54,7 @@ class LogTail:
         self._reader.close()
 
 
-@dataclass
-class Progress:
+class Progress(Struct):
     """When work last got on: a task was given out or completed, a park ended, or an agent wrote something."""
 
     _quiet: Since

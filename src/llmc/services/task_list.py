@@ -1,10 +1,13 @@
 """The task list of a root: Claude Code's own files, as llmc and its agents share them."""
 
+import heapq
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.agents.task_files import TaskFiles, Unreadable, list_name
 from llmc.errors import LlmcError, NotFound, UsageError
@@ -23,8 +26,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 
 
-@dataclass(frozen=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Everything in the list, and what is wrong with it."""
 
     list_name: str
@@ -33,6 +35,8 @@ class Overview:
     states: dict[TaskId, str]
     unreadable: list[Unreadable]
     problems: list[str]
+    #: how many that landed earlier are not in `tasks`
+    earlier: int = 0
 
     def key(self, task_id: str) -> TaskKey:
         return TaskKey(self.list_name, TaskId(task_id))
@@ -58,35 +62,58 @@ def open_ledger(project: Project) -> Ledger:
     )
 
 
-def overview(files: TaskFiles, books: Books) -> Overview:
-    """The files, and what the ledger knows better or alone: the client removes files of completed tasks."""
+def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Overview:
+    """The files, and what the ledger knows better or alone: the client removes files of completed tasks.
+
+    `recent`: how many of those that landed are in it, the newest; None: all of them.
+    """
     found = files.listing()
     landed = books.completed_in(files.list_name)
-    gone = {
-        task_id: Task(
+    wanted = landed if recent is None else _newest(files, books, landed, recent)
+    gone = [
+        Task(
             task_id, books.subjects.get(files.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
         )
-        for task_id in landed
+        for task_id in wanted
         if task_id not in found.tasks
-    }
-    tasks = sorted([*found.tasks.values(), *gone.values()], key=lambda task: in_order(task.id))
+    ]
+    there = [task for task in found.tasks.values() if task.id in wanted or not _is_settled(task, landed)]
+    tasks = sorted([*there, *gone], key=lambda task: in_order(task.id))
     edges = needs(tasks)
     completed = completed_ids(tasks, landed, books.claimed_in(files.list_name))
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
-    there = completed | {bad.task_id for bad in found.unreadable}
+    known = completed | {bad.task_id for bad in found.unreadable}
     problems += [
-        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, there)
+        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, known)
     ]
     if circle := cycle(edges):
         problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
     words = states(tasks, edges, completed, lambda task_id: books.kept_back(files.key(task_id)), landed)
     return Overview(
-        files.list_name, {task.id: task for task in tasks}, edges, words, found.unreadable, problems
+        files.list_name,
+        {task.id: task for task in tasks},
+        edges,
+        words,
+        found.unreadable,
+        problems,
+        earlier=len(landed) - len(wanted),
     )
 
 
-@dataclass(frozen=True)
-class Left:
+def _newest(files: TaskFiles, books: Books, landed: Collection[TaskId], count: int) -> set[TaskId]:
+    def at(task_id: TaskId) -> float:
+        found = books.landed.get(files.key(task_id))
+        return found.at_unix if found else 0.0
+
+    return set(heapq.nlargest(count, landed, key=at))
+
+
+def _is_settled(task: Task, landed: Collection[TaskId]) -> bool:
+    """By the ledger and by its file: a pending file under the number of a task that landed is a question."""
+    return task.status is TaskStatus.COMPLETED and task.id in landed
+
+
+class Left(Struct, frozen=True):
     """What is not completed yet."""
 
     open: list[TaskId]
@@ -97,7 +124,7 @@ class Left:
 
 
 def left_to_do(project: Project) -> Left:
-    found = overview(open_list(project), open_ledger(project).books())
+    found = overview(open_list(project), open_ledger(project).books(), recent=0)
     left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
     waiting = ("ready", "waits", TaskStatus.IN_PROGRESS)
     held = [task for task in left if found.states[task] not in waiting]

@@ -47,16 +47,18 @@ def pin(
     ignored: Sequence[str] = (),
     tips: Sequence[str] = (),
     move_out: bool = True,
+    known: git.TreeState | None = None,
 ) -> str:
     """Keep HEAD, changed and untracked files of a worktree as a commit; the ref that names it.
 
     With `branch`, its tip is kept too, when HEAD is somewhere else; so are further `tips`; `ignored` names ignored
-    files and directories to keep. Without `move_out`, an untracked file that does not fit into git stays where it is. A
-    pin that fails raises, and so stops the step that wanted to remove something; the worktree is then as it was.
+    files and directories to keep. Without `move_out`, an untracked file that does not fit into git stays where it is.
+    `known` is what the caller saw of the worktree a moment ago. A pin that fails raises, and so stops the step that
+    wanted to remove something; the worktree is then as it was.
     """
     ref = _new_ref(root, worker, why)
     head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
-    state = git.tree_state(worktree)
+    state = known or git.tree_state(worktree)
     untracked = git.untracked_files(worktree) if state.untracked else ()
     forced = [*_files_at(worktree, ignored), *(_staged_anew(worktree, head) if state.tracked else ())]
     unfit = _unfit(worktree, untracked)

@@ -3,9 +3,9 @@
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
@@ -18,8 +18,7 @@ from llmc.tools.files import explain, json_row, write_atomic
 from llmc.workers.trash_age import DAY_S, Book, accounted_for, expired, look
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What `llmc trash prune` would remove."""
 
     old: tuple[Entry, ...]

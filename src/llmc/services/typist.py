@@ -6,6 +6,7 @@ here and nowhere else, and only to decide which keys can do no harm.
 
 import os
 import time
+from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
 
@@ -41,6 +42,8 @@ REDRAW_S = 2.0
 #: how long to wait for our text to show up in the box before the first Enter
 SETTLE_S = 1.0
 POLL_S = 0.004
+#: each look at the screen runs a program: soon at first, then less often
+LOOK_S, LOOK_LATER_S = 0.01, 0.1
 CLEARING_KEYS = 12
 #: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
 REST_S = 1.0
@@ -72,7 +75,7 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return False
-    return wait_until(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+    return _see(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S)
 
 
 def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
@@ -86,7 +89,7 @@ def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = R
     try:
         typist = Typist(project, record, _no_prompt())
         typist._refuse_if_a_dialog_or_person_is_there()
-        if not wait_until(lambda: typist._box().box in _FREE, patience_s, interval_s=0.02):
+        if not _see(lambda: typist._box().box in _FREE, patience_s):
             typist._refuse_what_is_in_the_box()
     except Refusal as refusal:
         return refusal
@@ -104,6 +107,11 @@ def begin_anew(project: Project, record: WorkerRecord) -> None:
 
 def _no_prompt() -> Delivery:
     return Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
+
+
+def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until the screen shows it; whether it did."""
+    return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
 
 
 def _box(project: Project, pane: Pane) -> Composer:
@@ -203,10 +211,10 @@ class Typist:
 
         Blanks are removed: they are nobody's text, but a client would take `  /clear` for a prompt.
         """
-        wait_until(lambda: self._box().box in _FREE, REDRAW_S, interval_s=0.02)
+        _see(lambda: self._box().box in _FREE, REDRAW_S)
         if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
             self._keys(*["C-u"] * CLEARING_KEYS)
-        return wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02)
+        return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
 
     def _refuse_what_is_in_the_box(self) -> None:
         """Our text must not be joined to somebody else's, nor become a word in a person's search."""
@@ -267,7 +275,7 @@ class Typist:
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
                 words = f"the agent of {self.name} has just ended; `llmc up` starts it again"
                 raise Refusal(Obstacle.DEAD, words)
-        wait_until(self._box_is_ours, SETTLE_S, interval_s=POLL_S)
+        _see(self._box_is_ours, SETTLE_S)
 
     def _press_enter(self, was_busy: bool) -> tuple[Outcome, str, Obstacle | None]:
         for attempt in range(ENTERS):
@@ -314,7 +322,7 @@ class Typist:
         for _ in range(3):
             # One C-u removes one line. Escape would do it at once, but would also interrupt a running turn.
             self._keys(*["C-u"] * CLEARING_KEYS)
-            if wait_until(lambda: self._box().box is Box.EMPTY, REDRAW_S, interval_s=0.02):
+            if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
                 return "the agent did not take the prompt; it was removed from its input box"
             if not self._is_safe_to_press():
                 break

@@ -6,21 +6,20 @@ anywhere resumes there. Whoever works on it holds the landing ticket; a journal 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.event_log import EventLog
 from llmc.fit import gist
 from llmc.given import number, text
 from llmc.services import goal_work, landing, merging, provision, rebase, task_commands, task_list, validation
 from llmc.services.project import Project
-from llmc.state.events import read_lines
 from llmc.state.model import UndoJournal
 from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import json_row
 
 #: the name under which a revert is landed, validated and logged; no worker can have it
 NAME = "_undo"
@@ -36,8 +35,7 @@ _IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
 
 
-@dataclass(frozen=True)
-class Undone:
+class Undone(Struct, frozen=True):
     worker: str
     commit: str
     revert: str
@@ -47,8 +45,7 @@ class Undone:
     returned: str
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What an undo would take back now."""
 
     worker: str
@@ -64,27 +61,28 @@ def target(project: Project) -> Target:
     journal = project.store.read().undo
     if journal is not None and (journal.step != DONE or _is_news(project, journal)):
         return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
-    accepts = _accepts(project)
-    if not accepts:
+    newest = _newest_accept(project)
+    if newest is None:
         raise NotFound("nothing was accepted that could be undone", hint="`llmc events` shows what happened.")
-    return accepts[-1]
+    return newest
 
 
-def _accepts(project: Project) -> list[Target]:
-    accepts: list[Target] = []
-    for event in filter(None, map(json_row, read_lines(project.root.events))):
+def _newest_accept(project: Project) -> Target | None:
+    """The newest that was not undone."""
+    undone = set()
+    for event in EventLog(str(project.root.events)).newest(b'"accepted"', b'"undone"'):
         worker, commit, prompt = (text(event.get(key)) for key in ("worker", "commit", "prompt"))
-        if event.get("action") == "accepted" and commit:
-            accepts.append(Target(worker, commit, prompt, number(event.get("ts")) or 0.0))
-        elif event.get("action") == "undone":
-            accepts = [accept for accept in accepts if accept.commit != commit]
-    return accepts
+        if event.get("action") == "undone":
+            undone.add(commit)
+        elif event.get("action") == "accepted" and commit and commit not in undone:
+            return Target(worker, commit, prompt, number(event.get("ts")) or 0.0)
+    return None
 
 
 def _is_news(project: Project, journal: UndoJournal) -> bool:
     """An undo that the daemon finished: a person who repeats the command means that one, and not the accept before it."""
-    accepts = _accepts(project)
-    return not accepts or accepts[-1].at_unix <= journal.started_unix
+    newest = _newest_accept(project)
+    return newest is None or newest.at_unix <= journal.started_unix
 
 
 def undo(project: Project, commit: str) -> Undone:

@@ -4,10 +4,10 @@ import json
 import shlex
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.services import commands, provision, slots
@@ -110,8 +110,7 @@ def check_commit(
         raise
 
 
-@dataclass(frozen=True)
-class _Failed:
+class _Failed(Struct, frozen=True):
     """A command that did not pass; `what` names it."""
 
     done: proc.Done

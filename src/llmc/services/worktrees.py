@@ -35,11 +35,29 @@ def prune(project: Project) -> None:
     there. Of the others, a commit that only their HEAD names is pinned.
     """
     root = project.root.path
+    if all(_is_linked(entry) for entry in _entries(root)):
+        return
     git.git(root, "worktree", "repair", check=False)
     for path, head in git.worktrees(root, gone=True):
         if head and git.resolve(root, head) is not None and not _is_kept(root, head):
             trash.pin_commit(project.root, trash.safe(Path(path).name), "worktree", head)
     git.git(root, "worktree", "prune")
+
+
+def _entries(root: Path) -> list[Path]:
+    """What git keeps for each worktree."""
+    place = root / ".git/worktrees"
+    return list(place.iterdir()) if place.is_dir() else []
+
+
+def _is_linked(entry: Path) -> bool:
+    """Whether an entry and its worktree name each other, so that git would neither repair nor forget it."""
+    try:
+        pointer = Path((entry / "gitdir").read_text().removesuffix("\n"))
+        there = pointer.read_text().removesuffix("\n").removeprefix("gitdir: ")
+        return (entry / "HEAD").exists() and os.path.samefile(pointer.parent / there, entry)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _is_kept(root: Path, commit: str) -> bool:
@@ -125,13 +143,12 @@ def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> 
 
 def _half_entries(root: Path, worktree: Path) -> list[str]:
     """Entries of git for this worktree that git cannot use: `worktree repair` would link the worktree to one again."""
-    entries = root / ".git/worktrees"
     found = []
-    for name in os.listdir(entries) if entries.is_dir() else []:
+    for entry in _entries(root):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            named = (entries / name / "gitdir").read_text().strip()
-            if named == str(worktree / ".git") and not (entries / name / "HEAD").exists():
-                found.append(name)
+            named = (entry / "gitdir").read_text().strip()
+            if named == str(worktree / ".git") and not (entry / "HEAD").exists():
+                found.append(entry.name)
     return found
 
 

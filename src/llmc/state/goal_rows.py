@@ -1,10 +1,10 @@
 """Records of goals in the rows of their store: how they are looked up, and the one way they are written."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.errors import NotFound, StateError
@@ -35,8 +35,7 @@ MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 _OPEN = ", ".join(f"'{status}'" for status in OPEN_ASSIGNMENT)
 
 
-@dataclass(frozen=True)
-class SafeMode:
+class SafeMode(Struct, frozen=True):
     """Nothing is sent until a person has looked: since when, why, and the file that was set aside."""
 
     since: float

@@ -1,17 +1,42 @@
-"""`.llmc/tasks.jsonl`: what llmc did with tasks, append-only; read on from where the last look ended."""
+"""`.llmc/tasks.jsonl`: what llmc did with tasks, append-only; read on from where the last look ended.
+
+Beside it, `tasks.books` has the sum of its older part, so that a command does not add up a year of tasks again. It can be
+removed at any time; it counts only for the very file, and the very rules, that it was made from.
+"""
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
 from llmc.errors import LlmcError
 from llmc.given import MOST_LINE
+from llmc.tasks import books
 from llmc.tasks.books import Books, fold, has_unnamed, name_the_unnamed
-from llmc.tools.files import append_line, ends_torn, json_row
+from llmc.tools.files import append_line, ends_torn, json_row, write_atomic
+
+#: so much of the ledger is added up again by each command, at most
+FRESH_BYTES = 1 << 16
+#: of what comes before the place up to which it was added up
+TAIL_BYTES = 256
+
+
+class _Sum(Struct, array_like=True, frozen=True):
+    """The books up to a place in the ledger, and how that ledger is known again."""
+
+    rules: str
+    inode: int
+    offset: int
+    tail: bytes
+    books: Books
 
 
 class Ledger:
@@ -24,6 +49,8 @@ class Ledger:
         #: the line before the offset has not ended, and is too long to be one of ours
         self._is_in_long_line = False
         self._books = Books()
+        #: up to where the sum beside the ledger goes
+        self._summed = 0
         self._reading = threading.Lock()
 
     def books(self) -> Books:
@@ -36,11 +63,33 @@ class Ledger:
     def _read(self) -> Books:
         try:
             with self._path.open("rb") as file:
+                if not self._offset:
+                    self._begin_with_sum(file)
                 file.seek(self._offset)
                 self._take_in(file)
+                if self._offset - self._summed > FRESH_BYTES and not self._is_in_long_line:
+                    self._write_sum(file)
         except FileNotFoundError:
             pass
         return self._books
+
+    def _begin_with_sum(self, file: BinaryIO) -> None:
+        try:
+            kept = msgspec.msgpack.decode(self._sum.read_bytes(), type=_Sum)
+        except (OSError, msgspec.MsgspecError):
+            return
+        if kept == replace(kept, rules=_rules(), **_place(file, kept.offset)):
+            self._books, self._offset, self._summed = kept.books, kept.offset, kept.offset
+
+    def _write_sum(self, file: BinaryIO) -> None:
+        self._summed = self._offset
+        kept = _Sum(rules=_rules(), offset=self._offset, books=self._books, **_place(file, self._offset))
+        with contextlib.suppress(LlmcError, OSError):
+            write_atomic(self._sum, msgspec.msgpack.encode(kept))
+
+    @property
+    def _sum(self) -> Path:
+        return self._path.with_suffix(".books")
 
     def _take_in(self, file: BinaryIO) -> None:
         """Line by line: what somebody else left there may be of any size."""
@@ -83,3 +132,15 @@ class Ledger:
     def _append(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps(entry, ensure_ascii=False).encode(errors="backslashreplace")
         append_line(self._path, b"\n" + line if ends_torn(self._path) else line, durable=True)
+
+
+def _rules() -> str:
+    """Stands for the code that adds the ledger up: another llmc begins again."""
+    info = os.stat(books.__file__)
+    return f"{books.__file__} {info.st_mtime_ns} {info.st_size}"
+
+
+def _place(file: BinaryIO, offset: int) -> dict[str, Any]:
+    """What tells this ledger, up to this place, from another one."""
+    length = min(TAIL_BYTES, offset)
+    return {"inode": os.fstat(file.fileno()).st_ino, "tail": os.pread(file.fileno(), length, offset - length)}

@@ -1,8 +1,10 @@
 """What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from llmc.given import number, text
 from llmc.names import TaskId, TaskKey
@@ -25,8 +27,7 @@ Action = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A worker of this root is at a task."""
 
     id: str
@@ -34,15 +35,13 @@ class Claim:
     worker: str
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     cause: str
     reason: str
     at_unix: float
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Why llmc keeps a task back for a person."""
 
     #: `quarantined`, `parked`, `blocked` (a goal asks a person) or `withdrawn` (a goal does not want it any more)
@@ -51,14 +50,12 @@ class Kept:
     at_unix: float
 
 
-@dataclass(frozen=True)
-class Landed:
+class Landed(Struct, frozen=True):
     commit: str
     at_unix: float
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """A worker's session made the task: a hook said so. What its file says of that is the agent's word."""
 
     worker: str
@@ -75,8 +72,7 @@ class Made:
     budget: dict[str, Any] | None = None
 
 
-@dataclass
-class Books:
+class Books(Struct):
     #: the list that rows without one are about (see `name_the_unnamed`)
     unnamed: str = ""
     #: by list

@@ -1,8 +1,9 @@
 """What is said before and after a task, by its label."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.tasks.model import Task
 
@@ -11,8 +12,7 @@ class BadContext(ValueError):
     """The context file does not say what it should; one line about it."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True):
     prologue: str = ""
     epilogue: str = ""
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from llmc.given import written_out
 from llmc.names import TaskId
@@ -18,8 +20,7 @@ class BadDraft(ValueError):
     """What is wrong with it, in one line."""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(Struct, frozen=True):
     subject: str
     description: str = ""
     priority: int | None = None

@@ -1,7 +1,8 @@
 """What waits for what: an edge counts whether the blocking task names it, or the blocked one."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from llmc.names import TaskId
 from llmc.tasks.model import Task, TaskStatus, in_order
@@ -9,8 +10,7 @@ from llmc.tasks.model import Task, TaskStatus, in_order
 Needs = Mapping[TaskId, frozenset[TaskId]]
 
 
-@dataclass(frozen=True)
-class Dangling:
+class Dangling(Struct, frozen=True):
     """A task that waits for one that does not exist."""
 
     task: TaskId

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.names import TaskId
 
@@ -30,8 +31,7 @@ class BadTask(ValueError):
     """A file that is no task; says what is wrong with it, in one line."""
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     id: TaskId
     subject: str
     description: str

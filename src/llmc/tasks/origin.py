@@ -1,8 +1,10 @@
 """Who made a task, and whether it may be taken yet. A worker's own tasks wait for a person, unless told otherwise."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.tasks.books import Made
 from llmc.tasks.claims import PROPOSED
@@ -43,8 +45,7 @@ def is_out_of_date(task: Task, made: Made) -> bool:
     return task.waits_for_a_person != made.hold and PROPOSED in (task.waits_for_a_person, made.hold)
 
 
-@dataclass(frozen=True)
-class Announcement:
+class Announcement(Struct, frozen=True):
     """An agent of this root is about to make a task: its hook tells before the file exists, and names it afterwards."""
 
     worker: str
@@ -55,8 +56,7 @@ class Announcement:
         return self.at_unix - SLACK_S <= changed_unix < self.at_unix + ANNOUNCED_S
 
 
-@dataclass(frozen=True)
-class Announced:
+class Announced(Struct, frozen=True):
     """What agents of this root are making."""
 
     #: of tasks that have no name yet

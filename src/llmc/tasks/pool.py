@@ -1,8 +1,10 @@
 """What the answer of a task pool command means: a task, none, or that something is wrong. Pure."""
 
 import re
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc import given
 from llmc.tasks import draft as drafts
@@ -17,13 +19,11 @@ _TEXTS = ("subject", "description", "label", "verify", "model")
 _LISTS = ("after", "before")
 
 
-@dataclass(frozen=True)
-class NoTask:
+class NoTask(Struct, frozen=True):
     """There is nothing to do."""
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Going on makes no sense before a person has looked."""
 
     reason: str

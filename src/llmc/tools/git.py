@@ -3,33 +3,32 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from llmc.errors import ToolFailed
 from llmc.tools import proc
 from llmc.urls import split
 
 
-@dataclass(frozen=True)
-class Divergence:
+class Divergence(Struct, frozen=True):
     """How a commit relates to its base: ahead, behind and both are three different answers."""
 
     ahead: int
     behind: int
 
 
-@dataclass(frozen=True)
-class TreeState:
+class TreeState(Struct, frozen=True):
     """What `git status` says of a worktree; paths as git prints them."""
 
     tracked: tuple[str, ...]
     untracked: tuple[str, ...]
     #: None on a branch without a commit
-    head: str | None = field(default=None, compare=False)
+    head: str | None = None
     #: the branch that is checked out, None when HEAD is detached
-    branch: str | None = field(default=None, compare=False)
+    branch: str | None = None
 
     @property
     def clean(self) -> bool:

@@ -7,8 +7,9 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from llmc.doctor.clone_config import Change, Row, parse_plain
 from llmc.errors import LlmcError
@@ -24,8 +25,7 @@ LOCK_S = 5.0
 Stamp = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A settings file that git cannot use, or must not be let near."""
 
     why: str

@@ -16,9 +16,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.auto.notices import scrubbed
 from llmc.errors import LlmcError
@@ -36,8 +37,7 @@ class Result(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a notification on one channel."""
 
     channel: str

@@ -7,9 +7,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from llmc.errors import LlmcError, ToolFailed
 from llmc.tools import progress
@@ -41,8 +42,7 @@ class ToolMissing(LlmcError):
     """A program llmc needs is not installed."""
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Struct, frozen=True):
     """How a program ended."""
 
     argv: list[str]

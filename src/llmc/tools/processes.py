@@ -173,13 +173,17 @@ def send(process: Process, number: int) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.01) -> bool:
-    """Wait for something to become true; whether it did."""
+def wait_until(
+    condition: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.01, slower_to_s: float = 0.0
+) -> bool:
+    """Wait for something to become true; whether it did. With `slower_to_s`, it looks less and less often."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
             return False
         time.sleep(interval_s)
+        if slower_to_s:
+            interval_s = min(interval_s * 1.5, slower_to_s)
     return True
 
 

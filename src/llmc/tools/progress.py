@@ -4,11 +4,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass
-class _Round:
+class _Round(Struct):
     name: str
     #: when it last began or ended something
     mark: float

@@ -9,17 +9,17 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from llmc.log_reader import archive_name, archives
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import lock_to_append
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """`max_bytes` 0: never rotated. `keep`: how many archives stay, at least one; None: all."""
 
     max_bytes: int

@@ -5,8 +5,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from llmc.errors import LlmcError, ToolFailed
 from llmc.names import PaneId, SessionName
@@ -27,23 +28,21 @@ _TRIES = 5
 LEAVING_S = 2.0
 
 
-@dataclass(frozen=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A probe that got no answer. Not "nothing there": nobody may conclude anything from it."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class Tmux:
+class Tmux(Struct, frozen=True):
     """One private tmux server."""
 
     server: str
     #: for so long the answer to `panes` is good for everybody: the daemon's lanes ask for it all the time
     remembers_s: float = 0.0
-    _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict, compare=False)
+    _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
     #: how often what was remembered became wrong
-    _changes: list[int] = field(default_factory=lambda: [0], compare=False)
+    _changes: list[int] = field(default_factory=lambda: [0])
 
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]

@@ -1,8 +1,8 @@
 """What an event means for a worker: facts in, at most one step of the state machine out. Pure."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llmc.names import carries, header_id
@@ -52,8 +52,7 @@ CONFLICTS_LEFT = "conflicts not resolved"
 ABOUT_A_REBASE = ("conflict-", "validation-")
 
 
-@dataclass(frozen=True)
-class GitFacts:
+class GitFacts(Struct, frozen=True):
     """What git says of a worktree at this moment."""
 
     head: str
@@ -70,8 +69,7 @@ class GitFacts:
 NO_BRANCH = GitFacts(head="", ahead=0, dirty=False, rebasing=False)
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What was observed when an event is judged; None where it does not matter or could not be seen."""
 
     git: GitFacts | None = None
@@ -80,8 +78,7 @@ class Facts:
     agent_lives: bool = False
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A status change, changed fields, and what to write into the event log."""
 
     change: Step | None = None

@@ -3,8 +3,9 @@
 Facts, the record and the clock in; at most one decision out. Who carries it out is services/patrol.py.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from llmc.workers.causes import Cause
 from llmc.workers.decide import ABORTED, ABORTED_BY_HAND, BUSY, INTERRUPTED, GitFacts, unresolved
@@ -21,8 +22,7 @@ CLOCKS_APART_S = 5.0
 LATE_INTERVALS = 3
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The time now; and the longest age that may be concluded from it, after a pause or a jump of the clock."""
 
     now: float
@@ -33,8 +33,7 @@ class Clock:
         return min(max(0.0, self.now - since_unix), self.age_cap_s)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What patrol found out about one worker; `git` is None where it could not be read."""
 
     git: GitFacts | None
@@ -55,23 +54,20 @@ class Seen:
     rebase_failed_s: float = float("inf")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What the configuration says."""
 
     background_grace_s: float
     patrol_interval_s: float
 
 
-@dataclass(frozen=True)
-class Remember:
+class Remember(Struct, frozen=True):
     """Change fields of the record, nothing else."""
 
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(Struct, frozen=True):
     """Take a step; `action` names the event that explains it, "" for none."""
 
     change: Step
@@ -79,18 +75,15 @@ class Move:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class EndBackground:
+class EndBackground(Struct, frozen=True):
     """End what the agent left running; then its turn is over."""
 
 
-@dataclass(frozen=True)
-class EndTurn:
+class EndTurn(Struct, frozen=True):
     """Judge by git as if the agent had stopped: somebody else did what its turn was for."""
 
 
-@dataclass(frozen=True)
-class Rebase:
+class Rebase(Struct, frozen=True):
     """Put the worker's commits onto the newest base."""
 
 

@@ -1,9 +1,10 @@
 """How the turn of the supervisor's own agent ended, from its record. Pure."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct
 
 from llmc.workers.decide import INTERRUPTED
 from llmc.workers.model import Status, WorkerRecord
@@ -27,8 +28,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """How it ended, and why where that was not as it should."""
 
     outcome: Outcome

@@ -1,8 +1,8 @@
 """The worker state machine: one table, one function. Nothing else assigns a status. Pure."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.workers.model import SelfReview, Status, WorkerRecord
@@ -123,8 +123,7 @@ class IllegalTransition(AssertionError):
     """A bug: the table does not allow this step."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A decided status change: where to, why, and the fields that come with it."""
 
     to: Status

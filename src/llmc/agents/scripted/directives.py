@@ -6,8 +6,9 @@ real client. Pure.
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 PLAIN = ("sh", "say", "sleep", "ask", "task", "update", "crash", "hang", "limit", "error", "background")
 CONDITIONAL = ("on-conflict", "on-reject", "on-review", "on-verify", "on-commit", "on-resume")
@@ -16,8 +17,7 @@ _HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTI
 _LINE = re.compile(r"^@(?P<name>[a-z-]+)(?:[ \t]+(?P<arg>.*?))?[ \t]*$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One thing to do: the directive's name and the rest of its line."""
 
     name: str
