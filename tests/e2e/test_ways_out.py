@@ -81,15 +81,19 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     )
     wait_until((tree / "new.txt").exists)
     index = Path(fleet.git("rev-parse", "--path-format=absolute", "--git-path", "index", cwd=tree))
-    before = (index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes())
-    with lock(fleet.root / ".llmc/locks/worker-adam.lock", Rank.WORKER):
+
+    def touched() -> object:
+        return index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes()
+
+    with fleet.frozen_daemon(), lock(fleet.root / ".llmc/locks/worker-adam.lock", Rank.WORKER):
+        before = touched()
         seen = fleet.llmc("review", "adam", "--json").json
         shown = fleet.llmc("review", "adam").out
-    assert (index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes()) == before
+        assert touched() == before
     assert (seen["so_far"], seen["ahead"]) == ("working", 1)
     assert [file["path"] for file in seen["files"]] == ["a.txt", "b.txt", "new.txt"]
     assert all(line in seen["diff"] for line in ("+one", "+more", "+new"))
-    assert "adam  is working for" in shown
+    assert "adam  is working (" in shown
     assert "note: not committed yet: b.txt, new.txt" in shown
     assert "nothing is changed" in fleet.llmc("review", "baker").out
     # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.

@@ -114,7 +114,7 @@ def _file_view(file: FileChange) -> dict[str, object]:
 def _head(review: Review, now: float, branch: str) -> str:
     """Whose work, since when, which commits and files, and what else a reviewer has to know."""
     waited = age(max(0.0, now - review.since_unix))
-    state = f"is {review.so_far} for {waited}; so far:" if review.so_far else f"has waited {waited}"
+    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"has waited {waited}"
     lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]

@@ -12,6 +12,7 @@ from llmc.cli import help, task_views
 from llmc.cli.app import refuse_agents
 from llmc.cli.output import (
     completion,
+    is_terminal,
     json_option,
     note,
     paint,
@@ -113,7 +114,8 @@ def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> 
         say(f"{task.id:>{width}}  {word} {marks}  {printable(task.subject)}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
             indent = width + 2 + 11 + 1
-            for line in wrap(printable(why), max(LEAST_WHY, screen_width() - indent), WHY_LINES):
+            room = max(LEAST_WHY, screen_width() - indent)
+            for line in wrap(printable(why), room, WHY_LINES) if is_terminal() else [why]:
                 say(" " * indent + line)
     if not rows:
         say("no tasks" if not found.tasks else f"no task is {state}")
