@@ -117,18 +117,20 @@ def shortened_at_start(text: str, width: int) -> str:
 
 
 def fitted(line: str, width: int) -> str:
-    """A line of a wider screen: its longest rule or gap is made shorter, no word of it is cut."""
-    excess = cells(line) - width
-    if excess <= 0:
-        return line
-    longest = max(_RUN.finditer(line), key=lambda run: len(run[0]), default=None)
-    if longest is None or len(longest[0]) - excess < 1:
-        return line
-    return line[: longest.start()] + line[longest.start() + excess :]
+    """A line of a wider screen: its rules and gaps are made shorter, the longest first; no word of it is cut."""
+    while (excess := cells(line) - width) > 0:
+        longest = max(_RUN.finditer(line), key=lambda run: len(run[0]), default=None)
+        if longest is None:
+            return line
+        start, most = longest.start(), len(longest[0]) - LEAST_RUN
+        line = line[:start] + line[start + min(excess, most) :]
+    return line
 
 
-#: one sign that is neither letter nor digit, many times
-_RUN = re.compile(r"([^\w\n])\1{3,}")
+#: so much of a rule or a gap stays
+LEAST_RUN = 2
+#: one sign that is neither letter nor digit, more often than that
+_RUN = re.compile(rf"([^\w\n])\1{{{LEAST_RUN},}}")
 
 
 def padded(text: str, width: int) -> str:

@@ -36,7 +36,7 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     """Break: leave `error` to a reset, refuse messages there, or repeat what was true when it failed."""
     fleet, names = scripted, ("adam", "baker", "carol")
     fleet.commit("a.txt", "first\n", "Add a.txt")
-    fleet.set_up(*names, config={"defaults.patrol_interval_secs": "1"})
+    fleet.set_up(*names)
     fleet.up()
     for name in names:
         task = f"Do it\n@sh echo {name} > a.txt; git add -A; {COMMIT} 'By {name}'\n@on-conflict true"
@@ -44,6 +44,8 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     for name in names:
         fleet.wait(name, "needs_review")
     fleet.commit("a.txt", "main\n", "Theirs")
+    for name in names:
+        fleet.llmc("rebase", name, code=1)
     for name in names:
         wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
     assert "resolve it (llmc console adam), or llmc message adam" in fleet.llmc("status").out
@@ -56,10 +58,12 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
     finish_by_hand(fleet, "adam")
     notes = fleet.worktree("adam") / "notes"
     notes.write_text("left over\n")
-    wait_until(lambda: "there are uncommitted changes" in fleet.status("adam")["error_reason"])
+    fleet.wake("adam")  # as a patrol does
+    wait_until(lambda: "uncommitted changes" in state(fleet)["workers"]["adam"]["error_reason"])
     notes.unlink()
-    wait_until(lambda: fleet.status("adam")["status"] == "needs_review", story=fleet.story)
-    assert fleet.status("adam")["reason"] == "conflicts resolved by hand"
+    assert fleet.status("adam")["reason"] == "conflicts resolved by hand", (
+        "a person who looks sees it at once"
+    )
     # Without a daemon, by whoever looks.
     fleet.kill_daemon()
     finish_by_hand(fleet, "carol")

@@ -72,6 +72,7 @@ def test_a_wide_screen_on_a_narrow_terminal() -> None:
     assert fitted("❯ " + " " * 490 + "bypass on", 40) == "❯" + " " * 30 + "bypass on"
     assert fitted("word " * 100, 80) == "word " * 100
     assert fitted("short", 80) == "short"
+    assert fitted("a" + " " * 300 + "b" + "─" * 200 + "c", 40) == "a" + " " * 2 + "b" + "─" * 35 + "c"
     assert cells(fitted("│ 日本 " + "─" * 400 + " │", 80)) <= 80
 
 

@@ -92,6 +92,11 @@ def current(root: str) -> Raw:
     if not running and _is_stale(root, state, panes):
         catch_up(root)
         state = read_state(root)
+    elif running and any(map(_may_be_resolved, state.get("workers", {}).values())):
+        from llmc.services.catch_up import see_what_was_resolved
+
+        see_what_was_resolved(root)
+        state = read_state(root)
     attached = None if panes is None else _attached(state, panes)
     daemon = daemon_view(_registration(root, layout.DAEMON), running)
     return status_view(root, state, daemon, attached, _overseer(root))
@@ -234,9 +239,14 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
             return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True
-        if record.get("status") == "error" and record.get("pre_rebase_sha"):
-            return True  # no hook tells that a person resolved its conflicts
+        if _may_be_resolved(record):
+            return True
     return False
+
+
+def _may_be_resolved(record: Raw) -> bool:
+    """No hook tells that a person resolved its conflicts; a person who looks now wants to see it."""
+    return record.get("status") == "error" and bool(record.get("pre_rebase_sha"))
 
 
 def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:

@@ -22,3 +22,11 @@ def catch_up(root: str) -> None:
                     self_review.attend(project, project.store.worker(name))
         except LockTimeout:
             continue
+
+
+def see_what_was_resolved(root: str) -> None:
+    """Beside a daemon, which would see it at its next patrol."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        with suppress(LockTimeout), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))
