@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -16,11 +16,37 @@ COMMIT = f"{WHO} commit -q -m"
 KILLED = -9
 
 
-def set_up(fleet: Fleet, *flags: str, **config: str) -> Fleet:
-    fleet.commit("user.txt", "calls old()\n", "Add a user")
-    fleet.set_up("adam", "baker", config={key.replace("__", "."): value for key, value in config.items()})
-    fleet.up(*flags)
-    return fleet
+@pytest.fixture(scope="module")
+def with_daemon() -> Iterator[Fleet]:
+    fleet = Fleet("scripted").set_up("adam", "baker")
+    fleet.up("--no-patrol")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def fleet(with_daemon: Fleet) -> Iterator[Fleet]:
+    """Shared by the tests here; each finds its workers idle, and the source with one user."""
+    with_daemon.plant({"user.txt": "calls old()\n"}, "Add a user")
+    yield with_daemon.new_case()
+    with_daemon.rest("adam", "baker")
+
+
+@pytest.fixture(scope="module")
+def without_daemon() -> Iterator[Fleet]:
+    fleet = Fleet("scripted").set_up("adam")
+    fleet.up("--no-patrol")
+    fleet.kill_daemon()
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def alone(without_daemon: Fleet) -> Iterator[Fleet]:
+    """As `fleet`, but nobody goes on with what a killed command left."""
+    without_daemon.plant({"user.txt": "calls old()\n"}, "Add a user")
+    yield without_daemon.new_case()
+    without_daemon.rest("adam")
 
 
 def work(fleet: Fleet, script: str, worker: str = "adam") -> str:
@@ -62,10 +88,15 @@ def is_kept(fleet: Fleet, commit: str) -> bool:
     return bool(fleet.git("for-each-ref", "--contains", commit, "refs/llmc/trash", cwd=fleet.root))
 
 
-def test_accept_lands_what_a_merge_commit_changed(scripted: Fleet) -> None:
-    """Breaks when accept rebases: the merge commit, and what was mended in it, is left out without a word."""
-    fleet = set_up(scripted, "--no-patrol")
+def test_pick_and_accept_take_what_a_merge_commit_changed(fleet: Fleet) -> None:
+    """Breaks when they rebase: the merge commit, and what was mended in it, is left out without a word."""
     tip = merge_by_hand(fleet)
+    picked = fleet.llmc("pick", "adam", "--branch", "one", "--json").json
+    assert fleet.git("show", "one:user.txt") == "calls new()"
+    assert fleet.git("show", "one:more.txt") == "more"
+    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == tip
+    fleet.llmc("pick", "adam", "--branch", "two", "--json")
+    assert fleet.git("rev-parse", "two") == picked["commit"]
     fleet.llmc("accept", "adam")
     assert (fleet.source / "user.txt").read_text() == "calls new()\n"
     assert fleet.log()[0] == "Add lib"
@@ -88,12 +119,9 @@ def patrol_it(fleet: Fleet) -> None:
     wait_until(lambda: fleet.events("rebased"), story=fleet.story)
 
 
-@pytest.mark.parametrize("rebase", [rebase_it, review_it, patrol_it])
-def test_no_rebase_drops_what_a_merge_commit_changed(
-    scripted: Fleet, rebase: Callable[[Fleet], None]
-) -> None:
+@pytest.mark.parametrize("rebase", [rebase_it, patrol_it, *in_soak(review_it)])
+def test_no_rebase_drops_what_a_merge_commit_changed(fleet: Fleet, rebase: Callable[[Fleet], None]) -> None:
     """Breaks when a range with a merge is rebased commit by commit."""
-    fleet = set_up(scripted, "--no-patrol")
     tip = merge_by_hand(fleet)
     rebase(fleet)
     assert in_worktree(fleet, "user.txt") == "calls new()\n"
@@ -103,34 +131,20 @@ def test_no_rebase_drops_what_a_merge_commit_changed(
     assert (fleet.source / "user.txt").read_text() == "calls new()\n"
 
 
-def test_pick_keeps_what_a_merge_commit_changed(scripted: Fleet) -> None:
-    fleet = set_up(scripted, "--no-patrol")
-    tip = merge_by_hand(fleet)
-    picked = fleet.llmc("pick", "adam", "--branch", "one", "--json").json
-    assert fleet.git("show", "one:user.txt") == "calls new()"
-    assert fleet.git("show", "one:more.txt") == "more"
-    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == tip
-    fleet.llmc("pick", "adam", "--branch", "two", "--json")
-    assert fleet.git("rev-parse", "two") == picked["commit"]
+def test_killed_while_it_collapses(alone: Fleet) -> None:
+    """The commits are pinned first, and the next try comes to the same."""
+    tip = merge_by_hand(alone)
+    for when in ("before", "after"):
+        alone.llmc("rebase", "adam", code=KILLED, LLMC_FAULT=f"rebase.collapse:{when}:kill")
+    alone.llmc("rebase", "adam")
+    assert in_worktree(alone, "user.txt") == "calls new()\n"
+    assert is_kept(alone, tip)
+    alone.llmc("accept", "adam")
+    assert (alone.source / "user.txt").read_text() == "calls new()\n"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_while_it_collapses(scripted: Fleet, when: str) -> None:
-    """The commits are pinned first, and the second try comes to the same."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    tip = merge_by_hand(fleet)
-    fleet.llmc("rebase", "adam", code=KILLED, LLMC_FAULT=f"rebase.collapse:{when}:kill")
-    fleet.llmc("rebase", "adam")
-    assert in_worktree(fleet, "user.txt") == "calls new()\n"
-    assert is_kept(fleet, tip)
-    fleet.llmc("accept", "adam")
-    assert (fleet.source / "user.txt").read_text() == "calls new()\n"
-
-
-def test_commits_that_conflict_one_by_one_still_land(scripted: Fleet) -> None:
+def test_commits_that_conflict_one_by_one_still_land(fleet: Fleet) -> None:
     """The first touches a line of main's, the second takes that back: together they do not conflict."""
-    fleet = set_up(scripted, "--no-patrol")
     first = f"echo 'calls mine()' > user.txt; {COMMIT} 'One' -a"
     second = f"echo 'calls old()' > user.txt; echo x > x; git add -A; {COMMIT} 'Two'"
     work(fleet, f"{first}; {second}")
@@ -143,73 +157,66 @@ def test_commits_that_conflict_one_by_one_still_land(scripted: Fleet) -> None:
     assert fleet.log()[0] == "One"
 
 
-def test_the_worktree_is_not_touched_before_it_has_landed(scripted: Fleet) -> None:
+def test_the_worktree_is_not_touched_before_it_has_landed(alone: Fleet) -> None:
     """Breaks when accept rebases first where nothing has to be validated there."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    tip = work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
-    fleet.commit("main.txt", "main\n", "Main moves")
-    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
-    assert fleet.log()[0] == "X"
-    assert fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) == tip
-    assert not (fleet.worktree("adam") / "main.txt").exists()
-    fleet.llmc("accept", "adam")
-    assert in_worktree(fleet, "main.txt") == "main\n"
+    tip = work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    alone.commit("main.txt", "main\n", "Main moves")
+    alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
+    assert alone.log()[0] == "X"
+    assert alone.git("rev-parse", "HEAD", cwd=alone.worktree("adam")) == tip
+    assert not (alone.worktree("adam") / "main.txt").exists()
+    alone.llmc("accept", "adam")
+    assert in_worktree(alone, "main.txt") == "main\n"
 
 
-@pytest.mark.parametrize("at", ["accept.merge:after", "accept.validate:before", "accept.land:before"])
-def test_git_gc_between_two_steps_costs_nothing(scripted: Fleet, at: str) -> None:
+def test_git_gc_between_two_steps_costs_nothing(alone: Fleet) -> None:
     """Breaks when the commit has no ref before it lands: accept would fail for ever."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
-    fleet.commit("main.txt", "main\n", "Main moves")
-    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"{at}:kill")
-    fleet.git("reflog", "expire", "--expire=now", "--all", cwd=fleet.root)
-    fleet.git("gc", "-q", "--prune=now", cwd=fleet.root)
-    fleet.llmc("accept", "adam")
-    assert fleet.log() == ["X", "Main moves", "Add a user", "First commit"]
+    before = alone.log()
+    work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    alone.commit("main.txt", "main\n", "Main moves")
+    for at in ("accept.merge:after", "accept.validate:before", "accept.land:before"):
+        alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"{at}:kill")
+        alone.git("reflog", "expire", "--expire=now", "--all", cwd=alone.root)
+        alone.git("gc", "-q", "--prune=now", cwd=alone.root)
+    alone.llmc("accept", "adam")
+    assert alone.log() == ["X", "Main moves", *before]
 
 
-def test_a_commit_that_the_worker_amended_away_does_not_block_it(scripted: Fleet) -> None:
+def test_a_commit_that_the_worker_amended_away_does_not_block_it(alone: Fleet) -> None:
     """Breaks when what was taken has to be there for ever: accept would fail each time, and reset refuse."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
-    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
-    run_in_worktree(fleet, f"echo y > x; {COMMIT} 'Y' -a --amend")
-    fleet.git("update-ref", "-d", "refs/llmc/land/adam", cwd=fleet.root)
-    fleet.git("reflog", "expire", "--expire=now", "--all", cwd=fleet.root)
-    fleet.git("gc", "-q", "--prune=now", cwd=fleet.root)
-    fleet.llmc("accept", "adam", code=None)
-    fleet.llmc("accept", "adam")
-    assert fleet.log()[0] == "Y"
+    work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
+    run_in_worktree(alone, f"echo y > x; {COMMIT} 'Y' -a --amend")
+    alone.git("update-ref", "-d", "refs/llmc/land/adam", cwd=alone.root)
+    alone.git("reflog", "expire", "--expire=now", "--all", cwd=alone.root)
+    alone.git("gc", "-q", "--prune=now", cwd=alone.root)
+    alone.llmc("accept", "adam", code=None)
+    alone.llmc("accept", "adam")
+    assert alone.log()[0] == "Y"
 
 
-@pytest.mark.parametrize("step", ["rebase", "squash", "land"])
-def test_the_journal_of_an_older_llmc_goes_on(scripted: Fleet, step: str) -> None:
+@pytest.mark.parametrize("step", ["rebase", "land", *in_soak("squash")])
+def test_the_journal_of_an_older_llmc_goes_on(alone: Fleet, step: str) -> None:
     """It names steps that are no more, and another commit as the worker's."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    tip = work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
-    fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
-    path = fleet.root / "state.json"
+    before = alone.log()
+    tip = work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
+    path = alone.root / "state.json"
     state = json.loads(path.read_text())
     journal = state["workers"]["adam"]["accept"]
-    old = {"step": step, "tip": fleet.git("rev-parse", "HEAD~1", cwd=fleet.worktree("adam")), "rebased": tip}
+    old = {"step": step, "tip": alone.git("rev-parse", "HEAD~1", cwd=alone.worktree("adam")), "rebased": tip}
     new = {key: journal[key] for key in ("started_unix", "base", "squash", "attempt") if key in journal}
     state["workers"]["adam"]["accept"] = {**new, **old}
     path.write_text(json.dumps(state))
     for args in (["status"], ["doctor"]):
-        fleet.llmc(*args, code=None)
-    fleet.llmc("accept", "adam")
-    assert fleet.log() == ["X", "Add a user", "First commit"]
-    assert fleet.status("adam")["status"] == "idle"
+        alone.llmc(*args, code=None)
+    alone.llmc("accept", "adam")
+    assert alone.log() == ["X", *before]
+    assert alone.status("adam")["status"] == "idle"
 
 
-def test_the_workers_attributes_do_not_merge_what_conflicts(scripted: Fleet) -> None:
+def test_the_workers_attributes_do_not_merge_what_conflicts(fleet: Fleet) -> None:
     """Breaks when the fallback rebases its commits one by one: after the first, its `merge=union` would decide."""
-    fleet = set_up(scripted, "--no-patrol")
     first = f"echo '* merge=union' > .gitattributes; git add .gitattributes; {COMMIT} 'Attributes'"
     work(fleet, f"{first}; echo 'calls mine()' > user.txt; {COMMIT} 'Mine' -a")
     fleet.commit("user.txt", "calls main()\n", "Main moves")
@@ -218,9 +225,8 @@ def test_the_workers_attributes_do_not_merge_what_conflicts(scripted: Fleet) -> 
     assert fleet.log()[0] == "Main moves"
 
 
-def test_review_shows_what_lands(scripted: Fleet) -> None:
+def test_review_shows_what_lands(fleet: Fleet) -> None:
     """Offline, so it is not rebased: the diff is against the newest base all the same, and accept knows it again."""
-    fleet = set_up(scripted, "--no-patrol")
     work(fleet, f"echo both > both.txt; echo x > x; git add -A; {COMMIT} 'X'")
     fleet.commit("both.txt", "both\n", "Main has one of them")
     fleet.llmc("hold", "adam")
@@ -232,9 +238,8 @@ def test_review_shows_what_lands(scripted: Fleet) -> None:
     assert fleet.git("diff", "--name-only", "HEAD~1", "HEAD") == "x"
 
 
-def test_a_merge_that_takes_nothing_of_main_is_shown(scripted: Fleet) -> None:
+def test_a_merge_that_takes_nothing_of_main_is_shown(fleet: Fleet) -> None:
     """`merge -s ours` lands the loss of main's change, as it says; a reviewer is told."""
-    fleet = set_up(scripted, "--no-patrol")
     work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
     fleet.commit("user.txt", "calls new()\n", "Main mends the user")
     run_in_worktree(fleet, f"git fetch -q origin && {WHO} merge -q -s ours -m 'Merge' origin/main")
@@ -253,11 +258,8 @@ def move_back(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("undo", [undo_by_hand, move_back])
-def test_what_was_taken_back_does_not_come_again_unseen(
-    scripted: Fleet, undo: Callable[[Fleet], None]
-) -> None:
+def test_what_was_taken_back_does_not_come_again_unseen(fleet: Fleet, undo: Callable[[Fleet], None]) -> None:
     """A worker carries a commit of main's that was taken back there. Breaks when nobody looks for it."""
-    fleet = set_up(scripted, "--no-patrol")
     fleet.commit("bad.txt", "bad\n", "Bad idea")
     work(fleet, f"git fetch -q origin; echo x > x; git add x; {COMMIT} 'X'")
     if undo is undo_by_hand:
@@ -281,19 +283,17 @@ def carry_a_copy(fleet: Fleet) -> None:
     )
 
 
-def test_a_branch_that_moves_back_after_landing_is_noticed(scripted: Fleet) -> None:
+def test_a_branch_that_moves_back_after_landing_is_noticed(alone: Fleet) -> None:
     """Breaks when `verify` ignores what is_landed says: "accepted", and nothing is on the branch."""
-    fleet = set_up(scripted, "--no-patrol")
-    fleet.kill_daemon()
-    work(fleet, f"echo x > x; git add x; {COMMIT} 'X'")
-    hook = Path(fleet.source / ".git/hooks/post-merge")
+    work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    hook = Path(alone.source / ".git/hooks/post-merge")
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\ngit reset -q --hard HEAD~1\n")
     hook.chmod(0o755)
-    refused = fleet.llmc("accept", "adam", code=1)
+    refused = alone.llmc("accept", "adam", code=1)
     assert "was landed, but is not on the branch now" in refused.err
-    assert not fleet.events("accepted")
-    assert (fleet.worktree("adam") / "x").exists()
+    assert not alone.events("accepted")
+    assert (alone.worktree("adam") / "x").exists()
     hook.unlink()
-    fleet.llmc("accept", "adam")
-    assert fleet.log()[0] == "X"
+    alone.llmc("accept", "adam")
+    assert alone.log()[0] == "X"

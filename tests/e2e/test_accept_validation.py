@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import auto
 from tests.support.auto import Daemon, add
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -20,12 +20,33 @@ KILLED = -9
 WAYS = pytest.mark.parametrize("way", ["slot", "worktree"])
 
 
-def set_up(fleet: Fleet, way: str, check: str, *flags: str) -> Fleet:
-    """A fleet whose check is a script of the repository itself."""
-    fleet.commit("check.sh", check, "Add a check")
-    fleet.set_up("adam", "baker", config={"repo.validate": "sh check.sh", "repo.validate_in": way})
-    fleet.up(*flags)
-    return fleet
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = Fleet("scripted").set_up("adam", "baker", config={"repo.validate": "sh check.sh"})
+    fleet.up("--no-patrol")
+    yield fleet
+    fleet.close()
+
+
+SetUp = Callable[..., Fleet]
+
+
+@pytest.fixture
+def set_up(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[SetUp]:
+    """Makes the shared fleet ready, where the check is a script of the repository itself; afterwards its workers rest."""
+
+    def make(way: str, check: str, **files: str) -> Fleet:
+        for name in ("runs", "go", "said"):
+            (shared.dir / name).unlink(missing_ok=True)
+        shared.configure({"repo.validate_in": way})
+        # No two tests validate the same tree: what passed once need not run again.
+        shared.plant({**files, "check.sh": f"# {request.node.name}\n{check}"}, "Add a check")
+        return shared.new_case()
+
+    yield make
+    shared.rest("adam", "baker")
+    if not shared.has_daemon():
+        shared.up("--no-patrol")
 
 
 def work(fleet: Fleet, script: str, worker: str = "adam") -> str:
@@ -59,7 +80,7 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 def waiting(fleet: Fleet) -> str:
     """A check that says that it runs, and goes on when a test lets it."""
-    return f"echo >> {fleet.dir}/runs; {auto.until(fleet.dir / 'go')}"
+    return f"echo >> {fleet.dir}/runs; {auto.until(fleet.dir / 'go')}\n"
 
 
 @contextmanager
@@ -81,11 +102,18 @@ def accepting(fleet: Fleet, code: int) -> Iterator[list[str]]:
     found.append(said.read_text())
 
 
-@WAYS
-@pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
-def test_hidden_changes_do_not_pass_the_check(scripted: Fleet, way: str, bit: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "bit"),
+    [
+        ("slot", "--skip-worktree"),
+        ("worktree", "--assume-unchanged"),
+        pytest.param("slot", "--assume-unchanged", marks=pytest.mark.soak),
+        pytest.param("worktree", "--skip-worktree", marks=pytest.mark.soak),
+    ],
+)
+def test_hidden_changes_do_not_pass_the_check(set_up: SetUp, way: str, bit: str) -> None:
     """Breaks when the worktree is validated with a file in it that git was told to overlook."""
-    fleet = set_up(scripted, way, "test ! -e bad\n", "--no-patrol")
+    fleet = set_up(way, "test ! -e bad\n")
     work(fleet, one_file("bad"))
     in_worktree(fleet, f"git update-index {bit} check.sh; echo exit 0 > check.sh")
     refused = fleet.llmc("accept", "adam", code=1 if way == "slot" else 3)
@@ -94,11 +122,9 @@ def test_hidden_changes_do_not_pass_the_check(scripted: Fleet, way: str, bit: st
 
 
 @WAYS
-def test_an_ignored_file_that_is_only_here(scripted: Fleet, way: str) -> None:
+def test_an_ignored_file_that_is_only_here(set_up: SetUp, way: str) -> None:
     """In a slot it is not there; in the worktree it is, which is why a slot is better."""
-    fleet = scripted
-    fleet.commit(".gitignore", "build/\n", "Ignore build")
-    set_up(fleet, way, "test ! -e lib.user || test -e build/lib\n", "--no-patrol")
+    fleet = set_up(way, "test ! -e lib.user || test -e build/lib\n", **{".gitignore": "build/\n"})
     work(fleet, f"mkdir build; touch build/lib; {one_file('lib.user')}")
     fleet.llmc("accept", "adam", code=1 if way == "slot" else 0)
 
@@ -107,9 +133,9 @@ LEAVES = "echo x > report.xml; mkdir -p out; echo y > out/y; echo z >> README.md
 
 
 @WAYS
-def test_what_a_check_leaves_behind_is_not_the_workers(scripted: Fleet, way: str) -> None:
+def test_what_a_check_leaves_behind_is_not_the_workers(set_up: SetUp, way: str) -> None:
     """Breaks when the second accept is refused because of it, or when it lands."""
-    fleet = set_up(scripted, way, f"{LEAVES}test ! -e bad\n", "--no-patrol")
+    fleet = set_up(way, f"{LEAVES}test ! -e bad\n")
     work(fleet, one_file("bad"))
     fleet.llmc("accept", "adam", code=1)
     assert fleet.git("status", "--porcelain", cwd=fleet.worktree("adam")) == ""
@@ -125,9 +151,9 @@ def test_what_a_check_leaves_behind_is_not_the_workers(scripted: Fleet, way: str
         assert kept
 
 
-def test_a_check_that_was_killed_leaves_nothing_behind(scripted: Fleet) -> None:
+def test_a_check_that_was_killed_leaves_nothing_behind(set_up: SetUp) -> None:
     """Breaks when the rest of it is taken for the agent's: then no accept would ever go on."""
-    fleet = set_up(scripted, "worktree", "echo x > report.xml\n", "--no-patrol")
+    fleet = set_up("worktree", "echo x > report.xml\n")
     fleet.kill_daemon()
     work(fleet, one_file("good"))
     fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.validate:before:kill")
@@ -137,9 +163,9 @@ def test_a_check_that_was_killed_leaves_nothing_behind(scripted: Fleet) -> None:
 
 
 @WAYS
-def test_a_commit_made_during_validation_is_seen(scripted: Fleet, way: str) -> None:
+def test_a_commit_made_during_validation_is_seen(set_up: SetUp, shared: Fleet, way: str) -> None:
     """Breaks when only what was validated lands, and the reset takes the rest to the trash without a word."""
-    fleet = set_up(scripted, way, f"{waiting(scripted)}\n", "--no-patrol")
+    fleet = set_up(way, waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
         in_worktree(fleet, one_file("two"))
@@ -153,9 +179,9 @@ def test_a_commit_made_during_validation_is_seen(scripted: Fleet, way: str) -> N
 
 
 @WAYS
-def test_files_changed_during_validation_are_seen(scripted: Fleet, way: str) -> None:
+def test_files_changed_during_validation_are_seen(set_up: SetUp, shared: Fleet, way: str) -> None:
     """In the worktree nobody can tell them from what the check left: they are kept."""
-    fleet = set_up(scripted, way, f"{waiting(scripted)}\n", "--no-patrol")
+    fleet = set_up(way, waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3 if way == "slot" else 0) as said:
         in_worktree(fleet, "echo mine > mine")
@@ -167,27 +193,44 @@ def test_files_changed_during_validation_are_seen(scripted: Fleet, way: str) -> 
         assert list(fleet.root.glob(".llmc/trash/adam-*/mine"))
 
 
-def test_an_auto_worker_that_commits_meanwhile_starts_over(scripted: Fleet) -> None:
-    """Breaks when the first commit alone lands, or when it costs the worker a round."""
+def test_what_happens_to_an_auto_worker_meanwhile(scripted: Fleet) -> None:
+    """It makes another commit, and then a person has a message for it: neither costs it a round, and all of it lands.
+
+    Breaks when the first commit alone lands; or when the message takes the task from it.
+    """
     fleet = scripted
-    fleet.commit("check.sh", f"{waiting(fleet)}\n", "Add a check")
+    fleet.commit("check.sh", waiting(fleet), "Add a check")
     auto.set_up(fleet, **{"repo.validate": "sh check.sh"})
     add(fleet, 1)
     daemon = Daemon(fleet)
-    wait_until(lambda: lines(fleet, "runs"), 30, story=fleet.story)
-    worker = next(iter(auto.at_work(fleet)))
+    worker = validated_in_auto_mode(fleet)
     subprocess.run(["sh", "-c", one_file("two")], cwd=fleet.worktree(worker), env=fleet.env, check=True)
     (fleet.dir / "go").touch()
     auto.wait_completed(fleet, 1)
-    assert (fleet.source / "two").exists()
+    assert (fleet.source / "two").exists(), "the commit that it made meanwhile"
     assert (fleet.source / "file-1").exists()
+    for name in ("go", "runs"):
+        (fleet.dir / name).unlink()
+    add(fleet, 2)
+    worker = validated_in_auto_mode(fleet)
+    fleet.llmc("message", worker, f"@sh {one_file('three')}")
+    (fleet.dir / "go").touch()
+    auto.wait_completed(fleet, 2)
+    assert (fleet.source / "three").exists(), "what came of the message"
+    assert (fleet.source / "file-2").exists()
     assert not fleet.events("task_sent_back")
     daemon.stop()
 
 
-def test_the_branch_moves_while_it_is_validated(scripted: Fleet) -> None:
+def validated_in_auto_mode(fleet: Fleet) -> str:
+    """The worker whose work is validated now."""
+    wait_until(lambda: lines(fleet, "runs"), 30, story=fleet.story)
+    return next(iter(auto.at_work(fleet)))
+
+
+def test_the_branch_moves_while_it_is_validated(set_up: SetUp, shared: Fleet) -> None:
     """It is merged again, and validated again where that makes another tree: not for an empty commit."""
-    fleet = set_up(scripted, "slot", f"{waiting(scripted)}\n", "--no-patrol")
+    fleet = set_up("slot", waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 0):
         fleet.git("commit", "-q", "--allow-empty", "-m", "Nothing")
@@ -200,9 +243,9 @@ def test_the_branch_moves_while_it_is_validated(scripted: Fleet) -> None:
     assert fleet.log()[:4] == ["Add two", "Main moves", "Add one", "Nothing"]
 
 
-def test_the_worker_is_free_while_its_work_is_validated(scripted: Fleet) -> None:
+def test_the_worker_is_free_while_its_work_is_validated(set_up: SetUp, shared: Fleet) -> None:
     """Breaks when its lock is held meanwhile, or when anybody else may end the accept."""
-    fleet = set_up(scripted, "slot", f"{waiting(scripted)}\n")
+    fleet = set_up("slot", waiting(shared))
     tip = work(fleet, one_file("one"))
     with accepting(fleet, 0):
         fleet.llmc("peek", "adam")
@@ -223,9 +266,9 @@ def test_the_worker_is_free_while_its_work_is_validated(scripted: Fleet) -> None
     assert len(fleet.events("accepted")) == 1
 
 
-def test_a_message_cancels_the_accept(scripted: Fleet) -> None:
+def test_a_message_cancels_the_accept(set_up: SetUp, shared: Fleet) -> None:
     """Breaks when it waits for the validation, or when what a person objects to lands all the same."""
-    fleet = set_up(scripted, "slot", f"{waiting(scripted)}\n")
+    fleet = set_up("slot", waiting(shared))
     work(fleet, one_file("one"))
     with accepting(fleet, 3) as said:
         told = fleet.llmc("message", "adam", f"@sh {one_file('two')}")
@@ -238,27 +281,10 @@ def test_a_message_cancels_the_accept(scripted: Fleet) -> None:
     assert (fleet.source / "two").exists()
 
 
-def test_a_message_cancels_the_accept_of_an_auto_worker(scripted: Fleet) -> None:
-    """Its task stays its own, and no round is counted: what comes of the message lands."""
-    fleet = scripted
-    fleet.commit("check.sh", f"{waiting(fleet)}\n", "Add a check")
-    auto.set_up(fleet, **{"repo.validate": "sh check.sh"})
-    add(fleet, 1)
-    daemon = Daemon(fleet)
-    wait_until(lambda: lines(fleet, "runs"), 30, story=fleet.story)
-    worker = next(iter(auto.at_work(fleet)))
-    fleet.llmc("message", worker, f"@sh {one_file('two')}")
-    (fleet.dir / "go").touch()
-    auto.wait_completed(fleet, 1)
-    assert (fleet.source / "two").exists()
-    assert not fleet.events("task_sent_back")
-    daemon.stop()
-
-
-@pytest.mark.parametrize("way", ["slot", "worktree"])
-def test_recovery_leaves_held_work_alone(scripted: Fleet, way: str) -> None:
+@pytest.mark.parametrize("way", ["slot", *in_soak("worktree")])
+def test_recovery_leaves_held_work_alone(set_up: SetUp, way: str) -> None:
     """Breaks when finish_interrupted goes on while a person holds the worker: what was held would land."""
-    fleet = set_up(scripted, way, "true\n", "--no-patrol")
+    fleet = set_up(way, "true\n")
     fleet.kill_daemon()
     work(fleet, one_file("one"))
     fleet.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:before:kill")
@@ -297,8 +323,8 @@ def test_a_clean_merge_that_is_red_is_mended_in_one_round(scripted: Fleet) -> No
     daemon.stop()
 
 
-def test_a_person_finds_the_worker_on_the_base_that_failed(scripted: Fleet) -> None:
-    fleet = set_up(scripted, "slot", "! { test -e one && test -e rule; }\n", "--no-patrol")
+def test_a_person_finds_the_worker_on_the_base_that_failed(set_up: SetUp) -> None:
+    fleet = set_up("slot", "! { test -e one && test -e rule; }\n")
     tip = work(fleet, one_file("one"))
     fleet.commit("rule", "rule\n", "A rule that the work breaks")
     fleet.llmc("accept", "adam", code=1)

@@ -186,24 +186,29 @@ def test_nothing_lands_and_nothing_begins_during_a_post_accept_command(scripted:
 
 
 @pytest.mark.req("4-101", "1-125")
-@pytest.mark.parametrize("lost", [("state.json", "state.json.bak"), ("state.json", ".llmc/tasks.jsonl")])
-def test_a_state_that_was_lost(scripted: Fleet, lost: tuple[str, str]) -> None:
-    """Break: make records without the tasks their workers have claimed; ask only the ledger who has one."""
+def test_a_state_that_was_lost(scripted: Fleet) -> None:
+    """Without its copy, and without the ledger. Break: make records without the tasks their workers have claimed; ask
+    only the ledger who has one."""
     fleet = set_up(scripted)
-    go = fleet.dir / "go"
-    add(fleet, 1, commit(1, f"touch {fleet.dir}/one; {until(go)}"))
-    daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: (fleet.dir / "one").exists())
-    fleet.kill_daemon()
-    daemon.ends()
-    claimed = auto.state(fleet)["workers"]["auto-1"]["assignment"]
-    for name in lost:
-        (fleet.root / name).unlink()
-    made = fleet.llmc("doctor", "--rebuild", "--yes", "--json").json
-    assert made["workers"][0]["task_id"] == "1"
-    assert auto.state(fleet)["workers"]["auto-1"]["assignment"]["claim"] == claimed["claim"]
-    go.touch()
-    daemon = Daemon(fleet)
-    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1] and auto.statuses(fleet) == {"1": "completed"})
-    assert len(fleet.events("task_assigned")) == 1, "its worker went on; nobody began anew"
-    assert daemon.stop() == 0
+    for number, other in enumerate(("state.json.bak", ".llmc/tasks.jsonl"), 1):
+        began, go = fleet.dir / f"began-{number}", fleet.dir / f"go-{number}"
+        add(fleet, number, commit(number, f"touch {began}; {until(go)}"))
+        daemon = Daemon(fleet)
+        auto.wait_for(fleet, began.exists)
+        fleet.kill_daemon()
+        daemon.ends()
+        claimed = auto.state(fleet)["workers"]["auto-1"]["assignment"]
+        for name in ("state.json", other):
+            (fleet.root / name).unlink()
+        made = fleet.llmc("doctor", "--rebuild", "--yes", "--json").json
+        assert made["workers"][0]["task_id"] == str(number), other
+        assert auto.state(fleet)["workers"]["auto-1"]["assignment"]["claim"] == claimed["claim"], other
+        go.touch()
+        daemon = Daemon(fleet)
+        done = {str(each): "completed" for each in range(1, number + 1)}
+        auto.wait_for(
+            fleet, lambda done=done: len(auto.landed(fleet)) == len(done) and auto.statuses(fleet) == done
+        )
+        assert len(fleet.events("task_assigned")) == number, f"{other}: its worker went on; nobody began anew"
+        assert daemon.stop() == 0
+    assert auto.landed(fleet) == [1, 2]

@@ -12,8 +12,11 @@ def work(number: int) -> str:
     return f"echo {number} > done-{number}; git add done-{number}; {COMMIT} 'Task {number}'"
 
 
+@pytest.mark.parametrize(
+    ("count", "workers"), [(4, 1), pytest.param(6, 2, marks=pytest.mark.soak)], ids=["one worker", "two"]
+)
 @pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
-def test_six_tasks_with_a_limit_and_a_crash(fleet: Fleet) -> None:
+def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) -> None:
     """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
     fleet.set_up(
         config=auto_config(fleet, **{"auto.limit_backoff_secs": "2", "defaults.ready_timeout_s": "40"})
@@ -22,22 +25,23 @@ def test_six_tasks_with_a_limit_and_a_crash(fleet: Fleet) -> None:
     crash_once = f"test -e {crashed} || {{ touch {crashed}; {CRASH}; }}"
     tasks = {
         1: ([], f"@sh {work(1)}"),
-        2: ([1], f"@sh {work(2)}"),
-        3: ([], f"@limit 2\n@on-resume {work(3)}"),
-        4: ([2], f"@sh {crash_once}\n@sh {work(4)}"),
-        5: ([3, 4], f"@sh test -e done-3 && test -e done-4 && {work(5)}"),
-        6: ([1], f"@sh {work(6)}"),
+        2: ([], f"@limit 2\n@on-resume {work(2)}"),
+        3: ([1], f"@sh {crash_once}\n@sh {work(3)}"),
+        4: ([2, 3], f"@sh test -e done-2 && test -e done-3 && {work(4)}"),
+        5: ([1], f"@sh {work(5)}"),
+        6: ([5], f"@sh {work(6)}"),
     }
+    tasks = {number: tasks[number] for number in range(1, count + 1)}
     for number, (after, text) in tasks.items():
         waits = [arg for other in after for arg in ("--after", str(other))]
         fleet.llmc("tasks", "add", f"Do {number}", "--description", text, *waits)
-    fleet.up("--auto", "--concurrency", "2")
-    auto.wait_completed(fleet, 6, 120)
-    assert fleet.llmc("status", "--json").json["auto"]["tasks_completed"] == 6
+    fleet.up("--auto", "--concurrency", str(workers))
+    auto.wait_completed(fleet, count, 120)
+    told = fleet.llmc("status", "--json").json["auto"]
+    assert (told["tasks_completed"], told["errors"]) == (count, 1)
     assert sorted(fleet.log()) == sorted([*(f"Task {number}" for number in tasks), "First commit"])
     assert all(task["status"] == "completed" and not task.get("owner") for task in task_files(fleet).values())
     parks = fleet.events("fleet_parked")
     assert [event["cause"] for event in parks] == ["limit"]
     failed = fleet.events("task_failed")
-    assert [(event["task_id"], event["cause"], event["attempt"]) for event in failed] == [("4", "crash", 1)]
-    assert fleet.llmc("status", "--json").json["auto"]["errors"] == 1
+    assert [(event["task_id"], event["cause"], event["attempt"]) for event in failed] == [("3", "crash", 1)]

@@ -9,7 +9,7 @@ import pytest
 from llmc.tools import processes
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
-from tests.support.fleet import CLIENTS_IN_SOAK, OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, NEW_CLIENT, Fleet
 from tests.support.waiting import wait_until
 
 DRAFT = "half a thought"
@@ -47,6 +47,13 @@ def listed(fleet: Fleet) -> dict[str, dict[str, Any]]:
     return {item["who"]: item for item in items if item["kind"] == "person"}
 
 
+def waited_for(fleet: Fleet) -> set[str]:
+    """The same, read from the state: to look at it again and again costs no process."""
+    return {
+        item["who"] for item in auto.state(fleet).get("attention", {}).values() if item["kind"] == "person"
+    }
+
+
 def pids(fleet: Fleet) -> list[str]:
     return fleet.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_pid}").split("\n")
 
@@ -61,60 +68,64 @@ def uncharged(fleet: Fleet) -> None:
 
 
 WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None], str]] = {
-    "draft": (type_in, rub_out, "draft"),
-    "dialog": (open_panel, close_panel, "dialog"),
+    # how a person leaves it, how it is put right, and what the client says of itself meanwhile
+    "draft": (type_in, rub_out, "idle"),
+    "dialog": (open_panel, close_panel, "waiting"),
 }
 
 
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
-@pytest.mark.parametrize("way", WAYS)
-def test_every_worker_has_a_person_in_its_way(fleet: Fleet, way: str) -> None:
-    """Break: count a refusal by a person's draft or dialog as a failure; two drafts end the night in seconds."""
-    leave, tidy, word = WAYS[way]
+@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
+@pytest.mark.parametrize(
+    "ways",
+    [
+        ("draft", "dialog"),
+        pytest.param(("dialog", "draft"), marks=pytest.mark.soak),
+        pytest.param(("draft", "draft"), marks=pytest.mark.soak),
+        pytest.param(("dialog", "dialog"), marks=pytest.mark.soak),
+    ],
+    ids="-".join,
+)
+def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str]) -> None:
+    """Break: count a refusal by a person's draft or dialog as a failure; two drafts end the night in seconds.
+
+    Or tell the worker with the draft of a new task, and nobody else.
+    """
+    way = dict(zip(("auto-1", "auto-2"), ways, strict=True))
     set_up(fleet)
     daemon = Daemon(fleet, "--concurrency", "2", "--no-canary")
     auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
-    for worker in ("auto-1", "auto-2"):
-        leave(fleet, worker)
-    before, screens = pids(fleet), {name: fleet.screen(name) for name in ("auto-1", "auto-2")}
+    for worker, name in way.items():
+        WAYS[name][0](fleet, worker)
+    before = pids(fleet)
     add(fleet, 1)
     add(fleet, 2)
-    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1", "auto-2"})
-    item = listed(fleet)["auto-1"]
-    assert (item["key"], item["severity"], item["next"]) == ("person:auto-1", "blocked", "llmc attach auto-1")
-    assert word in item["text"]
+    auto.wait_for(fleet, lambda: waited_for(fleet) == set(way))
+    items = listed(fleet)
+    for worker, name in way.items():
+        item = items[worker]
+        expected = (f"person:{worker}", "blocked", f"llmc attach {worker}")
+        assert (item["key"], item["severity"], item["next"]) == expected
+        assert name in item["text"]
     auto.wait_for(fleet, lambda: "every worker waits for a person" in daemon.said)
     assert auto.statuses(fleet) == {"1": "pending", "2": "pending"}
     uncharged(fleet)
     assert pids(fleet) == before, "a session was started anew"
-    if way == "draft":
-        assert all(DRAFT in fleet.screen(name) for name in screens)
-    assert all(fleet.client_status(name) == ("waiting" if way == "dialog" else "idle") for name in screens)
-    tidy(fleet, "auto-2")
+    for worker, name in way.items():
+        assert name != "draft" or DRAFT in fleet.screen(worker), worker
+        assert fleet.client_status(worker) == WAYS[name][2], worker
+    # One of them has gone: their worker does everything, what is new, too.
+    WAYS[ways[1]][1](fleet, "auto-2")
     auto.wait_completed(fleet, 2)
+    add(fleet, 3)
+    auto.wait_completed(fleet, 3)
     assert {row["worker"] for row in fleet.events("task_completed")} == {"auto-2"}
     assert set(listed(fleet)) == {"auto-1"}
-    tidy(fleet, "auto-1")
-    auto.wait_for(fleet, lambda: not listed(fleet))
-    add(fleet, 3)
+    WAYS[ways[0]][1](fleet, "auto-1")
+    auto.wait_for(fleet, lambda: not waited_for(fleet))
+    assert not listed(fleet)
     add(fleet, 4)
     auto.wait_completed(fleet, 4)
     assert sorted(auto.landed(fleet)) == [1, 2, 3, 4]
-    uncharged(fleet)
-    assert daemon.stop() == 0
-
-
-def test_the_task_goes_to_the_next_worker(scripted: Fleet) -> None:
-    """Break: tell the worker in whose box a draft is of a new task, and nobody else."""
-    fleet = set_up(scripted)
-    daemon = Daemon(fleet, "--concurrency", "2")
-    auto.wait_for(fleet, lambda: "auto mode: 2 workers" in daemon.said)
-    type_in(fleet, "auto-1")
-    for number in (1, 2, 3):
-        add(fleet, number)
-        auto.wait_completed(fleet, number)
-    assert {row["worker"] for row in fleet.events("task_completed")} == {"auto-2"}
-    assert DRAFT in fleet.screen("auto-1")
     uncharged(fleet)
     assert daemon.stop() == 0
 
@@ -129,7 +140,8 @@ def test_a_draft_that_comes_with_the_task(scripted: Fleet) -> None:
     type_in(fleet, "auto-1")
     fleet.kill_daemon()
     daemon = Daemon(fleet, "--concurrency", "1")
-    auto.wait_for(fleet, lambda: "auto-1" in listed(fleet))
+    auto.wait_for(fleet, lambda: "auto-1" in waited_for(fleet))
+    assert "auto-1" in listed(fleet)
     assert DRAFT in fleet.screen("auto-1")
     uncharged(fleet)
     rub_out(fleet, "auto-1")
@@ -165,7 +177,9 @@ def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     assert (fleet.worktree(worker) / "half").exists(), "what it has is left alone while a person is there"
     uncharged(fleet)
     rub_out(fleet, worker)
-    auto.wait_for(fleet, lambda: fleet.status(worker)["status"] == "idle" and not listed(fleet))
+    auto.wait_for(fleet, lambda: not waited_for(fleet))
+    assert not listed(fleet)
+    fleet.wait(worker, "idle")
     assert not (fleet.worktree(worker) / "half").exists()
     ref = fleet.events("worker_reset")[-1]["ref"]
     assert fleet.git("show", f"{ref}:half", cwd=fleet.root) == "x", "what it had done is kept"
@@ -173,53 +187,47 @@ def test_a_draft_where_a_commit_is_asked_for(fleet: Fleet) -> None:
     assert daemon.stop() == 0
 
 
-def test_what_is_done_lands_behind_a_draft(scripted: Fleet) -> None:
-    """Landing types nothing. Break: let a draft keep work that is done from the branch."""
-    fleet = set_up(scripted)
-    go = fleet.dir / "go"
-    add(fleet, 1, commit(1, f"touch {fleet.dir}/begun; {until(go)}"))
-    daemon = Daemon(fleet, "--concurrency", "1")
-    auto.wait_for(fleet, lambda: (fleet.dir / "begun").exists())
-    fleet.tmux("send-keys", "-t", fleet.session("auto-1"), "-l", DRAFT)
-    wait_until(lambda: DRAFT in fleet.screen("auto-1"))
-    go.touch()
-    auto.wait_completed(fleet, 1)
-    assert auto.landed(fleet) == [1]
-    assert DRAFT in fleet.screen("auto-1")
-    assert daemon.stop() == 0
+def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
+    """One fleet, one case after the other; each begins and ends with nobody in the way.
 
-
-def test_a_check_that_fails_behind_a_draft(scripted: Fleet) -> None:
-    """Its work cannot go back to it: somebody else begins. Break: charge the task for a prompt that was not typed."""
+    Break, by case: let a draft keep work that is done from the branch; charge the task for a prompt that was not
+    typed; let it land without a self-review because a draft was there.
+    """
     fleet = set_up(scripted)
-    once, go = fleet.dir / "once", fleet.dir / "go"
-    script = f"if test -e {once}; then touch good; git add good; else touch {once}; {until(go)}; fi; touch {fleet.dir}/r"
-    add(fleet, 1, commit(1, script), llmc={"verify": "test -e good"})
     daemon = Daemon(fleet, "--concurrency", "2")
-    worker = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
-    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
-    wait_until(lambda: DRAFT in fleet.screen(worker))
-    go.touch()
-    auto.wait_completed(fleet, 1)
-    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
-    assert (DRAFT in fleet.screen(worker), set(listed(fleet))) == (True, {worker})
-    uncharged(fleet)
-    assert daemon.stop() == 0
 
+    def behind_a_draft(number: int, script: str, *lines: str, **metadata: Any) -> tuple[str, str]:
+        """Who began the task, and who completed it: a draft is typed while the first one is at it."""
+        once, go = fleet.dir / f"once-{number}", fleet.dir / f"go-{number}"
+        first = f"touch {once}; {until(go)}"
+        add(fleet, number, commit(number, f"if ! test -e {once}; then {first}; {script}"), *lines, **metadata)
+        began = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
+        fleet.tmux("send-keys", "-t", fleet.session(began), "-l", DRAFT)
+        wait_until(lambda: DRAFT in fleet.screen(began))
+        go.touch()
+        auto.wait_completed(fleet, number)
+        assert DRAFT in fleet.screen(began), f"task {number}"
+        uncharged(fleet)
+        (done,) = [row["worker"] for row in fleet.events("task_completed") if row["task_id"] == str(number)]
+        return began, done
 
-def test_a_hold_and_an_attached_person_are_listed(scripted: Fleet) -> None:
-    """Break: leave the item out for a worker that is held, or keep it when the person has let go."""
-    fleet = set_up(scripted)
-    daemon = Daemon(fleet, "--concurrency", "1")
-    auto.wait_for(fleet, lambda: "auto mode: 1 workers" in daemon.said)
-    fleet.llmc("hold", "auto-1")
-    add(fleet, 1)
-    auto.wait_for(fleet, lambda: "auto-1" in listed(fleet))
-    assert listed(fleet)["auto-1"]["next"] == "llmc release auto-1"
-    fleet.llmc("release", "auto-1")
-    auto.wait_completed(fleet, 1)
-    assert not listed(fleet)
-    uncharged(fleet)
+    # Landing types nothing: what is done lands.
+    began, done = behind_a_draft(1, "fi")
+    assert (began == done, auto.landed(fleet)) == (True, [1])
+    rub_out(fleet, began)
+    # A check that fails: the work cannot go back to who did it, so somebody else begins.
+    began, done = behind_a_draft(2, "else touch good; git add good; fi", llmc={"verify": "test -e good"})
+    assert (began == done, set(listed(fleet))) == (False, {began}), "a check that fails"
+    rub_out(fleet, began)
+    auto.wait_for(fleet, lambda: not waited_for(fleet))
+    # A self-review: somebody else does the task, with one of their own.
+    fleet.llmc("config", "set", "defaults.self_review.enabled", "true")
+    reviewed = fleet.dir / "reviewed"
+    began, done = behind_a_draft(3, "fi", f"@on-review echo $PWD >> {reviewed}")
+    assert (began == done, set(listed(fleet))) == (False, {began}), "a self-review"
+    assert len(reviewed.read_text().splitlines()) == 1
+    assert not fleet.events("self_review_failed")
+    assert sorted(auto.landed(fleet)) == [1, 2, 3]
     assert daemon.stop() == 0
 
 
@@ -239,45 +247,41 @@ def test_a_task_that_takes_too_long_behind_a_draft(fleet: Fleet) -> None:
     )
     wait_until(lambda: fleet.client_status("auto-1") == "idle")
     assert (DRAFT in fleet.screen("auto-1"), pids(fleet)) == (True, before)
-    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1"})
+    auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-1"})
+    assert set(listed(fleet)) == {"auto-1"}
     assert daemon.stop() == 0
 
 
-def test_a_self_review_behind_a_draft(scripted: Fleet) -> None:
-    """Somebody else does the task, with its self-review. Break: let it land without one because a draft was there."""
-    fleet = set_up(scripted, **{"defaults.self_review.enabled": "true"})
-    go, once = fleet.dir / "go", fleet.dir / "once"
-    script = f"if ! test -e {once}; then touch {once}; {until(go)}; fi"
-    add(fleet, 1, commit(1, script), f"@on-review echo $PWD >> {fleet.dir}/reviewed")
-    daemon = Daemon(fleet, "--concurrency", "2")
-    worker = next(iter(auto.wait_for(fleet, lambda: once.exists() and auto.at_work(fleet))))
-    fleet.tmux("send-keys", "-t", fleet.session(worker), "-l", DRAFT)
-    wait_until(lambda: DRAFT in fleet.screen(worker))
-    go.touch()
-    auto.wait_completed(fleet, 1)
-    assert [row["worker"] for row in fleet.events("task_completed")] != [worker]
-    assert len((fleet.dir / "reviewed").read_text().splitlines()) == 1
-    assert (DRAFT in fleet.screen(worker), set(listed(fleet))) == (True, {worker})
-    assert not fleet.events("self_review_failed")
-    uncharged(fleet)
-    assert daemon.stop() == 0
+def test_when_an_item_is_off_the_list(scripted: Fleet) -> None:
+    """Break: leave the item out for a worker that is held, or keep it when the person has let go.
 
-
-def test_a_worker_that_is_removed_or_reset_is_off_the_list(scripted: Fleet) -> None:
-    """Break: leave the item behind when its worker, or the daemon, goes."""
+    Or leave it behind when its worker, or the daemon, goes.
+    """
     fleet = set_up(scripted)
     fleet.up("--auto", "--concurrency", "2")
-    for worker in ("auto-1", "auto-2"):
-        type_in(fleet, worker)
+    type_in(fleet, "auto-1")
+    fleet.llmc("hold", "auto-2")
     add(fleet, 1)
-    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-1", "auto-2"})
+    auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-1", "auto-2"})
+    items = listed(fleet)
+    assert {who: item["next"] for who, item in items.items()} == {
+        "auto-1": "llmc attach auto-1",
+        "auto-2": "llmc release auto-2",
+    }
     fleet.llmc("nuke", "auto-1", "--yes")
-    assert set(listed(fleet)) == {"auto-2"}
-    fleet.llmc("reset", "auto-2", "--yes")
+    assert set(listed(fleet)) == {"auto-2"}, "its worker is gone"
+    fleet.llmc("release", "auto-2")
     auto.wait_completed(fleet, 1)
-    assert not listed(fleet)
+    assert not listed(fleet), "it was released"
+    uncharged(fleet)
+    type_in(fleet, "auto-2")
+    add(fleet, 2)
+    auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-2"})
+    fleet.llmc("reset", "auto-2", "--yes")
+    auto.wait_completed(fleet, 2)
+    assert not listed(fleet), "its worker was reset"
     type_in(fleet, "auto-2")
     fleet.wake("auto-2")
-    auto.wait_for(fleet, lambda: set(listed(fleet)) == {"auto-2"})
+    auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-2"})
     fleet.llmc("down")
-    assert not listed(fleet)
+    assert not listed(fleet), "the daemon is down"

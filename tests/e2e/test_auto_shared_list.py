@@ -11,7 +11,8 @@ import pytest
 from llmc.agents.task_files import TaskFiles
 from llmc.services.task_queue import TaskQueue
 from llmc.state.ledger import Ledger
-from tests.support.fleet import Fleet
+from tests.support.auto import until
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
 
@@ -97,6 +98,7 @@ def share(fleet: Fleet, count: int) -> None:
     check_claims(fleet, folder, claimers, count)
 
 
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 def test_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
     """Break: leave `_ours` or `_clients` out of TaskFiles.change."""
     share(fleet, 160)
@@ -108,24 +110,29 @@ def test_a_thousand_claims_while_the_agent_changes_the_list(fleet: Fleet) -> Non
     share(fleet, 1000)
 
 
-def test_two_daemons_on_one_list(scripted: Fleet) -> None:
+@pytest.mark.parametrize("count", [6, pytest.param(12, marks=pytest.mark.soak)])
+def test_two_daemons_on_one_list(scripted: Fleet, count: int) -> None:
     """Break: claim without the claim's id, so that auto-1 of one root takes the other's for its own."""
     other = Fleet("scripted")
     try:
         for root in (scripted, other):
             root.set_up(config={**auto_config(scripted), "defaults.patrol_interval_secs": "5"})
-        for number in range(1, 13):
-            work = f"@sh echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
+        gate = scripted.dir / "gate"  # or the first root could be done before the second one has begun
+        for number in range(1, count + 1):
+            work = f"@sh {until(gate)}; echo {number} > {number}.txt; git add -A; {COMMIT} 'Task {number}'"
             scripted.llmc("tasks", "add", f"Do {number}", "--description", work)
         for root in (scripted, other):
-            root.up("--auto", "--concurrency", "2")
+            root.up("--auto", "--concurrency", "1" if count < 12 else "2")
+        for root in (scripted, other):
+            wait_until(lambda root=root: root.events("task_assigned"), 40)  # type: ignore[misc]
+        gate.touch()
         scripted.llmc("wait", "--tasks-done", "--timeout", "60")
         for root in (scripted, other):
             root.llmc("down")
         landed = [
             subject for root in (scripted, other) for subject in root.log() if subject.startswith("Task")
         ]
-        assert sorted(landed) == sorted(f"Task {number}" for number in range(1, 13))
+        assert sorted(landed) == sorted(f"Task {number}" for number in range(1, count + 1))
         assert scripted.events("task_completed")
         assert other.events("task_completed")
     finally:

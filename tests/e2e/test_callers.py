@@ -10,7 +10,7 @@ import pytest
 from llmc import hook_client
 from llmc.cli.app import COMMANDS, FOR_AGENTS
 from llmc.config.layout import tmux_server
-from tests.support.fleet import Fleet
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -122,69 +122,103 @@ def test_no_disguise_makes_an_agent_a_person(scripted: Fleet) -> None:
     assert scripted.status("adam")["status"] == "needs_review"
 
 
-@pytest.mark.parametrize("how", ["no variables", "in the background", "left by its parent"])
-def test_on_both_agents(fleet: Fleet, how: str) -> None:
+#: what the real client's way to start its tools could make a difference to
+OF_TOOLS = ("no variables", "in the background", "left by its parent")
+
+
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+def test_on_both_agents(fleet: Fleet) -> None:
     """The real client starts its tools in its own way. Break: as above."""
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     adam = Agent(fleet, "adam")
-    line, run = disguised(adam, how, "hold", "adam")
-    adam.does(line)
-    code, said = adam.ended(run)
-    assert (code, "not for agents (this is worker adam)" in said) == (3, True), said
+    tries = {how: disguised(adam, how, "hold", "adam") for how in OF_TOOLS}
+    adam.does(*(line for line, _ in tries.values()))
+    for how, (_, run) in tries.items():
+        code, said = adam.ended(run)
+        assert (code, "not for agents (this is worker adam)" in said) == (3, True), (how, said)
     assert not fleet.status("adam")["held"]
 
 
-def test_every_command_that_changes_something_is_refused(scripted: Fleet) -> None:
-    """Break: leave the guard out for one of them. `--help`: a command that is not refused does no harm here."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    adam = Agent(scripted, "adam")
-    named = [[name] for name in COMMANDS if name not in FOR_AGENTS]
-    named += [["tasks", name] for name in ("add", "import", "release", "requeue", "approve", "graph")]
-    runs = {" ".join(words): adam.script(" ".join(words), *words, "--help") for words in named}
-    for words in (
-        ["events"],
-        ["wait", "adam", "--status", "idle,working"],
-    ):  # not by click where nobody is an agent
-        runs[words[0]] = adam.script(words[0], *words)
-    everything = adam.dir / "everything.sh"
-    everything.write_text(
-        "".join(
-            f"env -i {run} &\n[ $(({number} % 4)) = 3 ] && wait\n" for number, run in enumerate(runs.values())
-        )
-        + "wait\n"
-    )
-    adam.does(f"sh {everything}", timeout=90)
-    ended = {words: adam.ended(run) for words, run in runs.items()}
-    assert {words: code for words, (code, _) in ended.items()} == dict.fromkeys(runs, 3), ended
-    assert all(f"`llmc {words}` is not for agents" in said for words, (_, said) in ended.items())
+#: runs command lines in forks of one process, as tests/support/zygote.py does: to import llmc each time takes long
+EVERY = """
+import importlib, json, os, sys
+from llmc.__main__ import main
+from llmc.cli.app import COMMANDS
+
+for name in COMMANDS:
+    importlib.import_module(f"llmc.cli.{{name}}")
+
+def become(words, output):
+    for fd in (1, 2):
+        os.dup2(output, fd)
+    sys.argv = ["llmc", "--root", {root!r}, *words]
+    main()
+    sys.exit(0)
+
+found = dict()
+for words in json.loads({lines!r}):
+    ours, theirs = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.close(ours)
+        become(words, theirs)
+    os.close(theirs)
+    with open(ours) as file:
+        said = file.read()
+    found[" ".join(words)] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
+with open({out!r}, "w") as file:
+    json.dump(found, file)
+"""
 
 
-def test_what_is_for_agents_works_without_variables_too(scripted: Fleet) -> None:
-    """Break: believe LLMC_WORKER in services/reports.py."""
+def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
+    """Break: leave the guard out for one command; believe LLMC_WORKER in services/reports.py.
+
+    `--help`: a command that is not refused does no harm here.
+    """
     scripted.set_up(
         "adam", config={"auto.task_list_id": "list", "auto.tasks_root": str(scripted.dir / "tasks")}
     )
     scripted.llmc("tasks", "add", "A task")
     scripted.up("--no-patrol")
     adam = Agent(scripted, "adam")
-    words = [
+    refused = [[name] for name in COMMANDS if name not in FOR_AGENTS]
+    refused += [["tasks", name] for name in ("add", "import", "release", "requeue", "approve", "graph")]
+    refused = [[*words, "--help"] for words in refused]
+    refused += [
+        ["events"],
+        ["wait", "adam", "--status", "idle,working"],
+    ]  # not by click where nobody is an agent
+    out, script = adam.dir / "found.json", adam.dir / "every.py"
+    script.write_text(EVERY.format(root=str(scripted.root), lines=json.dumps(refused), out=str(out)))
+    # What is for agents works without variables, too.
+    granted = [
         ["status"],
         ["status", "--json"],
         ["tasks", "list"],
         ["tasks", "show", "1"],
         ["report", "progress", "half"],
     ]
-    runs = [adam.script(" ".join(one), *one) for one in words]
-    adam.does(*(f"env -i {run}" for run in runs))
+    runs = [adam.script(" ".join(one), *one) for one in granted]
+    path = f"PATH={shlex.quote(scripted.env['PATH'])} HOME={scripted.home}"
+    adam.does(f"env -i {path} {sys.executable} {script}", *(f"env -i {run}" for run in runs))
+    ended = json.loads(out.read_text())
+    assert {words: code for words, (code, _) in ended.items()} == {" ".join(words): 3 for words in refused}, (
+        ended
+    )
+    for words, (_, said) in ended.items():
+        name = words.removesuffix(" --help").partition(" adam")[0]
+        assert f"`llmc {name}` is not for agents" in said, (words, said)
     assert [adam.ended(run)[0] for run in runs] == [0] * len(runs), [adam.ended(run) for run in runs]
     (reported,) = scripted.events("agent_reported")
     assert reported["worker"] == "adam"
 
 
-def test_an_agent_cannot_speak_for_another_one(scripted: Fleet) -> None:
-    """A forged Stop would end adam's turn. Break: LLMC_INSTANCE of our own variables in hook_client.main."""
+def test_an_agent_speaks_for_itself_and_not_for_another_one(scripted: Fleet) -> None:
+    """A forged Stop would end adam's turn. Break: LLMC_INSTANCE of our own variables in hook_client.main.
+
+    Or refuse every `llmc hook`.
+    """
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     go = scripted.dir / "go"
@@ -192,37 +226,26 @@ def test_an_agent_cannot_speak_for_another_one(scripted: Fleet) -> None:
     scripted.wait("adam", "working")
     baker = Agent(scripted, "baker")
     inbox, socket = scripted.root / ".llmc/inbox/adam", scripted.root / ".llmc/wake.sock"
+    own = '{"hook_event_name":"PostCompact","of":"baker"}'
     forged = f"LLMC_WORKER=adam LLMC_INSTANCE={instance(scripted, 'adam')}"
     payload = """echo '{"hook_event_name":"Stop"}' |"""
     (baker.dir / "send.sh").write_text(
         f"{payload} {forged} {sys.executable} -I -S {hook_client.__file__} {inbox} {socket}\n"
         f"{payload} {forged} {sys.executable} -m llmc hook {inbox} {socket} 2> {baker.dir}/said\n"
         f"echo $? > {baker.dir}/code\n"
+        f"echo '{own}' | {sys.executable} -m llmc hook {inbox.with_name('baker')} {socket} && touch {baker.dir}/sent\n"
     )
     baker.does(f"sh {baker.dir}/send.sh")
     scripted.wake("adam")  # the sender woke the daemon for baker
     wait_until(lambda: scripted.events("hook_ignored"))
     assert (baker.dir / "code").read_text().strip() == "3"
     assert "this is baker, it cannot speak for" in (baker.dir / "said").read_text()
+    assert (baker.dir / "sent").exists(), "it speaks for itself"
+    wait_until(lambda: [row for row in scripted.events("hook_received") if row["hook"] == "PostCompact"])
     assert scripted.status("adam")["status"] == "working"
     assert "is for agents" in scripted.llmc("hook", str(inbox), str(socket), code=3, stdin="{}").err
     go.touch()
     scripted.wait("adam", "needs_input")
-
-
-def test_an_agent_speaks_for_itself(scripted: Fleet) -> None:
-    """Break: refuse every `llmc hook`."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    adam = Agent(scripted, "adam")
-    inbox, socket = scripted.root / ".llmc/inbox/adam", scripted.root / ".llmc/wake.sock"
-    payload = '{"hook_event_name":"PostCompact","of":"adam"}'
-    (adam.dir / "send.sh").write_text(
-        f"echo '{payload}' | {sys.executable} -m llmc hook {inbox} {socket} || exit; echo {payload} >> {adam.dir}/sent\n"
-    )
-    adam.does(f"sh {adam.dir}/send.sh")
-    assert (adam.dir / "sent").exists()
-    wait_until(lambda: [row for row in scripted.events("hook_received") if row["hook"] == "PostCompact"])
 
 
 def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
@@ -233,26 +256,20 @@ def test_a_variable_makes_nobody_the_supervisors_agent(scripted: Fleet) -> None:
     assert "shell of your own" in told
 
 
-def test_a_person_in_a_window_of_a_workers_session_is_a_person(scripted: Fleet) -> None:
-    """Break: take every process below llmc's tmux server for an agent's."""
+def test_a_window_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> None:
+    """Break: take every process below llmc's tmux server for an agent's; LLMC_WORKER in the console's variables;
+    refuse below an llmc command."""
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     person = Agent(scripted, "adam")
-    held, split = person.script("hold", "hold", "adam"), person.script("release", "release", "adam")
+    held, split = person.script("hold", "hold", "adam"), person.script("let go", "release", "adam")
     scripted.tmux("new-window", "-d", "-t", scripted.session("adam"), str(held))
-    assert person.ended(held)[0] == 0
+    assert person.ended(held)[0] == 0, "a window of the worker's session"
     scripted.tmux("split-window", "-d", "-t", scripted.session("adam"), str(split))
-    assert person.ended(split)[0] == 0
-
-
-def test_a_console_and_a_git_hook_are_a_persons(scripted: Fleet) -> None:
-    """Break: LLMC_WORKER in the console's variables; refuse below an llmc command."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    person = Agent(scripted, "adam")
-    held, release = person.script("hold", "hold", "adam"), person.script("release", "release", "adam")
-    scripted.llmc("console", "adam", SHELL=str(held))
-    assert person.ended(held)[0] == 0
+    assert person.ended(split)[0] == 0, "a pane beside the agent"
+    again, release = person.script("again", "hold", "adam"), person.script("release", "release", "adam")
+    scripted.llmc("console", "adam", SHELL=str(again))
+    assert person.ended(again)[0] == 0, "a console"
     scripted.llmc("release", "adam")
     waiting_work(scripted)
     hook = scripted.source / ".git/hooks/post-merge"

@@ -15,7 +15,7 @@ from llmc.workers.model import Obstacle, Outcome
 from tests.e2e.test_delivery import in_process, process_of
 from tests.e2e.test_delivery_faults import at_rest, mark_prompt, marks, turns_with
 from tests.support import late_screen
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
 from tests.support.real_client import seed_config
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 STABLE = 12
 
 
-@pytest.fixture(scope="module", params=OLD_CLIENT_TOO)
+@pytest.fixture(scope="module", params=NEW_CLIENT)
 def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One fleet for everything that leaves the agent alive."""
     server: LoopbackApi | None = None if request.param == "scripted" else request.getfixturevalue("api")
@@ -78,8 +78,7 @@ def is_ours(box: str) -> bool:
     return "[llmc message-" in box or "[Pasted text #" in box
 
 
-@pytest.mark.parametrize("blanks", [" ", "    "])
-def test_blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str) -> None:
+def blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str = " ") -> None:
     """Break: take a box with blanks for an empty one. The prompt then begins with them, and `  /clear` is a prompt."""
     at_rest(shared)
     before = cursor(shared)
@@ -94,7 +93,7 @@ def test_blanks_in_the_box_are_nobodys_text(shared: Fleet, blanks: str) -> None:
     assert any(text.startswith(f"[llmc {sent['prompt_id']}]") for text in shared.user_turns())
 
 
-def test_a_task_behind_blanks_begins_a_new_conversation(shared: Fleet) -> None:
+def a_task_behind_blanks_begins_a_new_conversation(shared: Fleet) -> None:
     """Break: type /clear behind blanks; 2.1.197 takes it for a prompt, and the task is refused after 15 s."""
     shared.llmc("reset", "adam")
     at_rest(shared)
@@ -130,14 +129,8 @@ SCRIPTED = (
 )
 
 
-@pytest.mark.parametrize(
-    "state",
-    [name if name in SHORT else pytest.param(name, marks=pytest.mark.soak) for name in STATES],
-)
-def test_what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
+def what_is_open_is_refused_and_stays(shared: Fleet, state: str) -> None:
     """Break: paste wherever an empty box can be seen; the text becomes a word of the search, and the search is gone."""
-    if shared.agent == "scripted" and state not in SCRIPTED:
-        pytest.skip("the scripted agent has no such view")
     opens, leaves = STATES[state]
     at_rest(shared)
     plain = foot(shared)
@@ -179,7 +172,7 @@ def later(fleet: Fleet, ready: Callable[[], bool], *keys: tuple[str, ...]) -> th
     return thread
 
 
-def test_enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
+def enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> None:
     """The first Enter is lost, and meanwhile a person clears the box and writes in it.
 
     Break: press Enter again without a look at whose text is there; the person's half sentence is sent.
@@ -204,7 +197,7 @@ def test_enter_is_not_repeated_without_our_text_in_the_box(shared: Fleet) -> Non
     assert marks(shared, "own") == 0
 
 
-def test_enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
+def enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
     """The first Enter is lost, and then the agent asks something. Break: press Enter again; it picks the first answer."""
     at_rest(shared)
     go = shared.dir / "ask"
@@ -228,6 +221,29 @@ def test_enter_is_not_repeated_into_a_dialog(shared: Fleet) -> None:
     at_rest(shared)
     press(shared, "C-u", "C-u", "C-u", "C-u")
     assert marks(shared, "ask") == 0
+
+
+def test_what_a_person_left_on_the_screen(shared: Fleet) -> None:
+    """One after the other, on one agent: each begins and ends with a plain, empty box. Each says what breaks it."""
+    blanks_in_the_box_are_nobodys_text(shared)
+    for state in SHORT:
+        what_is_open_is_refused_and_stays(shared, state)
+    enter_is_not_repeated_without_our_text_in_the_box(shared)
+    enter_is_not_repeated_into_a_dialog(shared)
+    a_task_behind_blanks_begins_a_new_conversation(shared)
+
+
+@pytest.mark.soak
+def test_many_blanks(shared: Fleet) -> None:
+    blanks_in_the_box_are_nobodys_text(shared, "    ")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("state", [name for name in STATES if name not in SHORT])
+def test_what_else_a_person_may_have_opened(shared: Fleet, state: str) -> None:
+    if shared.agent == "scripted" and state not in SCRIPTED:
+        pytest.skip("the scripted agent has no such view")
+    what_is_open_is_refused_and_stays(shared, state)
 
 
 @pytest.mark.soak
@@ -268,6 +284,7 @@ def test_enter_is_not_repeated_into_a_dialog_that_is_not_drawn_yet(scripted: Fle
     frozen.unlink()
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_start_that_met_a_dead_agent_keeps_no_task(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: forget the task only where the worker is still idle when the refusal is written down."""
     fleet.set_up("adam")

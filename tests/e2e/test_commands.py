@@ -40,7 +40,8 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
 
 def test_peek_shows_the_screen(running: Fleet) -> None:
     running.llmc("message", "adam", "@say the answer is forty-two")
-    wait_until(lambda: "forty-two" in running.llmc("peek", "adam").out)
+    wait_until(lambda: "forty-two" in running.screen("adam"))
+    assert "forty-two" in running.llmc("peek", "adam").out
     assert len(running.llmc("peek", "adam", "-n", "3", "--json").json["lines"]) == 3
 
 
@@ -178,7 +179,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     scripted.llmc("start", "--prompt", "@say last words\n@sleep 0.5\n@crash 7")
-    view = wait_until(lambda: (row := scripted.status("adam"))["status"] == "offline" and row)
+    view = scripted.wait("adam", "offline")
     assert view["cause"] == "crash"
     assert "code 7" in view["error_reason"]
     log = scripted.root / "logs/adam.log"
@@ -226,8 +227,8 @@ def test_config_commands(scripted: Fleet) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(scripted: Fleet, shell: str) -> None:
-    assert "_LLMC_COMPLETE" in scripted.llmc("completion", shell).out
+def test_completion_scripts(running: Fleet, shell: str) -> None:
+    assert "_LLMC_COMPLETE" in running.llmc("completion", shell).out
 
 
 def test_completion_knows_commands_and_workers(running: Fleet) -> None:

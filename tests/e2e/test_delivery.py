@@ -12,7 +12,7 @@ from llmc.services.project import Project, open_project
 from llmc.services.submit import Receipt, submit
 from llmc.workers.model import Outcome
 from llmc.workers.prompt_text import normalise, typed
-from tests.support.fleet import Fleet
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.texts import awkward
 from tests.support.waiting import wait_until
 
@@ -37,6 +37,7 @@ def send(project: Project, text: str) -> Receipt:
 
 @pytest.mark.timeout(600)  # 200 real turns take two minutes on a quiet machine
 @pytest.mark.req("1-055", "1-058")
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 @pytest.mark.parametrize("count", [14, pytest.param(200, marks=pytest.mark.soak)])  # 14: one of each size
 def test_awkward_prompts_arrive_exactly_and_once(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, count: int

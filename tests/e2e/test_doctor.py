@@ -14,7 +14,7 @@ import pytest
 
 from llmc.tools.locks import Rank, lock
 from llmc.tools.processes import is_alive
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.fleet import Fleet
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
 from tests.support.waiting import wait_until
 
@@ -377,7 +377,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
 
 
 @pytest.mark.req("1-125")
-@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
+@pytest.mark.soak
 def test_both_agents_can_be_found_again(fleet: Fleet) -> None:
     """Break that fails it: read the status file or the transcript in a way only one of the agents writes them."""
     fleet.set_up("adam")

@@ -13,44 +13,43 @@ from llmc.services import supervised_daemon
 from llmc.services.project import open_project
 from llmc.tools import locks
 from llmc.tools.processes import is_alive, start_of
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
-from tests.support.people import SHELL, opens, seat_of
+from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
+from tests.support.people import SHELL, Seat, opens, seat_of
 from tests.support.waiting import wait_until
-
-every_client = pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
 
 
 def leaves(fleet: Fleet, worker: str) -> int:
     """The pid of something that a worker's tool runs, and that does not hear of the end of its agent."""
     left = fleet.dir / f"left-{worker}"
+    left.unlink(missing_ok=True)
     begun = f"sh -c 'echo $$ > {left}.new; mv {left}.new {left}; while :; do sleep 0.2; done'"
     fleet.llmc("start", "--worker", worker, "--prompt", f"@sh setsid {begun} & while :; do sleep 0.2; done")
     wait_until(left.exists, story=fleet.story)
     return int(left.read_text())
 
 
-@every_client
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_what_a_killed_agent_ran_ends_with_it(fleet: Fleet) -> None:
-    """Break: leave `end_with_its_agent` out of intake. It went on writing into the worktree, under the next agent's hands."""
-    ends_with_its_agent(fleet, "daemon")
-
-
-@pytest.mark.parametrize("by", ["status", "up", "reset", "down"])
-def test_whoever_notices_ends_it(scripted: Fleet, by: str) -> None:
-    """Break: as above; or leave the leftovers out of `sessions.end`."""
-    ends_with_its_agent(scripted, by)
-
-
-def ends_with_its_agent(fleet: Fleet, by: str) -> None:
+    """Whoever notices ends it. Break: leave `end_with_its_agent` out of intake: it went on writing into the worktree,
+    under the next agent's hands.
+    """
     fleet.set_up("adam", "baker")
     fleet.up()
-    agent = seat_of(fleet)
-    child, others = leaves(fleet, "adam"), leaves(fleet, "baker")
+    others = leaves(fleet, "baker")
+    for by in ("daemon", "status", "up", "reset", "down"):
+        ends_with_its_agent(fleet, by, others)
+
+
+def ends_with_its_agent(fleet: Fleet, by: str, others: int) -> None:
+    """adam's agent is killed in the middle of a tool call; afterwards it runs again, and is idle."""
+    agent = agent_of(fleet)
+    child = leaves(fleet, "adam")
     console = opens(fleet, "split-window", "-c", str(fleet.worktree("adam")), *SHELL, target=agent.pane)
     instance = json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["instance"]
     marked = subprocess.Popen(
         ["sleep", "300"], env={"LLMC_INSTANCE": instance}
     )  # as a person's shell might be
+    before, exits = len(fleet.events("background_ended")), len(fleet.events("agent_exited"))
     try:
         if by != "daemon":
             fleet.kill_daemon()
@@ -67,34 +66,44 @@ def ends_with_its_agent(fleet: Fleet, by: str) -> None:
                 fleet.llmc("reset", "adam", "--yes")
             case _:
                 fleet.llmc("down")
-        wait_until(lambda: not is_alive(child))
-        assert is_alive(others) is (by != "down")
-        assert console.lives
-        assert marked.poll() is None
+        wait_until(lambda: not is_alive(child), story=lambda: by)
+        assert is_alive(others) is (by != "down"), by
+        assert console.lives, by
+        assert marked.poll() is None, by
         if by in ("daemon", "status", "up"):
-            rows = fleet.events("background_ended")
-            assert {row["worker"] for row in rows} == {"adam"}
-            assert [pid for row in rows for pid in row["pids"]].count(child) == 1
-            assert any("while :" in command for row in rows for command in row["commands"])
-        assert fleet.events("agent_exited")[-1]["exit_code"] == 137
+            rows = fleet.events("background_ended")[before:]
+            assert {row["worker"] for row in rows} == {"adam"}, by
+            assert [pid for row in rows for pid in row["pids"]].count(child) == 1, by
+            assert any("while :" in command for row in rows for command in row["commands"]), by
+        assert [row["exit_code"] for row in fleet.events("agent_exited")[exits:]] == [137], by
     finally:
         marked.kill()
         marked.wait()
+    if by != "down":
+        fleet.tmux("kill-pane", "-t", console.pane)
+        fleet.up()
+        fleet.llmc("reset", "adam", "--yes")
 
 
-@pytest.mark.parametrize("fault", ["intake.apply:before:kill", "session.launch:before:kill"])
-def test_whoever_notices_may_be_killed_too(scripted: Fleet, fault: str) -> None:
+def agent_of(fleet: Fleet) -> Seat:
+    pane = json.loads((fleet.root / "state.json").read_text())["workers"]["adam"]["pane_id"]
+    return Seat(pane, int(fleet.tmux("display-message", "-p", "-t", pane, "#{pane_pid}")))
+
+
+def test_whoever_notices_may_be_killed_too(scripted: Fleet) -> None:
     """Break: end them after the worker is offline; its launch, and so its children, would be unknown from then on."""
     scripted.set_up("adam")
     scripted.up()
-    agent, child = seat_of(scripted), leaves(scripted, "adam")
-    scripted.kill_daemon()
-    os.kill(agent.pid, signal.SIGKILL)
-    wait_until(lambda: not agent.lives)
-    scripted.llmc("up", "--detach", code=None, LLMC_FAULT=fault)
-    scripted.up()
-    assert not is_alive(child)
-    assert scripted.status("adam")["status"] == "needs_input"
+    for fault in ("intake.apply:before:kill", "session.launch:before:kill"):
+        agent, child = seat_of(scripted), leaves(scripted, "adam")
+        scripted.kill_daemon()
+        os.kill(agent.pid, signal.SIGKILL)
+        wait_until(lambda agent=agent: not agent.lives)  # type: ignore[misc]
+        scripted.llmc("up", "--detach", code=None, LLMC_FAULT=fault)
+        scripted.up()
+        assert not is_alive(child), fault
+        assert scripted.status("adam")["status"] == "needs_input", fault
+        scripted.llmc("reset", "adam", "--yes")
 
 
 @pytest.fixture
@@ -115,22 +124,20 @@ def says(fleet: Fleet, pid: int, **more: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flags", [[], ["--force"]])
-def test_down_signals_nobody_it_does_not_know(
-    scripted: Fleet, innocent: "subprocess.Popen[bytes]", flags: list[str]
-) -> None:
+def test_down_signals_nobody_it_does_not_know(scripted: Fleet, innocent: "subprocess.Popen[bytes]") -> None:
     """Break: signal the pid of daemon.json while anybody holds the lock. The file outlives a daemon that was killed."""
     scripted.set_up("adam")
-    claim = locks.hold_forever(scripted.root / ".llmc/locks/daemon.lock")  # as `doctor --rebuild` does
-    assert claim is not None
-    for more in ({}, {"start_ticks": start_of(innocent.pid)}, {"start_ticks": "1"}):
-        says(scripted, innocent.pid, **more)
-        refused = scripted.llmc("down", *flags, code=3)
-        assert "is not its daemon" in refused.err
-    assert innocent.poll() is None
-    os.close(claim)
-    scripted.llmc("down", *flags)
-    assert innocent.poll() is None
+    for flags in ([], ["--force"]):
+        claim = locks.hold_forever(scripted.root / ".llmc/locks/daemon.lock")  # as `doctor --rebuild` does
+        assert claim is not None
+        for more in ({}, {"start_ticks": start_of(innocent.pid)}, {"start_ticks": "1"}):
+            says(scripted, innocent.pid, **more)
+            refused = scripted.llmc("down", *flags, code=3)
+            assert "is not its daemon" in refused.err, flags
+        assert innocent.poll() is None, flags
+        os.close(claim)
+        scripted.llmc("down", *flags)
+        assert innocent.poll() is None, flags
 
 
 def test_down_finds_the_daemon_whatever_its_file_says(

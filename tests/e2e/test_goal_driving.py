@@ -236,7 +236,8 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     began = row["assignment"]["since_unix"]
     assert began <= given.last_observed_activity_at < nudge.ts, "what it did itself, and nothing of ours"
     assert (nudge.mode, nudge.session_key) == ("sessions_send", given.session_key)
-    assert fleet.events("goal_stalled")[0]["work_node_id"] == "S1.1.1"
+    # A tick tells the event log at its end.
+    assert goals.wait_for(fleet, lambda: fleet.events("goal_stalled"))[0]["work_node_id"] == "S1.1.1"
     why = fleet.llmc("overseer", "why", "S1.1.1").out
     assert re.search(r"^  sent +nudge by sessions_send .* ago", why, re.MULTILINE)
     assert "evidence" in why
@@ -250,12 +251,12 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
 
     # It goes on by itself, and lands; the next one asks, and a person is told over what is configured.
     (fleet.dir / "go").touch()
-    (question,) = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    (question,) = goals.wait_questions(fleet)
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
     goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())
     assert f"llmc overseer answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
     fleet.llmc("overseer", "answer", question["id"], "Blue")
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed")
+    goals.wait_status(fleet, goal)
     assert sorted(goals.parts(fleet)) == [1, 2]
     done = assignment(fleet, goal, "S1.1.1")
     assert (done.status, done.retry_count) == (AssignmentStatus.DONE, 0)

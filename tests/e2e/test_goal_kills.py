@@ -75,7 +75,7 @@ def run(fleet: Fleet, seed: int, leaves: int, kills: int, workers: int) -> None:
         time.sleep(dice.uniform(0, 1.2))
         fleet.kill_daemon()
         fleet.up("--auto", cold=True)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 120)
+    goals.wait_status(fleet, goal, timeout_s=120)
     fleet.llmc("down")
     assert_each_once(fleet, goal, range(1, leaves + 1))
 
@@ -128,7 +128,7 @@ def test_what_is_taken_back_while_it_lands(scripted: Fleet, cases: list[tuple[st
         if (
             word != "cancel"
         ):  # of that nothing is wanted any more; what was as good as landed is there all the same
-            goals.wait_for(fleet, lambda goal=goal: goals.status(fleet, goal) == "completed")
+            goals.wait_status(fleet, goal)
         goals.wait_for(fleet, lambda goal=goal: not unsettled(fleet, goal))
         assert daemon.stop() == 0
         landed = Counter(goals.parts(fleet))

@@ -87,12 +87,12 @@ def test_one_part_that_always_fails_ends_with_a_question_and_not_with_auto_mode(
     made.write_text(json.dumps(plan([[leaf(1, "@say nothing to commit")]], [[leaf(2)]])))
     goal_id = goals.create(fleet, "The goal", "--from", str(made))
     daemon = Daemon(fleet)
-    asked = goals.wait_for(fleet, lambda: fleet.llmc("overseer", "inbox", "--json").json["questions"])
+    asked = goals.wait_questions(fleet)
     assert [one["workNodeId"] for one in asked] == ["S1.1.1"]
     assert len({row["task_id"] for row in fleet.events("task_failed")}) > 1, "it was tried again"
     assert fleet.events("auto_failed") == []
     fleet.llmc("work", "done", "S1.1.1", "--goal", goal_id)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal_id) == "completed")
+    goals.wait_status(fleet, goal_id)
     lines = fleet.llmc("events").out.splitlines()
     assert [line for line in lines if not re.match(r"\d\d:\d\d:\d\d  ", line)] == [], "an event is one line"
     assert daemon.stop() == 0

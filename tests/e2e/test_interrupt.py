@@ -1,6 +1,11 @@
 """What fires no hook: Esc in a turn, an answered question, a queued message's own turn. On both agents."""
 
-from tests.support.fleet import Fleet
+import pytest
+
+from llmc.services import typist
+from llmc.workers.model import Obstacle
+from tests.e2e.test_delivery import in_process
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -11,8 +16,14 @@ def has_said(text: str, fleet: Fleet) -> bool:
     return text in (line.strip(" ●") for line in fleet.screen("adam").splitlines())
 
 
-def test_an_interrupted_worker_waits_for_a_person(fleet: Fleet) -> None:
-    """Break that fails it: do not read the status file; the worker would be `working` for ever."""
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+def test_esc_in_a_turn_and_a_question_that_a_person_answers(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break that fails it: do not read the status file; the worker would be `working` for ever.
+
+    Or call every dialog a person's; an auto worker whose agent asks something would wait for nobody.
+    """
     fleet.set_up("adam")
     fleet.up("--no-patrol")
     fleet.llmc(
@@ -22,21 +33,20 @@ def test_an_interrupted_worker_waits_for_a_person(fleet: Fleet) -> None:
     assert fleet.status("adam")["status"] == "working"
     fleet.tmux("send-keys", "-t", fleet.session("adam"), "Escape")
     assert fleet.wait("adam", "needs_input")["reason"] == "interrupted"
-    assert (
-        fleet.llmc("message", "adam", f"@sh echo x > x; git add x; {COMMIT} 'X'", "--json").json["outcome"]
-        == "acknowledged"
-    )
-    fleet.wait("adam", "needs_review")
-
-
-def test_a_question_answered_by_a_person_is_work_again(fleet: Fleet) -> None:
-    fleet.set_up("adam")
-    fleet.up("--no-patrol")
+    # What it is told then is work again; it asks something.
     work = f"@sh python3 -c 'import time; time.sleep(3)'; echo x > x; git add x; {COMMIT} 'X'"
-    fleet.llmc("start", "--prompt", f"@ask Which colour?\n{work}")
+    sent = fleet.llmc("message", "adam", f"@ask Which colour?\n{work}", "--json").json
+    assert sent["outcome"] == "acknowledged"
+    wait_until(lambda: fleet.client_status("adam") == "waiting")
     assert fleet.wait("adam", "needs_input")["reason"] == "question"
+    project = in_process(fleet, monkeypatch)
+    record = project.store.worker("adam")
+    refusal = typist.what_is_in_way(project, record)
+    assert refusal is not None
+    assert refusal.obstacle is Obstacle.QUESTION
+    assert typist.person_in_way(project, record) is None
     fleet.answer_dialog("adam", "Enter")
     fleet.wait("adam", "working")
     fleet.wait("adam", "needs_review")
     moves = [event["to"] for event in fleet.events("status_changed")]
-    assert moves == ["idle", "working", "needs_input", "working", "needs_review"]
+    assert moves == ["idle", *["working", "needs_input"] * 2, "working", "needs_review"]

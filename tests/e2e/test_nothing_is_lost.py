@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,50 +15,69 @@ COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 KILLED = -signal.SIGKILL
 
 
-def ignore_more(fleet: Fleet, worker: str) -> str:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = Fleet("scripted").set_up("adam")
+    fleet.up("--no-patrol")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    """A fleet that tests share: adam is idle, and the source as it was at first."""
+    shared.plant({})
+    yield shared.new_case()
+    shared.rest("adam")
+    if not shared.has_daemon():
+        shared.up("--no-patrol")
+
+
+def ignore_more(fleet: Fleet, worker: str, mark: str) -> str:
     """A commit of the worker's ignores what the base does not, and there is such a file; its blob."""
     tree = fleet.worktree(worker)
     (tree / ".gitignore").write_text("results/\n")
     fleet.git("add", ".gitignore", cwd=tree)
     fleet.git("commit", "-q", "-m", "Ignore results", cwd=tree)
     (tree / "results").mkdir()
-    (tree / "results/day.txt").write_text("of a whole day\n")
+    (tree / "results/day.txt").write_text(f"of a whole day {mark}\n")
     return fleet.git("hash-object", "results/day.txt", cwd=tree)
 
 
-@pytest.mark.parametrize(
-    "fault", ["", *(f"provision.{s}:{w}" for s in ("reset", "clean") for w in ("before", "after"))]
-)
-def test_reset_pins_what_is_ignored_no_more(scripted: Fleet, fault: str) -> None:
+FAULTS = ["", *(f"provision.{s}:{w}" for s in ("reset", "clean") for w in ("before", "after"))]
+
+
+def test_reset_pins_what_is_ignored_no_more(scripted: Fleet) -> None:
     """Break: pin under the worker's ignore rules only, then clean under the base's."""
     scripted.set_up("adam")
-    wanted = {"results": ignore_more(scripted, "adam")}
-    if fault:
-        scripted.llmc("reset", "adam", code=KILLED, LLMC_FAULT=f"{fault}:kill")
-        there = (scripted.worktree("adam") / "results/day.txt").exists()
-        assert there or lost(scripted, wanted) == []
-    scripted.llmc("reset", "adam")
-    assert lost(scripted, wanted) == []
-    assert not (scripted.worktree("adam") / "results").exists()
-    kept = [ref for ref in trash_refs(scripted) if ref.endswith("-reset")]
-    assert len(kept) <= (2 if fault else 1), "one name for all of it"
+    for fault in FAULTS:
+        before = set(trash_refs(scripted))
+        wanted = {"results": ignore_more(scripted, "adam", fault)}
+        if fault:
+            scripted.llmc("reset", "adam", code=KILLED, LLMC_FAULT=f"{fault}:kill")
+            there = (scripted.worktree("adam") / "results/day.txt").exists()
+            assert there or lost(scripted, wanted) == [], fault
+        scripted.llmc("reset", "adam")
+        assert lost(scripted, wanted) == [], fault
+        assert not (scripted.worktree("adam") / "results").exists(), fault
+        kept = [ref for ref in trash_refs(scripted) if ref.endswith("-reset") and ref not in before]
+        assert len(kept) <= (2 if fault else 1), f"one name for all of it: {fault}"
 
 
-def test_start_pins_the_cache_of_an_idle_worker(scripted: Fleet) -> None:
+def test_start_pins_the_cache_of_an_idle_worker(running: Fleet) -> None:
     """Break: as above; there is no work to pin, so nothing at all was kept."""
-    scripted.commit(".gitignore", "cache/\n", "Ignore the cache")
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    cache = scripted.worktree("adam") / "cache"
+    running.commit(".gitignore", "cache/\n", "Ignore the cache")
+    running.llmc("reset", "adam")
+    cache = running.worktree("adam") / "cache"
     cache.mkdir()
     (cache / "index").write_text("expensive\n")
-    wanted = {"cache": scripted.git("hash-object", "cache/index", cwd=scripted.worktree("adam"))}
-    scripted.commit(".gitignore", "other/\n", "Ignore something else")
-    scripted.llmc("start", "--worker", "adam", "--prompt", "@say hello")
-    scripted.wait("adam", "needs_input")
+    wanted = {"cache": running.git("hash-object", "cache/index", cwd=running.worktree("adam"))}
+    running.commit(".gitignore", "other/\n", "Ignore something else")
+    running.llmc("start", "--worker", "adam", "--prompt", "@say hello")
+    running.wait("adam", "needs_input")
     assert not cache.exists()
-    assert lost(scripted, wanted) == []
-    assert any(row["ref"].endswith("-start") for row in scripted.events("work_pinned"))
+    assert lost(running, wanted) == []
+    assert any(row["ref"].endswith("-start") for row in running.events("work_pinned"))
 
 
 def test_a_task_that_is_given_up_keeps_what_it_ignored(scripted: Fleet) -> None:
@@ -75,74 +95,83 @@ def test_a_task_that_is_given_up_keeps_what_it_ignored(scripted: Fleet) -> None:
     daemon.stop()
 
 
-@pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
-@pytest.mark.parametrize("moved", [False, True])
-def test_an_accept_ends_though_a_killed_git_left_its_lock(scripted: Fleet, name: str, moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        ("index.lock", True),
+        ("HEAD.lock", False),
+        pytest.param("index.lock", False, marks=pytest.mark.soak),
+        pytest.param("HEAD.lock", True, marks=pytest.mark.soak),
+    ],
+)
+def test_an_accept_ends_though_a_killed_git_left_its_lock(running: Fleet, name: str, moved: bool) -> None:
     """Break: no look at the lock in the last step; the work has landed, and the worker is stuck for ever."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    lock = scripted.root / ".git/worktrees/adam" / name
+    lock = running.root / ".git/worktrees/adam" / name
     work = f"@sh echo 1 > one.txt; git add one.txt; {COMMIT} 'Add one'; : > {lock}"
-    scripted.llmc("start", "--worker", "adam", "--prompt", work)
-    scripted.wait("adam", "needs_review")
+    running.llmc("start", "--worker", "adam", "--prompt", work)
+    running.wait("adam", "needs_review")
     if moved:
-        scripted.commit("other.txt", "other\n", "Somebody else's")
-    scripted.llmc("accept", "adam")
-    assert scripted.log()[0] == "Add one"
-    assert scripted.status("adam")["status"] == "idle"
+        running.commit("other.txt", "other\n", "Somebody else's")
+    running.llmc("accept", "adam")
+    assert running.log()[0] == "Add one"
+    assert running.status("adam")["status"] == "idle"
     assert not lock.exists()
-    assert [row["paths"] for row in scripted.events("lock_removed")] == [[str(lock)]]
+    assert [row["paths"] for row in running.events("lock_removed")] == [[str(lock)]]
 
 
-def test_doctor_names_a_dead_lock_while_an_accept_waits_for_it(scripted: Fleet) -> None:
+def test_doctor_names_a_dead_lock_while_an_accept_waits_for_it(running: Fleet) -> None:
     """Break: let every repair of a worker wait for its accept; here the accept waits for the repair."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
     work = f"@sh echo 1 > one.txt; git add one.txt; {COMMIT} 'Add one'"
-    scripted.llmc("start", "--worker", "adam", "--prompt", work)
-    scripted.wait("adam", "needs_review")
-    scripted.kill_daemon()
-    scripted.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.reset:before:kill")
-    lock = scripted.root / ".git/worktrees/adam/index.lock"
+    running.llmc("start", "--worker", "adam", "--prompt", work)
+    running.wait("adam", "needs_review")
+    running.kill_daemon()
+    running.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.reset:before:kill")
+    lock = running.root / ".git/worktrees/adam/index.lock"
     lock.touch()
     hour_ago = lock.stat().st_mtime - 3600
     os.utime(lock, (hour_ago, hour_ago))
-    assert "index.lock" in scripted.llmc("doctor", code=1).out
-    scripted.llmc("doctor", "--repair", "--yes", code=None)
+    assert "index.lock" in running.llmc("doctor", code=1).out
+    running.llmc("doctor", "--repair", "--yes", code=None)
     assert not lock.exists()
-    scripted.llmc("accept", "adam")
-    assert scripted.status("adam")["status"] == "idle"
+    running.llmc("accept", "adam")
+    assert running.status("adam")["status"] == "idle"
 
 
-@pytest.mark.parametrize("command", ["reset", "up", "doctor"])
-def test_a_worktree_without_its_pointer(scripted: Fleet, command: str) -> None:
-    """Break: `worktree add` over the files that are there; the worker could be neither reset nor started."""
+def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
+    """By a reset, by doctor, and by `up`. Break: `worktree add` over the files that are there; the worker could be
+    neither reset nor started."""
     scripted.set_up("adam")
     tree = scripted.worktree("adam")
-    (tree / "new.txt").write_text("precious\n")
-    blob = scripted.git("hash-object", "new.txt", cwd=tree)
-    (tree / ".git").unlink()
-    match command:
-        case "reset":
-            scripted.llmc("reset", "adam")
-            assert lost(scripted, {"new.txt": blob}) == []
-        case "up":
-            scripted.up("--no-patrol")
-            assert (tree / "new.txt").read_text() == "precious\n"
-        case _:
-            assert "it has no .git" in scripted.llmc("doctor", code=1).out
-            scripted.llmc("doctor", "--repair", "--yes")
-            assert (tree / "new.txt").read_text() == "precious\n"
-    assert Path(scripted.git("rev-parse", "--show-toplevel", cwd=tree)) == tree
 
+    def lose_it(text: str) -> str:
+        (tree / "new.txt").write_text(text)
+        blob = scripted.git("hash-object", "new.txt", cwd=tree)
+        (tree / ".git").unlink()
+        return blob
 
-def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(scripted: Fleet) -> None:
-    """Break: leave the status as it is; a while later an agent that did all it wanted is called interrupted."""
-    scripted.set_up("adam")
+    def assert_linked() -> None:
+        assert Path(scripted.git("rev-parse", "--show-toplevel", cwd=tree)) == tree
+
+    blob = lose_it("precious\n")
+    scripted.llmc("reset", "adam")
+    assert lost(scripted, {"new.txt": blob}) == []
+    assert_linked()
+    lose_it("as precious\n")
+    assert "it has no .git" in scripted.llmc("doctor", code=1).out
+    scripted.llmc("doctor", "--repair", "--yes")
+    assert (tree / "new.txt").read_text() == "as precious\n"
+    assert_linked()
+    lose_it("more precious\n")
     scripted.up("--no-patrol")
+    assert (tree / "new.txt").read_text() == "more precious\n"
+    assert_linked()
+
+
+def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(running: Fleet) -> None:
+    """Break: leave the status as it is; a while later an agent that did all it wanted is called interrupted."""
     prepare = f"git checkout -q -b side; echo 1 > README.md; {COMMIT} side -a; git checkout -q llmc/adam"
     work = f"@sh {prepare}; echo 2 > README.md; {COMMIT} mine -a; git rebase side; true"
-    scripted.llmc("start", "--worker", "adam", "--prompt", work)
-    row = scripted.wait("adam", "needs_input")
+    running.llmc("start", "--worker", "adam", "--prompt", work)
+    row = running.wait("adam", "needs_input")
     assert row["reason"] == "stopped_rebasing"
-    assert "in the middle of a rebase" in scripted.llmc("status").out
+    assert "in the middle of a rebase" in running.llmc("status").out

@@ -139,7 +139,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
 def test_logs_rotate_while_everything_goes_on(scripted: Fleet, follow: Follow) -> None:
     """What follows sees every line; sums and undo read rotated events. Break: no `_rotate_logs` in the daemon."""
     record = scripted.root / "logs/remediation_20261115T000000.txt"
-    scripted.set_up("adam", config={"logs.max_mb": "0.002", "logs.keep": "2"})
+    scripted.set_up("adam", config={"logs.max_mb": "0.001", "logs.keep": "2"})
     logs = scripted.root / "logs"
     logs.mkdir(exist_ok=True)
     record.write_text("x" * 5000)
@@ -149,11 +149,11 @@ def test_logs_rotate_while_everything_goes_on(scripted: Fleet, follow: Follow) -
     scripted.llmc("start", "--worker", "adam", "--prompt", commit)
     scripted.wait("adam", "needs_review")
     scripted.llmc("accept", "adam")
-    for _ in range(20):
+    for _ in range(6):
         scripted.llmc("hold", "adam")
         scripted.llmc("release", "adam")
     wait_until(lambda: (logs / "events.jsonl.000001").exists(), 30)
-    for _ in range(20):
+    for _ in range(6):
         scripted.llmc("hold", "adam")
         scripted.llmc("release", "adam")
     wait_until(lambda: (logs / "events.jsonl.000002").exists(), 30)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.mess import lost, make_mess
 from tests.support.repos import snapshot
 from tests.support.waiting import wait_until
 
 KILLED = -signal.SIGKILL
-STEPS = ("end", "pin", "move", "prune", "forget", "finish")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def test_a_running_worker_is_removed_and_the_daemon_goes_on(running: Fleet) -> N
     assert (Path(done["directory"]) / "README.md").exists()
     assert running.llmc("message", "zoe", "hello", "--json").json["outcome"] == "acknowledged"
     running.llmc("add", "adam")
-    wait_until(lambda: running.status("adam")["status"] == "idle")
+    wait_until(lambda: running.record("adam")["status"] == "idle")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     problems = (running.root / "logs/daemon.jsonl").read_text()
     assert "lane_failed" not in problems
@@ -101,7 +100,7 @@ def test_removed_and_added_again_at_once(running: Fleet) -> None:
     with running.frozen_daemon():  # it sees both changes at the same moment
         running.llmc("nuke", "adam", "--yes")
         running.llmc("add", "adam")
-    wait_until(lambda: running.status("adam")["status"] == "idle")
+    wait_until(lambda: running.record("adam")["status"] == "idle")
     assert (
         running.llmc("start", "--worker", "adam", "--prompt", "@say hello", "--json").json["worker"] == "adam"
     )
@@ -146,7 +145,7 @@ def test_everything_is_in_the_trash(alone: Fleet) -> None:
     assert alone.git("show", f"{branch}:new.txt") == "untracked all"
 
 
-@pytest.mark.parametrize("damage", ["gone", "no .git", "own .git", "broken .git"])
+@pytest.mark.parametrize("damage", ["gone", "own .git", *in_soak("no .git", "broken .git")])
 def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
     """Break that fails it: ask git in a directory without a `.git`; it finds the root's."""
     alone.llmc("add", "adam")
@@ -171,7 +170,7 @@ def test_a_damaged_worktree(alone: Fleet, damage: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", ["pin", "move", "forget", "finish", *in_soak("end", "prune")])
 def test_killed_at_every_step_it_can_be_repeated(alone: Fleet, step: str, when: str) -> None:
     """Break that fails it: remove the record first; the next nuke finds no worker, and the rest stays for ever."""
     alone.llmc("add", "adam")

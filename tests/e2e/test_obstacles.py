@@ -16,7 +16,7 @@ from llmc.tools.clock import now_unix
 from llmc.workers.model import Delivery, Obstacle, Outcome, Status
 from llmc.workers.prompt_text import typed
 from tests.e2e.test_delivery import in_process
-from tests.support.fleet import OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 
@@ -25,7 +25,7 @@ def obstacle(project: Project) -> Obstacle | None:
     return refusal.obstacle if refusal else None
 
 
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_the_agents_question_is_not_a_persons_dialog(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: call every dialog a person's; an auto worker whose agent asks something would wait for nobody."""
     fleet.set_up("adam")

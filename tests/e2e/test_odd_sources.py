@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmc.tools import locks
-from tests.support.fleet import Fleet, Result
+from tests.support.fleet import Fleet, Result, in_soak
 from tests.support.repos import snapshot
 from tests.support.waiting import wait_until
 
@@ -94,7 +94,7 @@ def test_uncommitted_changes_and_files_in_the_way(odd: Fleet) -> None:
 
 
 @pytest.mark.req("1-113")
-@pytest.mark.parametrize("where", ["detached", "another branch"])
+@pytest.mark.parametrize("where", ["detached", *in_soak("another branch")])
 def test_the_branch_is_not_checked_out(odd: Fleet, where: str) -> None:
     """Break: check the branch out to land, or look for changes in a checkout of something else."""
     odd.git("checkout", "-q", *(["--detach"] if where == "detached" else ["-B", "feature"]))
@@ -250,7 +250,7 @@ def test_work_that_is_on_the_branch_already(odd: Fleet) -> None:
     assert odd.log() == before
 
 
-@pytest.mark.parametrize("kind", ["bare", "url"])
+@pytest.mark.parametrize("kind", ["url", *in_soak("bare")])
 def test_a_source_without_files(scripted: Fleet, kind: str) -> None:
     """Break: look for a checkout, or for files to copy, where there is none; or go on later with what was refused."""
     bare = scripted.dir / "bare.git"
@@ -334,9 +334,10 @@ def test_objects_behind_a_symlink(scripted: Fleet) -> None:
     landed(scripted, "One")
 
 
-def test_ten_thousand_files(scripted: Fleet) -> None:
-    """Break: one git call for each file."""
-    for number in range(100):
+@pytest.mark.parametrize("folders", [10, *in_soak(100)])
+def test_many_files(scripted: Fleet, folders: int) -> None:
+    """Ten thousand of them in `make soak`. Break: one git call for each file."""
+    for number in range(folders):
         folder = scripted.source / f"d{number}"
         folder.mkdir()
         for other in range(100):

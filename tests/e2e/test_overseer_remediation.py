@@ -20,6 +20,8 @@ def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) 
     set_up(fleet, **{**QUICK, "overseer.remediation_prompt": prompt, "auto.post_accept_command": check})
     if fleet.agent == "claude":
         fleet.llmc("init", "--trust")  # the agent that mends works in the checkout
+        # It is the real one; the daemon's own are not what this is about.
+        (fleet.dir / "variables").write_text("export LLMC_AGENT=scripted\n")
     add(fleet, 1, commit(1))
     add(fleet, 2, commit(2), after=(1,))
     overseer = Overseer(fleet)

@@ -1,35 +1,16 @@
 """A person at the agent's own terminal, and an agent that is killed: on both agents."""
 
 import os
-import pty
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from llmc.tools.processes import is_alive
+from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
+from tests.support.people import attached
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
-
-
-@contextmanager
-def attached(fleet: Fleet, worker: str) -> Iterator[int]:
-    """`llmc attach` in a terminal of its own; its keyboard."""
-    pid, keyboard = pty.fork()
-    if pid == 0:
-        os.chdir(fleet.source)
-        os.execve(sys.executable, [sys.executable, "-m", "llmc", "attach", worker], fleet.env)
-    try:
-        wait_until(lambda: fleet.status(worker)["attached"])
-        yield keyboard
-        os.write(keyboard, b"\x02d")
-        wait_until(lambda: not fleet.status(worker)["attached"])
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    finally:
-        os.close(keyboard)
 
 
 def pane(fleet: Fleet, worker: str, what: str) -> str:
@@ -56,15 +37,26 @@ def test_what_a_person_types_is_work_too(fleet: Fleet) -> None:
 
 
 @pytest.mark.req("1-140", "1-141", "2-028")
+@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
 def test_a_killed_agent_comes_back_with_its_conversation(fleet: Fleet) -> None:
-    """Break that fails it: launch without --resume, or call a signal a normal end."""
+    """Break that fails it: launch without --resume, or call a signal a normal end.
+
+    Or leave `end_with_its_agent` out of intake: what its tool ran would go on under the next agent's hands.
+    """
     fleet.set_up("adam")
     fleet.up()
-    fleet.llmc("start", "--prompt", "@say one\n@sh echo x > half-done.txt\n@sh sleep 60")
-    wait_until((fleet.worktree("adam") / "half-done.txt").exists)
+    left = fleet.dir / "left"
+    stays = f"setsid sh -c 'echo $$ > {left}.new; mv {left}.new {left}; while :; do sleep 0.2; done' & "
+    fleet.llmc(
+        "start", "--prompt", f"@say one\n@sh echo x > half-done.txt; {stays} while :; do sleep 0.2; done"
+    )
+    wait_until(left.exists, story=fleet.story)
     os.kill(int(pane(fleet, "adam", "#{pane_pid}")), signal.SIGKILL)
     row = fleet.wait("adam", "offline")
     assert (row["reason"], row["cause"]) == ("crashed", "crash")
+    child = int(left.read_text())
+    wait_until(lambda: not is_alive(child))
+    assert [pid for row in fleet.events("background_ended") for pid in row["pids"]].count(child) == 1
     session = fleet.events("session_started")[-1]["claude_session_id"]
     fleet.up()
     assert fleet.wait("adam", "needs_input")["reason"] == "restarted"

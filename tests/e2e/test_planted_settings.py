@@ -1,12 +1,13 @@
 """What an agent plants in the clone's git settings is not run by llmc's commands, and is told to a person."""
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.planted import KEYS, Planted
 
 IDENTITY = "git -c user.name=W -c user.email=w@example.com"
@@ -17,11 +18,11 @@ def planted(scripted: Fleet) -> Planted:
     return Planted(scripted.dir / "evil")
 
 
-def plant_everywhere(fleet: Fleet, planted: Planted, worker: str = "adam") -> None:
+def plant_everywhere(fleet: Fleet, planted: Planted, keys: dict[str, str] = KEYS) -> None:
     """The clone's own settings, those of the root and of a worktree, and the attributes of all."""
     clone = fleet.root / ".git"
-    for file in (clone / "config", clone / "config.worktree", clone / f"worktrees/{worker}/config.worktree"):
-        planted.write(file)
+    for file in (clone / "config", clone / "config.worktree", clone / "worktrees/adam/config.worktree"):
+        planted.write(file, keys)
     (clone / "info").mkdir(exist_ok=True)
     (clone / "info/attributes").write_text("* filter=evil diff=evil merge=evil\n")
 
@@ -33,14 +34,19 @@ def work(fleet: Fleet, worker: str, name: str) -> None:
     fleet.wait(worker, "needs_review")
 
 
-def test_no_command_runs_what_was_planted(scripted: Fleet, planted: Planted) -> None:
-    """Every key, in every file, before every command. Break: let git run without the guard's look."""
+@pytest.mark.parametrize("share", [4, *in_soak(1)], ids=["some", "all"])
+def test_no_command_runs_what_was_planted(scripted: Fleet, planted: Planted, share: int) -> None:
+    """In every file, before every command: some of the keys, each in its turn; in `make soak` every key.
+
+    Break: let git run without the guard's look.
+    """
+    rounds = itertools.count()
     fleet = scripted.set_up("adam", "bea")
     fleet.up()
     work(fleet, "adam", "a.txt")
 
     def check(*argv: str, code: int | None = 0) -> None:
-        plant_everywhere(fleet, planted)
+        plant_everywhere(fleet, planted, dict(list(KEYS.items())[next(rounds) % share :: share]))
         fleet.llmc(*argv, code=code)
         assert planted.ran() == [], f"llmc {' '.join(argv)}"
 

@@ -1,12 +1,13 @@
 """Conflicts with the default branch: the worker is told, resolves them itself, and nothing is lost on the way."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.waiting import wait_until
 
 WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
@@ -35,14 +36,36 @@ def conflict_prompts(fleet: Fleet) -> list[str]:
     return [text for text in fleet.user_turns() if text.startswith("[llmc conflict-")]
 
 
+LINES = "".join(f"line {n}\n" for n in range(30))
+
+
 def set_up(fleet: Fleet, **config: str) -> Fleet:
-    fleet.commit("a.txt", "".join(f"line {n}\n" for n in range(30)), "Add a.txt")
+    fleet.commit("a.txt", LINES, "Add a.txt")
     fleet.set_up("adam", config={key.replace("__", "."): value for key, value in config.items()})
     fleet.up()
     return fleet
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = set_up(Fleet("scripted"))
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    """A fleet that several tests share: adam is idle, main has a.txt as at first, and git remembers no resolution."""
+    shared.plant({"a.txt": LINES})
+    for known in (shared.root / ".git/rr-cache").glob("*"):
+        shutil.rmtree(known)
+    yield shared.new_case()
+    shared.configure({"repo.validate": ""})
+    shared.rest("adam")
+
+
 @pytest.mark.req("1-016", "1-116", "2-017")
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     """Break that fails it: keep the accept's journal, or abort the rebase before the worker sees it."""
     set_up(fleet, repo__validate="grep -q mine a.txt")
@@ -98,193 +121,183 @@ KINDS = {
 
 
 @pytest.mark.req("1-132", "2-018", "2-019")
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_conflict(scripted: Fleet, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["modify/delete", "rename/rename", *in_soak("delete/modify", "add/add")])
+def test_each_kind_of_conflict(running: Fleet, kind: str) -> None:
     """Break that fails it: look for conflicts by their markers; three of the kinds may have none.
 
     Or: one sentence for all kinds in conflicts.describe, or in the details of the template.
     """
     theirs, mine, resolve, shown = KINDS[kind]
-    set_up(scripted)
-    tip = begin(scripted, mine, f"@on-conflict {resolve}; {CONTINUE}")
+    tip = begin(running, mine, f"@on-conflict {resolve}; {CONTINUE}")
     if theirs:
-        scripted.git(*theirs)
-        scripted.git("commit", "-q", "-m", "Theirs")
+        running.git(*theirs)
+        running.git("commit", "-q", "-m", "Theirs")
     else:
-        scripted.commit("new.txt" if kind == "add/add" else "a.txt", "main\n", "Theirs")
-    rebased = scripted.llmc("rebase", "adam", code=1)
+        running.commit("new.txt" if kind == "add/add" else "a.txt", "main\n", "Theirs")
+    rebased = running.llmc("rebase", "adam", code=1)
     assert "adam resolves them now" in rebased.err
-    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
-    (prompt,) = conflict_prompts(scripted)
+    assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    (prompt,) = conflict_prompts(running)
     assert f"({shown}, " in prompt
     assert "\n1 file(s) with 1 conflict region(s):" in prompt or "\n1 file(s) with 0 conflict" in prompt
     for words in WORDS[kind]:
         assert words in prompt
-    scripted.llmc("accept", "adam")
-    assert scripted.log()[:2] == ["Mine", "Theirs"]
-    assert is_pinned(scripted, tip)
+    running.llmc("accept", "adam")
+    assert running.log()[:2] == ["Mine", "Theirs"]
+    assert is_pinned(running, tip)
 
 
 @pytest.mark.req("1-133", "2-021")
-def test_the_labels_in_the_prompt_are_true(scripted: Fleet) -> None:
+def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
     """What the prompt calls the default branch's is, and what it calls the worker's own is.
 
     Break that fails it: swap :2: and :3: in the template, as document 002 has them.
     """
-    set_up(scripted)
-    look = f"git show :2:a.txt > {scripted.dir}/two; git show :3:a.txt > {scripted.dir}/three"
-    begin(scripted, "echo mine > a.txt", f"@on-conflict {look}; {WHO} rebase --abort")
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("rebase", "adam", code=1)
-    scripted.wait("adam", "needs_review")
-    (prompt,) = conflict_prompts(scripted)
+    look = f"git show :2:a.txt > {running.dir}/two; git show :3:a.txt > {running.dir}/three"
+    begin(running, "echo mine > a.txt", f"@on-conflict {look}; {WHO} rebase --abort")
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    running.wait("adam", "needs_review")
+    (prompt,) = conflict_prompts(running)
     assert "- main's version: `git show :2:<file>`" in prompt
     assert "- your own version: `git show :3:<file>`" in prompt
     assert "- DO NOT use `git rebase --abort`, unless the conflicts cannot be resolved" in prompt
-    assert (scripted.dir / "two").read_text() == "main\n"
-    assert (scripted.dir / "three").read_text() == "mine\n"
+    assert (running.dir / "two").read_text() == "main\n"
+    assert (running.dir / "three").read_text() == "mine\n"
 
 
 @pytest.mark.req("1-135")
-def test_aborted_by_the_worker(scripted: Fleet) -> None:
+def test_aborted_by_the_worker(running: Fleet) -> None:
     """Break that fails it: take the end of a rebase for its success."""
-    set_up(scripted)
-    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("accept", "adam", code=1)
-    done = scripted.wait("adam", "needs_review")
+    tip = begin(running, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("accept", "adam", code=1)
+    done = running.wait("adam", "needs_review")
     assert done["reason"] == "rebase aborted by the worker"
     assert done["commit_sha"] == tip
-    assert len(scripted.events("rebase_aborted")) == 1
-    assert record(scripted)["pre_rebase_sha"] == ""
+    assert len(running.events("rebase_aborted")) == 1
+    assert record(running)["pre_rebase_sha"] == ""
 
 
 @pytest.mark.req("2-016", "2-023")
 @pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
-def test_three_rounds_and_then_a_person(scripted: Fleet, what: str) -> None:
+def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
-    set_up(scripted)
     does = {
         "nothing": "true",
         "markers committed": f"git add -A; {CONTINUE}; true",
         "quit": "git rebase --quit; git checkout -q -f llmc/adam; echo more >> a.txt; git add -A; "
         f"{COMMIT} 'Not on main'; true",
     }[what]
-    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {does}")
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("accept", "adam", code=1)
-    failed = scripted.wait("adam", "error")
+    tip = begin(running, "echo mine > a.txt", f"@on-conflict {does}")
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("accept", "adam", code=1)
+    failed = running.wait("adam", "error")
     assert failed["cause"] == "git"
     assert "after 3 rounds" in failed["error_reason"]
-    kept = record(scripted)
+    kept = record(running)
     assert (kept["conflicted_files"], kept["resolution_attempts"]) == (["a.txt"], 3)
-    (begun,) = scripted.events("rebase_started")
+    (begun,) = running.events("rebase_started")
     assert abs(float(str(kept["rebase_started_at_unix"])) - begun["ts"]) < 1
-    prompts = conflict_prompts(scripted)
+    prompts = conflict_prompts(running)
     assert len(prompts) == 3
     assert "This is round 3 of 3" in prompts[2]
     assert ("You are in the middle of that rebase" in prompts[2]) == (what == "nothing")
-    assert [row["round"] for row in scripted.events("rebase_unresolved")] == [1, 2, 3]
-    assert scripted.log()[0] == "Theirs"
-    assert is_pinned(scripted, tip)
+    assert [row["round"] for row in running.events("rebase_unresolved")] == [1, 2, 3]
+    assert running.log()[0] == "Theirs"
+    assert is_pinned(running, tip)
 
 
 @pytest.mark.req("1-020")
-def test_what_a_rebasing_worker_takes(scripted: Fleet) -> None:
+def test_what_a_rebasing_worker_takes(running: Fleet) -> None:
     """Break that fails it: put `rebasing` among the statuses from which a task starts."""
-    set_up(scripted)
-    begin(
-        scripted, "echo mine > a.txt", f"@on-conflict while ! test -e {scripted.dir}/go; do sleep 0.05; done"
-    )
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("rebase", "adam", code=1)
-    assert scripted.status("adam")["status"] == "rebasing"
-    assert scripted.status("adam")["conflicted_files"] == ["a.txt"]
-    scripted.llmc("start", "--worker", "adam", "--prompt", "@say no", code=3)
-    scripted.llmc("accept", "adam", code=3)
-    scripted.llmc("rebase", "adam", code=3)
+    begin(running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/go; do sleep 0.05; done")
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    assert running.status("adam")["status"] == "rebasing"
+    assert running.status("adam")["conflicted_files"] == ["a.txt"]
+    running.llmc("start", "--worker", "adam", "--prompt", "@say no", code=3)
+    running.llmc("accept", "adam", code=3)
+    running.llmc("rebase", "adam", code=3)
     resolve = f"@sh printf 'by message\\n' > a.txt; git add a.txt; {CONTINUE}"
-    scripted.llmc("message", "adam", resolve)
-    (scripted.dir / "go").touch()
-    scripted.wait("adam", "needs_review")
-    scripted.llmc("accept", "adam")
-    assert (scripted.source / "a.txt").read_text() == "by message\n"
+    running.llmc("message", "adam", resolve)
+    (running.dir / "go").touch()
+    running.wait("adam", "needs_review")
+    running.llmc("accept", "adam")
+    assert (running.source / "a.txt").read_text() == "by message\n"
 
 
-def test_a_resolution_git_remembers_is_used_again(scripted: Fleet) -> None:
+def test_a_resolution_git_remembers_is_used_again(running: Fleet) -> None:
     """The same conflict twice: the second time git's rerere knows what the worker did, and nobody is asked.
 
     Break that fails it: take a rebase that stopped without unmerged files for a failure.
     """
-    set_up(scripted)
-    tip = begin(scripted, "echo mine > a.txt", BOTH)
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("rebase", "adam", code=1)
-    scripted.wait("adam", "needs_review")
-    scripted.git("reset", "-q", "--hard", tip, cwd=scripted.worktree("adam"))
-    assert scripted.llmc("rebase", "adam", "--json").json["result"] == "clean"
-    assert len(conflict_prompts(scripted)) == 1
-    scripted.llmc("accept", "adam")
-    assert (scripted.source / "a.txt").read_text() == "main\nmine\n"
+    tip = begin(running, "echo mine > a.txt", BOTH)
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    running.wait("adam", "needs_review")
+    running.git("reset", "-q", "--hard", tip, cwd=running.worktree("adam"))
+    assert running.llmc("rebase", "adam", "--json").json["result"] == "clean"
+    assert len(conflict_prompts(running)) == 1
+    running.llmc("accept", "adam")
+    assert (running.source / "a.txt").read_text() == "main\nmine\n"
 
 
-def test_clean_and_up_to_date(scripted: Fleet) -> None:
+def test_clean_and_up_to_date(running: Fleet) -> None:
     """Break that fails it: leave the old commit_sha in the record."""
-    set_up(scripted, repo__validate=f"echo v >> {scripted.dir}/validated")
-    tip = begin(scripted, "echo mine > mine.txt", "")
-    assert "up to date" in scripted.llmc("rebase", "adam").out
-    scripted.commit("b.txt", "main\n", "Theirs")
-    scripted.llmc("hold", "adam")
-    scripted.llmc("rebase", "adam", code=3)
-    scripted.llmc("release", "adam")
-    clean = scripted.llmc("rebase", "adam", "--json").json
+    running.configure({"repo.validate": f"echo v >> {running.dir}/validated"})
+    tip = begin(running, "echo mine > mine.txt", "")
+    assert "up to date" in running.llmc("rebase", "adam").out
+    running.commit("b.txt", "main\n", "Theirs")
+    running.llmc("hold", "adam")
+    running.llmc("rebase", "adam", code=3)
+    running.llmc("release", "adam")
+    clean = running.llmc("rebase", "adam", "--json").json
     assert clean["result"] == "clean"
-    assert scripted.status("adam")["commit_sha"] == clean["commit"] != tip
-    assert (scripted.dir / "validated").read_text() == "v\n"
-    assert is_pinned(scripted, tip)
-    assert scripted.llmc("rebase", "adam", "--json").json["result"] == "up_to_date"
-    scripted.llmc("accept", "adam")
-    assert scripted.log()[:2] == ["Mine", "Theirs"]
-    scripted.llmc("rebase", "adam", code=3)
+    assert running.status("adam")["commit_sha"] == clean["commit"] != tip
+    assert (running.dir / "validated").read_text() == "v\n"
+    assert is_pinned(running, tip)
+    assert running.llmc("rebase", "adam", "--json").json["result"] == "up_to_date"
+    running.llmc("accept", "adam")
+    assert running.log()[:2] == ["Mine", "Theirs"]
+    running.llmc("rebase", "adam", code=3)
 
 
-def test_another_failure_of_git_changes_nothing(scripted: Fleet) -> None:
+def test_another_failure_of_git_changes_nothing(running: Fleet) -> None:
     """Break that fails it: take every failing rebase for a conflict."""
-    set_up(scripted)
-    tip = begin(scripted, "echo mine > mine.txt", "")
-    scripted.commit("b.txt", "main\n", "Theirs")
-    blocked = scripted.root / ".git/worktrees/adam/rebase-merge"
+    tip = begin(running, "echo mine > mine.txt", "")
+    running.commit("b.txt", "main\n", "Theirs")
+    blocked = running.root / ".git/worktrees/adam/rebase-merge"
     blocked.symlink_to("nowhere")
-    failed = scripted.llmc("rebase", "adam", code=1)
+    failed = running.llmc("rebase", "adam", code=1)
     assert "rebase-merge" in failed.err
-    after = scripted.status("adam")
+    after = running.status("adam")
     assert (after["status"], after["commit_sha"]) == ("needs_review", tip)
-    assert scripted.git("rev-parse", "HEAD", cwd=scripted.worktree("adam")) == tip
-    assert record(scripted)["pre_rebase_sha"] == ""
+    assert running.git("rev-parse", "HEAD", cwd=running.worktree("adam")) == tip
+    assert record(running)["pre_rebase_sha"] == ""
     blocked.unlink()
-    scripted.llmc("rebase", "adam")
-    scripted.llmc("accept", "adam")
+    running.llmc("rebase", "adam")
+    running.llmc("accept", "adam")
 
 
-def test_the_agent_crashes_while_it_resolves(scripted: Fleet) -> None:
+def test_the_agent_crashes_while_it_resolves(running: Fleet) -> None:
     """Started again, it finds its rebase open and is told once more.
 
     Break that fails it: forget the open rebase when a worker goes offline.
     """
-    set_up(scripted)
-    mark = scripted.dir / "crashed"
+    mark = running.dir / "crashed"
     crash = f"test -e {mark} || (touch {mark}; kill -9 $(ps -o ppid= -p $PPID) $PPID)"
-    tip = begin(scripted, "echo mine > a.txt", f"@on-conflict {crash}\n{BOTH}")
-    scripted.commit("a.txt", "main\n", "Theirs")
-    scripted.llmc("rebase", "adam", code=1)
+    tip = begin(running, "echo mine > a.txt", f"@on-conflict {crash}\n{BOTH}")
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
     wait_until(mark.exists)
-    scripted.wait("adam", "offline")
-    scripted.llmc("down", "--force")
-    scripted.up()
-    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
-    assert is_pinned(scripted, tip)
-    scripted.llmc("accept", "adam")
-    assert (scripted.source / "a.txt").read_text() == "main\nmine\n"
+    running.wait("adam", "offline")
+    running.llmc("down", "--force")
+    running.up()
+    assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert is_pinned(running, tip)
+    running.llmc("accept", "adam")
+    assert (running.source / "a.txt").read_text() == "main\nmine\n"
 
 
 @pytest.fixture(scope="module")
@@ -296,8 +309,11 @@ def crashing() -> Iterator[Fleet]:
     fleet.close()
 
 
+#: after a step is before the next one, nearly: those are in `make soak`
 POINTS = [
-    f"rebase.{step}:{when}" for step in ("persist", "run", "record", "prompt") for when in ("before", "after")
+    *(f"rebase.{step}:before" for step in ("run", "record", "prompt")),
+    "rebase.prompt:after",
+    *in_soak("rebase.persist:before", *(f"rebase.{step}:after" for step in ("persist", "run", "record"))),
 ]
 
 
@@ -321,7 +337,7 @@ def test_killed_with_conflicts_and_repeated(crashing: Fleet, point: str, command
 
 
 @pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.soak)])
-@pytest.mark.parametrize("step", ["rebase.persist", "rebase.run", "rebase.record"])
+@pytest.mark.parametrize("step", ["rebase.record", *in_soak("rebase.persist", "rebase.run")])
 def test_killed_in_a_clean_rebase_and_repeated(crashing: Fleet, step: str, when: str) -> None:
     """Break that fails it: leave the intent behind when the work was done already."""
     subject = f"clean, killed {when} {step}"

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,25 @@ def set_up(fleet: Fleet, script: str, *flags: str, **config: str) -> None:
     command = {"repo.validate": f"sh {fleet.dir}/check"}
     fleet.set_up("adam", config=command | {key.replace("__", "."): value for key, value in config.items()})
     fleet.up(*flags)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = Fleet("scripted")
+    set_up(fleet, "true", "--no-patrol")
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    """A fleet that tests share: adam is idle, its validation passes, and nothing has run."""
+    for name in ("ran", "runs", "go"):
+        (shared.dir / name).unlink(missing_ok=True)
+    check(shared, "true")
+    shared.plant({"a.txt": "one\n"})
+    yield shared.new_case()
+    shared.rest("adam")
 
 
 def check(fleet: Fleet, script: str) -> None:
@@ -52,30 +72,30 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 
 @pytest.mark.req("2-017", "2-031")
-def test_a_clean_rebase_waits_again_only_after_its_validation(scripted: Fleet) -> None:
+def test_a_clean_rebase_waits_again_only_after_its_validation(running: Fleet) -> None:
     """Break: no then_validate in rebase(); or leave the status needs_review while it is validated."""
-    set_up(scripted, f"cp {scripted.root}/state.json {scripted.dir}/during", "--no-patrol")
-    scripted.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
-    before = scripted.wait("adam", "needs_review")
-    scripted.commit("b.txt", "main\n", "Theirs")
-    done = scripted.llmc("rebase", "adam", "--json").json
-    during = json.loads((scripted.dir / "during").read_text())["workers"]["adam"]
+    check(running, f"cp {running.root}/state.json {running.dir}/during")
+    running.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
+    before = running.wait("adam", "needs_review")
+    running.commit("b.txt", "main\n", "Theirs")
+    done = running.llmc("rebase", "adam", "--json").json
+    during = json.loads((running.dir / "during").read_text())["workers"]["adam"]
     assert (during["status"], during["commit_sha"]) == ("rebasing", None)
-    after = scripted.status("adam")
+    after = running.status("adam")
     assert (after["status"], after["reason"]) == ("needs_review", "rebased")
     assert after["commit_sha"] == done["commit"] != before["commit_sha"]
     assert after["since_unix"] == before["since_unix"], "it waits as long as before"
-    assert len(scripted.events("rebase_validated")) == 1
-    check(scripted, "echo that is broken; exit 4")
-    scripted.commit("c.txt", "main\n", "Breaks it")
-    failed = scripted.llmc("rebase", "adam", code=1)
+    assert len(running.events("rebase_validated")) == 1
+    check(running, "echo that is broken; exit 4")
+    running.commit("c.txt", "main\n", "Breaks it")
+    failed = running.llmc("rebase", "adam", code=1)
     assert "validation failed with code 4, but it is rebased, and waits in needs_review" in failed.err
     assert "that is broken" in failed.err
-    assert scripted.status("adam")["reason"] == "rebased, but its validation fails"
-    assert scripted.events("validation_failed")[0]["round"] == 0
-    assert not scripted.prompts_in_transcripts()[1:], "a clean rebase is nothing to bother the worker with"
-    check(scripted, "true")
-    scripted.llmc("accept", "adam")
+    assert running.status("adam")["reason"] == "rebased, but its validation fails"
+    assert running.events("validation_failed")[0]["round"] == 0
+    assert not running.prompts_in_transcripts()[1:], "a clean rebase is nothing to bother the worker with"
+    check(running, "true")
+    running.llmc("accept", "adam")
 
 
 MENDED = "grep -q mended a.txt || { printf 'a.txt is not mended\\033\\n%s\\n' \"$MEND\"; exit 7; }"
@@ -106,51 +126,53 @@ def test_a_resolution_that_does_not_pass_goes_back_to_the_worker(fleet: Fleet) -
 
 
 @pytest.mark.req("2-022")
-def test_three_validations_that_fail_are_an_error(scripted: Fleet) -> None:
+def test_three_validations_that_fail_are_an_error(running: Fleet) -> None:
     """Break: do not count them, or send the whole output."""
-    set_up(scripted, "true")
-    tip = begin(scripted)
-    check(scripted, f"echo v >> {scripted.dir}/ran; seq 1 200000; exit 1")
-    scripted.llmc("rebase", "adam", code=1)
-    failed = scripted.wait("adam", "error")
+    tip = begin(running)
+    check(running, f"echo v >> {running.dir}/ran; seq 1 200000; exit 1")
+    running.llmc("rebase", "adam", code=1)
+    failed = running.wait("adam", "error")
     assert failed["cause"] == "command"
     assert "its validation fails after 3 rounds" in failed["error_reason"]
-    assert [row["round"] for row in scripted.events("validation_failed")] == [1, 2, 3]
-    assert len(lines(scripted, "ran")) >= 3  # and once on the base, to see whether a slot is of use
-    sent = prompts(scripted, "validation")
+    assert [row["round"] for row in running.events("validation_failed")] == [1, 2, 3]
+    assert len(lines(running, "ran")) >= 3  # and once on the base, to see whether a slot is of use
+    sent = prompts(running, "validation")
     assert len(sent) == 2
     assert all(len(text) < 8000 and "\n200000\n" in text for text in sent)
-    pinned = scripted.git("for-each-ref", "--contains", tip, "refs/llmc/trash", cwd=scripted.root)
+    pinned = running.git("for-each-ref", "--contains", tip, "refs/llmc/trash", cwd=running.root)
     assert pinned
 
 
 @pytest.mark.parametrize(
     ("when", "by"),
-    [("before", "up"), ("after", "up"), pytest.param("before", "review", marks=pytest.mark.soak)],
+    [
+        ("before", "up"),
+        pytest.param("after", "up", marks=pytest.mark.soak),
+        pytest.param("before", "review", marks=pytest.mark.soak),
+    ],
 )
-def test_killed_while_it_validates(scripted: Fleet, when: str, by: str) -> None:
+def test_killed_while_it_validates(running: Fleet, when: str, by: str) -> None:
     """Break: forget validation_due before the validation has ended, or wait for a hook that came already."""
-    set_up(scripted, "true", "--no-patrol")
-    begin(scripted)
-    scripted.kill_daemon()
-    check(scripted, f"echo v >> {scripted.dir}/ran")
-    scripted.llmc("up", "--detach", "--no-patrol", LLMC_FAULT=f"rebase.validate:{when}:kill")
-    pid = scripted.daemon_pid()
-    scripted.llmc("rebase", "adam", code=1)
-    wait_until(lambda: not scripted.llmc("status", "--json").json["daemon"]["running"])
+    begin(running)
+    running.kill_daemon()
+    check(running, f"echo v >> {running.dir}/ran")
+    running.llmc("up", "--detach", "--no-patrol", LLMC_FAULT=f"rebase.validate:{when}:kill")
+    pid = running.daemon_pid()
+    running.llmc("rebase", "adam", code=1)
+    wait_until(lambda: not running.has_daemon())
     if when == "before":
-        assert record(scripted)["validation_due"]
-        assert scripted.status("adam")["status"] == "rebasing"
+        assert record(running)["validation_due"]
+        assert running.status("adam")["status"] == "rebasing"
     if by == "up":
-        scripted.up("--no-patrol")
-        assert scripted.daemon_pid() != pid
+        running.up("--no-patrol")
+        assert running.daemon_pid() != pid
     else:
-        scripted.llmc("review", "adam")
-    assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
-    assert len(lines(scripted, "ran")) == 1
-    assert len(prompts(scripted, "conflict")) == 1
-    assert not prompts(scripted, "validation")
-    scripted.llmc("accept", "adam")
+        running.llmc("review", "adam")
+    assert running.wait("adam", "needs_review")["reason"] == "conflicts resolved"
+    assert len(lines(running, "ran")) == 1
+    assert len(prompts(running, "conflict")) == 1
+    assert not prompts(running, "validation")
+    running.llmc("accept", "adam")
 
 
 @pytest.mark.req("1-081")
@@ -188,12 +210,10 @@ def test_one_patrol_at_a_time_and_none_in_a_shutdown(scripted: Fleet) -> None:
     assert not scripted.events("validation_failed")
 
 
-def test_a_commit_made_while_it_is_validated_is_validated_too(scripted: Fleet) -> None:
+def test_a_commit_made_while_it_is_validated_is_validated_too(running: Fleet) -> None:
     """Breaks when settle does not look at HEAD afterwards: what waits for review would not be what passed."""
-    fleet = scripted
-    set_up(
-        fleet, f"echo >> {fleet.dir}/runs; while ! test -e {fleet.dir}/go; do sleep 0.02; done", "--no-patrol"
-    )
+    fleet = running
+    check(fleet, f"echo >> {fleet.dir}/runs; while ! test -e {fleet.dir}/go; do sleep 0.02; done")
     fleet.llmc("start", "--prompt", f"@sh echo x > x; git add x; {COMMIT} 'X'")
     fleet.wait("adam", "needs_review")
     fleet.commit("b.txt", "main\n", "Theirs")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.tools.processes import is_alive
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
 from tests.support.waiting import wait_until
 
@@ -132,7 +132,7 @@ def test_a_crashed_agent_is_started_again_and_its_crashes_are_forgotten(running:
     """Break that fails it: leave crash_count as it is."""
     running.llmc("reset", "adam")
     running.llmc("start", "--prompt", "@crash 7")
-    wait_until(lambda: running.status("adam")["status"] == "offline")
+    wait_until(lambda: running.record("adam")["status"] == "offline")
     assert record(running)["crash_count"] == 1
     assert running.llmc("reset", "adam", "--json").json["restarted"]
     assert record(running)["crash_count"] == 0
@@ -166,7 +166,7 @@ def test_an_error_is_left_by_a_reset_and_the_hints_say_so(alone: Fleet) -> None:
     is_fresh(alone)
 
 
-@pytest.mark.parametrize("status", ["error", "needs_input"])
+@pytest.mark.parametrize("status", ["error", *in_soak("needs_input")])
 def test_a_dead_agent_without_a_daemon(alone: Fleet, status: str) -> None:
     os.kill(agent_pid(alone), signal.SIGKILL)
     alone.tmux("kill-session", "-t", alone.session("adam").rstrip(":"))
@@ -224,7 +224,7 @@ def test_an_open_delivery_is_cancelled_and_never_arrives(alone: Fleet) -> None:
     alone.llmc("reset", "adam")
 
 
-@pytest.mark.parametrize("at", ["merge", "validate"])
+@pytest.mark.parametrize("at", ["validate", *in_soak("merge")])
 def test_an_accept_that_has_not_landed_is_cancelled(alone: Fleet, at: str) -> None:
     before = alone.log()
     alone.llmc("start", "--prompt", f"@sh echo {at} > f.txt; git add f.txt; {COMMIT} 'F {at}'")
@@ -236,7 +236,7 @@ def test_an_accept_that_has_not_landed_is_cancelled(alone: Fleet, at: str) -> No
     assert lost(alone, {"tip": tip}) == []
 
 
-@pytest.mark.parametrize("at", ["land", "reset"])
+@pytest.mark.parametrize("at", ["land", *in_soak("reset")])
 def test_an_accept_that_may_have_landed_must_be_finished(alone: Fleet, at: str) -> None:
     """Break that fails it: cancel every accept; the landed one would have no `accepted` event."""
     alone.llmc("start", "--prompt", f"@sh echo {at} > l.txt; git add l.txt; {COMMIT} 'L {at}'")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.services.project import open_project
-from tests.support.fleet import REAL_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, SCRIPTED_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 IDENTITY = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -20,7 +19,7 @@ AMEND = f"{IDENTITY} commit -q --amend -m"
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Fleet]:
-    """A running fleet, shared by tests that each leave their worker idle."""
+    """A running fleet, shared by tests that each find their workers idle."""
     fleet = Fleet("scripted")
     fleet.set_up("adam", "baker")
     fleet.up("--no-patrol")
@@ -30,23 +29,14 @@ def shared() -> Iterator[Fleet]:
 
 @pytest.fixture
 def running(shared: Fleet) -> Iterator[Fleet]:
-    yield shared
-    for row in shared.llmc("status", "--json").json["workers"]:
-        shared.llmc("release", row["name"])
-        if row["status"] == "needs_review":
-            # Not while the daemon puts it onto what landed meanwhile.
-            with open_project(str(shared.root)).worker_lock(row["name"]):
-                shared.git("checkout", "-q", "--", ".", cwd=shared.worktree(row["name"]))
-                shared.git("clean", "-fdq", cwd=shared.worktree(row["name"]))
-            if not shared.git("diff", "--stat", "origin/main...HEAD", cwd=shared.worktree(row["name"])):
-                work(shared, "filler", row["name"])
-            shared.llmc("accept", row["name"])
+    yield shared.new_case()
+    shared.rest("adam", "baker")
 
 
 def work(fleet: Fleet, text: str, worker: str = "adam", path: str = "f.txt", subject: str = "Work") -> None:
     """A commit of a worker that waits for review; a worker that waits already amends."""
     line = f"@sh printf '%b\\n' '{text}' > {path} && git add -A && "
-    if fleet.status(worker)["status"] == "needs_review":
+    if fleet.record(worker)["status"] == "needs_review":
         fleet.llmc("message", worker, f"{line}{AMEND} '{subject}'")
     else:
         fleet.llmc("start", "--worker", worker, "--prompt", f"Do it\n{line}{COMMIT} '{subject}'")
@@ -60,6 +50,7 @@ def sent(fleet: Fleet, prompt_id: str) -> str:
 
 
 @pytest.mark.req("1-014", "1-108", "2-013")
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
     """Break that fails it: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
     fleet.set_up("adam")
@@ -95,8 +86,8 @@ ODD = '-- it\'s "odd": $HOME `id` \\ %s ünï 🙂\n/clear\n!ls\n#{pane_id} \tta
 
 
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
-def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
-    """Break that fails it: render the feedback with autoescape, or pass it through a shell."""
+def test_odd_characters_arrive_as_they_are_and_a_long_diff_is_cut(fleet: Fleet) -> None:
+    """Break that fails it: render the feedback with autoescape, or pass it through a shell; or quote the whole diff."""
     fleet.set_up("adam")
     fleet.up()
     work(fleet, "@sh touch harm\\r@sh touch harm {{ 7 * 7 }}")
@@ -108,6 +99,17 @@ def test_a_message_with_odd_characters_arrives_as_it_is(fleet: Fleet) -> None:
     assert ODD.replace("\t", "    ") in prompt
     assert "{{ 7 * 7 }}" in prompt
     assert not (fleet.worktree("adam") / "harm").exists()
+    fleet.llmc("accept")
+    long = "@sh seq 1 20000 > long.txt; git add long.txt"
+    fleet.llmc("start", "--prompt", f"{long}; {COMMIT} 'Long'")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("review", "--json")
+    receipt = fleet.llmc("reject", "too long", "--json").json
+    assert receipt["outcome"] == "acknowledged"
+    fleet.wait("adam", "needs_review")
+    prompt = sent(fleet, receipt["prompt_id"])
+    assert len(prompt.encode()) < 33_000
+    assert "more lines are left out" in prompt
 
 
 @pytest.mark.req("1-106", "1-109")
@@ -259,8 +261,11 @@ def test_a_held_worker_is_not_rejected(running: Fleet) -> None:
     running.llmc("release", "adam")
 
 
-def test_a_rejection_does_not_finish_an_interrupted_accept(scripted: Fleet) -> None:
-    """Break that fails it: call finish_interrupted before the journal is looked at."""
+def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> None:
+    """No daemon runs. A rejection does not finish the accept; a source that is away is said, and the work is shown.
+
+    Break that fails it: call finish_interrupted before the journal is looked at; or let a fetch that fails end the review.
+    """
     scripted.set_up("adam")
     scripted.up("--no-patrol")
     work(scripted, "i1")
@@ -271,31 +276,7 @@ def test_a_rejection_does_not_finish_an_interrupted_accept(scripted: Fleet) -> N
     assert scripted.log() == ["First commit"]
     assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
     assert scripted.log() == ["Work", "First commit"]
-
-
-@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
-def test_a_long_diff_is_cut_in_the_prompt(fleet: Fleet) -> None:
-    """Break that fails it: quote the whole diff."""
-    fleet.set_up("adam")
-    fleet.up()
-    long = "@sh seq 1 20000 > long.txt; git add long.txt"
-    fleet.llmc("start", "--prompt", f"{long}; {COMMIT} 'Long'")
-    fleet.wait("adam", "needs_review")
-    fleet.llmc("review", "--json")
-    receipt = fleet.llmc("reject", "too long", "--json").json
-    assert receipt["outcome"] == "acknowledged"
-    fleet.wait("adam", "needs_review")
-    prompt = sent(fleet, receipt["prompt_id"])
-    assert len(prompt.encode()) < 33_000
-    assert "more lines are left out" in prompt
-
-
-def test_a_source_that_is_away_is_said_and_the_work_is_shown(scripted: Fleet) -> None:
-    """No daemon runs either. Break that fails it: let a fetch that fails end the review."""
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
     work(scripted, "away")
-    scripted.kill_daemon()
     scripted.source.rename(scripted.dir / "away")
     scripted.source.mkdir()
     shown = scripted.llmc("--root", str(scripted.root), "review", "adam", cwd=scripted.dir).out

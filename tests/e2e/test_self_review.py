@@ -112,108 +112,123 @@ def test_the_configuration_asks_for_it(scripted: Fleet) -> None:
     assert len(review_prompts(scripted)) == 2
 
 
-def test_it_waits_for_a_person(scripted: Fleet) -> None:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Fleet]:
+    fleet = Fleet("scripted").set_up("adam")
+    fleet.up()
+    yield fleet
+    fleet.close()
+
+
+@pytest.fixture
+def running(shared: Fleet) -> Iterator[Fleet]:
+    """A fleet that tests share: adam is idle, and waits where it is told to wait for a file."""
+    (shared.dir / "go").unlink(missing_ok=True)
+    yield shared.new_case()
+    shared.rest("adam")
+
+
+def test_it_waits_for_a_person(running: Fleet) -> None:
     """Held: nothing is typed, for longer than an interrupt needs to be seen. With a dialog open: neither.
 
     Break: leave is_taken out of attend and finish_interrupted (it would be refused, and the review lost), is_open out
     of client_says, or NEEDS_INPUT out of `comes_next`.
     """
-    scripted.set_up("adam")
-    scripted.up()
-    go = scripted.dir / "go"
+    go = running.dir / "go"
     slow = task("Held").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
-    scripted.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
-    scripted.llmc("hold", "adam")
+    running.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
+    running.llmc("hold", "adam")
     go.touch()
-    wait_until(lambda: scripted.status("adam")["self_review"] == "due")
-    waiting = scripted.status("adam")
+    wait_until(lambda: running.record("adam")["self_review"] == "due")
+    waiting = running.status("adam")
     assert (waiting["status"], waiting["reason"]) == ("working", "self-review is due")
-    wait_until(lambda: scripted.client_status("adam") == "idle")
-    scripted.llmc("wait", "adam", "--status", "needs_input,needs_review", "--timeout", "6", code=1)
-    assert review_prompts(scripted) == []
-    scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "@ask Which colour?")
-    scripted.tmux("send-keys", "-t", scripted.session("adam"), "Enter")
-    scripted.wait("adam", "needs_input")
-    scripted.llmc("release", "adam")
-    scripted.wake("adam")
-    assert review_prompts(scripted) == []
-    scripted.answer_dialog("adam", "Enter")
-    assert scripted.wait("adam", "needs_review")["reason"] == "self-review done"
-    assert len(review_prompts(scripted)) == 1
+    wait_until(lambda: running.client_status("adam") == "idle")
+    running.llmc("wait", "adam", "--status", "needs_input,needs_review", "--timeout", "6", code=1)
+    assert review_prompts(running) == []
+    running.tmux("send-keys", "-t", running.session("adam"), "-l", "@ask Which colour?")
+    running.tmux("send-keys", "-t", running.session("adam"), "Enter")
+    running.wait("adam", "needs_input")
+    running.llmc("release", "adam")
+    running.wake("adam")
+    assert review_prompts(running) == []
+    running.answer_dialog("adam", "Enter")
+    assert running.wait("adam", "needs_review")["reason"] == "self-review done"
+    assert len(review_prompts(running)) == 1
 
 
-def test_it_waits_until_the_person_detaches(scripted: Fleet) -> None:
+def test_it_waits_until_the_person_detaches(running: Fleet) -> None:
     """No hook tells that somebody left, and patrol is a minute away; it goes out all the same.
 
     Break: leave the self-review out of sessions.wants_a_look.
     """
-    scripted.set_up("adam")
-    scripted.up()
-    go = scripted.dir / "go"
+    go = running.dir / "go"
     slow = task("Attached").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
-    scripted.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
+    running.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(
             sys.executable,
-            [sys.executable, "-m", "llmc", "--root", str(scripted.root), "attach", "adam"],
-            scripted.env,
+            [sys.executable, "-m", "llmc", "--root", str(running.root), "attach", "adam"],
+            running.env,
         )
     try:
-        wait_until(lambda: scripted.status("adam")["attached"])
+        wait_until(lambda: running.status("adam")["attached"])
         go.touch()
-        wait_until(lambda: scripted.status("adam")["self_review"] == "due")
-        wait_until(lambda: scripted.client_status("adam") == "idle")
-        scripted.wake("adam")
-        assert scripted.llmc("message", "adam", "@say no", code=3).err.count("attached") == 1
-        assert scripted.status("adam")["self_review"] == "due"
+        wait_until(lambda: running.record("adam")["self_review"] == "due")
+        wait_until(lambda: running.client_status("adam") == "idle")
+        running.wake("adam")
+        assert running.llmc("message", "adam", "@say no", code=3).err.count("attached") == 1
+        assert running.record("adam")["self_review"] == "due"
     finally:
         os.write(terminal, b"\x02d")
         os.waitpid(pid, 0)
         os.close(terminal)
-    assert scripted.wait("adam", "needs_review")["reason"] == "self-review done"
+    assert running.wait("adam", "needs_review")["reason"] == "self-review done"
 
 
-def test_a_draft_is_not_typed_over(scripted: Fleet) -> None:
+def test_a_draft_is_not_typed_over(running: Fleet) -> None:
     """Refused is not stuck: a person gets the work, and reads why it was not reviewed.
 
     Break: leave GIVE_UP out of `todo`, and the call of `_give_up` out of attend.
     """
-    scripted.set_up("adam")
-    scripted.up()
-    go = scripted.dir / "go"
+    go = running.dir / "go"
     slow = task("Draft").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
-    scripted.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
-    scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "my own words")
-    wait_until(lambda: "my own words" in scripted.screen("adam"))
+    running.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
+    running.tmux("send-keys", "-t", running.session("adam"), "-l", "my own words")
+    wait_until(lambda: "my own words" in running.screen("adam"))
     go.touch()
-    done = scripted.wait("adam", "needs_review")
+    done = running.wait("adam", "needs_review")
     assert done["reason"].startswith("self-review refused: a draft is in the input box of adam")
     assert done["self_review"] == "done"
-    assert review_prompts(scripted) == []
-    assert len(scripted.events("self_review_failed")) == 1
+    assert review_prompts(running) == []
+    assert len(running.events("self_review_failed")) == 1
+    running.tmux("send-keys", "-t", running.session("adam"), "C-u")
+    wait_until(lambda: "my own words" not in running.screen("adam"))
 
 
-def test_a_restart_does_not_lose_it(scripted: Fleet) -> None:
+def test_a_restart_does_not_lose_it(running: Fleet) -> None:
     """Due while a person held the worker, then everything was stopped: it goes out after the next start.
 
     Break: take NEEDS_REVIEW out of _CAN_BE_SENT.
     """
-    scripted.set_up("adam")
-    scripted.up()
-    go = scripted.dir / "go"
+    go = running.dir / "go"
     slow = task("Restart").replace("@sh ", f"@sh while ! test -e {go}; do sleep 0.05; done; ", 1)
-    scripted.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
-    scripted.llmc("hold", "adam")
+    running.llmc("start", "--worker", "adam", "--prompt", slow, "--self-review")
+    running.llmc("hold", "adam")
     go.touch()
-    wait_until(lambda: scripted.status("adam")["self_review"] == "due")
-    scripted.llmc("down")
-    scripted.up()
-    assert scripted.wait("adam", "needs_review")["self_review"] == "due"
-    scripted.llmc("release", "adam")
-    wait_until(lambda: scripted.status("adam")["reason"] == "self-review done")
-    assert steps(scripted)[-2:] == ["reviewing", "needs_review"]
-    assert len(review_prompts(scripted)) == 1
+    wait_until(lambda: running.record("adam")["self_review"] == "due")
+    running.llmc("down")
+    running.up()
+    assert running.wait("adam", "needs_review")["self_review"] == "due"
+    running.llmc("release", "adam")
+    wait_until(
+        lambda: (
+            running.record("adam")["status"] == "needs_review"
+            and running.status("adam")["reason"] == "self-review done"
+        )
+    )
+    assert steps(running)[-2:] == ["reviewing", "needs_review"]
+    assert len(review_prompts(running)) == 1
 
 
 @pytest.fixture(scope="module")

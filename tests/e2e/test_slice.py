@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.support.fleet import OLD_CLIENT_TOO, REAL_IN_SOAK, Fleet
+from tests.support.fleet import NEW_CLIENT, Fleet
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
-@pytest.mark.req("1-007", "1-013")
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
-def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
+@pytest.mark.req("1-007", "1-013", "1-114")
+@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
+def test_a_task_becomes_one_commit_on_main_and_the_next_one_too(fleet: Fleet) -> None:
     fleet.set_up("adam", config={"repo.validate": "test -f new.txt"})
     fleet.up(cold=True)
     started = fleet.llmc(
@@ -28,18 +28,8 @@ def test_a_task_becomes_one_commit_on_main(fleet: Fleet) -> None:
     assert (fleet.source / "new.txt").read_text() == "hello\n"
     assert fleet.git("status", "--porcelain") == ""
     assert fleet.status("adam")["status"] == "idle"
-
-
-@pytest.mark.req("1-114")
-@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
-def test_the_next_task_arrives_after_an_accept(fleet: Fleet) -> None:
-    """The worktree is reset in place, so the agent that lives in it still takes the next prompt."""
-    fleet.set_up("adam")
-    fleet.up()
-    for number in (1, 2):
-        fleet.llmc(
-            "start", "--prompt", f"@sh echo {number} > n.txt && git add n.txt && {COMMIT} 'Number {number}'"
-        )
-        fleet.wait("adam", "needs_review")
-        fleet.llmc("accept", "adam")
-    assert fleet.log() == ["Number 2", "Number 1", "First commit"]
+    # The worktree is reset in place, so the agent that lives in it still takes the next prompt.
+    fleet.llmc("start", "--prompt", f"@sh echo 2 > n.txt && git add n.txt && {COMMIT} 'Number 2'")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("accept", "adam")
+    assert fleet.log() == ["Number 2", "Add new.txt", "First commit"]

@@ -59,10 +59,20 @@ def crashing() -> Iterator[Fleet]:
     fleet.close()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+#: but for that of a task: test_auto_kills
+KILLS = [step for step in STEPS if step != "complete"]
+
+
 @pytest.mark.parametrize(
-    "step", [step for step in STEPS if step != "complete"]
-)  # that is a task's: test_auto_kills
+    ("step", "when"),
+    [
+        *((step, "before") for step in KILLS),
+        ("land", "after"),
+        (KILLS[-1], "after"),
+        # After a step is before the next one, nearly.
+        *(pytest.param(step, "after", marks=pytest.mark.soak) for step in KILLS[:-1] if step != "land"),
+    ],
+)
 def test_accept_killed_at_every_step(crashing: Fleet, step: str, when: str) -> None:
     """Break that fails it: write the journal after a step instead of before it."""
     subject = f"Kill {when} {step}"

@@ -28,9 +28,7 @@ def starts(fleet: Fleet, count: int) -> list[tuple[int, dict[str, str]]]:
     return [(process.returncode, json.loads(out or "{}")) for (out, _), process in answers]
 
 
-@pytest.mark.parametrize(
-    "fleet", ["scripted", pytest.param("claude", marks=pytest.mark.real_client)], indirect=True
-)
+@pytest.mark.soak
 def test_two_callers_use_two_workers(fleet: Fleet) -> None:
     """Break: choose the worker before its lock is taken; the second caller waits for adam, who works by then."""
     fleet.set_up("adam", "baker")
@@ -40,11 +38,12 @@ def test_two_callers_use_two_workers(fleet: Fleet) -> None:
     assert sorted(answer["worker"] for _, answer in answers) == ["adam", "baker"]
 
 
-def test_as_many_callers_as_workers_and_one_more(scripted: Fleet) -> None:
+@pytest.mark.parametrize("rounds", [0, pytest.param(3, marks=pytest.mark.soak)])
+def test_as_many_callers_as_workers_and_one_more(scripted: Fleet, rounds: int) -> None:
     """Break: give up at a worker whose lock somebody has for a moment, or hand one worker to two callers."""
     scripted.set_up(*WORKERS)
     scripted.up()
-    for _ in range(3):
+    for _ in range(rounds):
         answers = starts(scripted, len(WORKERS))
         assert [code for code, _ in answers] == [0] * len(WORKERS), answers
         assert sorted(answer["worker"] for _, answer in answers) == list(WORKERS)
@@ -53,6 +52,7 @@ def test_as_many_callers_as_workers_and_one_more(scripted: Fleet) -> None:
         scripted.llmc("reset", "--all", "--yes")
     answers = starts(scripted, len(WORKERS) + 1)
     assert sorted(code for code, _ in answers) == [0] * len(WORKERS) + [4], answers
+    assert sorted(answer["worker"] for code, answer in answers if code == 0) == list(WORKERS)
 
 
 def test_a_worker_with_a_draft_in_its_box_is_passed_over(scripted: Fleet) -> None:

@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
 from llmc.names import TaskId, TaskKey
 from llmc.services import claims, task_commands
 from llmc.services.project import open_project
@@ -98,26 +96,37 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
     assert books.completed == {"plan": {"1"}}
 
 
-@pytest.mark.parametrize("answer", ["requeue", "done"])
-def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet, answer: str) -> None:
-    """Break: let claims.settle_files rewrite every file that the ledger knows as completed."""
+def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) -> None:
+    """One is done again, and one is left as it is. Break: let claims.settle_files rewrite every file that the ledger
+    knows as completed."""
     fleet = set_up(scripted)
-    add(fleet, 1)
+    for number in (1, 2):
+        add(fleet, number)
     daemon = Daemon(fleet)
-    auto.wait_completed(fleet, 1)
+    auto.wait_completed(fleet, 2)
     daemon.stop()
-    edit(fleet, 1, status="pending", description=commit(9))
-    add(fleet, 2, after=(1,))
+    for number in (1, 2):
+        edit(fleet, number, status="pending", description=commit(8 + number))
+    add(fleet, 3, after=(1, 2))
     daemon = Daemon(fleet)
-    auto.wait_completed(fleet, 2)  # what waits for it goes on: its work has landed
-    (item,) = auto.wait_for(fleet, lambda: attention(fleet))
-    assert (item["kind"], item["who"], item["next"]) == ("task_question", "1", "llmc tasks requeue 1")
-    assert "llmc tasks done 1" in item["text"]
-    assert (task_files(fleet)["1"]["status"], states(fleet)["1"]) == ("pending", "question")
-    assert fleet.llmc("tasks", answer, "1").out.endswith(" 1: Do 1\n")
-    auto.wait_for(fleet, lambda: states(fleet)["1"] == "completed")
-    auto.wait_for(fleet, lambda: not attention(fleet))
-    assert auto.landed(fleet) == ([1, 2, 9] if answer == "requeue" else [1, 2])
+    auto.wait_completed(fleet, 3)  # what waits for them goes on: their work has landed
+    auto.wait_for(fleet, lambda: len(auto.state(fleet)["attention"]) == 2)
+    for number, item in zip(
+        ("1", "2"), sorted(attention(fleet), key=lambda row: str(row["who"])), strict=True
+    ):
+        wanted = ("task_question", number, f"llmc tasks requeue {number}")
+        assert (item["kind"], item["who"], item["next"]) == wanted
+        assert f"llmc tasks done {number}" in item["text"]
+        assert (task_files(fleet)[number]["status"], states(fleet)[number]) == ("pending", "question")
+    assert fleet.llmc("tasks", "done", "2").out.endswith(" 2: Do 2\n")
+    assert fleet.llmc("tasks", "requeue", "1").out.endswith(" 1: Do 1\n")
+    auto.wait_completed(fleet, 4)
+    auto.wait_for(fleet, lambda: not auto.state(fleet)["attention"])
+    assert set(states(fleet).values()) == {"completed"}
+    assert attention(fleet) == []
+    assert auto.landed(fleet) == [1, 2, 3, 9], (
+        "what was done again has landed, and what was left as it is has not"
+    )
     daemon.stop()
 
 

@@ -9,7 +9,7 @@ import pytest
 from llmc.services import undo
 from llmc.tools.locks import is_locked
 from tests.support import auto, goals
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, in_soak
 from tests.support.waiting import wait_until
 
 KILLED = -signal.SIGKILL
@@ -85,17 +85,13 @@ def test_a_revert_that_fails_validation_does_not_land(running: Fleet) -> None:
 # Killed at every step; a fleet whose tasks have landed, and no daemon.
 
 
-@pytest.fixture(scope="module")
-def landed() -> Iterator[Fleet]:
-    fleet = Fleet("scripted")
+def land_tasks(fleet: Fleet, count: int) -> None:
     auto.set_up(fleet, **{"repo.validate": "test ! -e broken.txt", "auto.concurrency": "2"})
-    for number in range(1, 2 * len(undo.STEPS) + 2):
+    for number in range(1, count + 1):
         auto.add(fleet, number)
     fleet.up("--auto")
-    auto.wait_completed(fleet, 2 * len(undo.STEPS) + 1, 120)
+    auto.wait_completed(fleet, count, 120)
     fleet.llmc("down")
-    yield fleet
-    fleet.close()
 
 
 def newest(fleet: Fleet) -> tuple[str, str]:
@@ -119,29 +115,36 @@ def assert_undone_once(fleet: Fleet, commit: str, task: str) -> None:
     assert fleet.git("status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("step", undo.STEPS)
-def test_an_undo_goes_on_after_kill_9_at_every_step(landed: Fleet, step: str, side: str) -> None:
+EVERY = [f"{step}:{side}" for step in undo.STEPS for side in ("before", "after")]
+#: at first, before and after the landing, and at the end
+SOME = ["revert:before", "land:before", "return:before", "finish:after"]
+
+
+@pytest.mark.parametrize("kills", [SOME, *in_soak(EVERY)], ids=["some", "all"])
+def test_an_undo_goes_on_after_kill_9_at_every_step(scripted: Fleet, kills: list[str]) -> None:
     """Break: write the journal after the step; or emit `undone` apart from it; or forget the revert's ref."""
-    commit, task = newest(landed)
-    others = {other: status for other, status in auto.statuses(landed).items() if other != task}
-    landed.llmc("undo", "--yes", code=KILLED, LLMC_FAULT=f"undo.{step}:{side}:kill")
-    landed.git("gc", "-q", "--prune=now", cwd=landed.root)
-    done = landed.llmc("undo", "--json").json
-    assert (done["commit"], done["returned"]) == (commit, f"task {task} is pending again")
-    assert done["revert"] == landed.git("rev-parse", "main")
-    assert_undone_once(landed, commit, task)
-    assert {other: auto.statuses(landed)[other] for other in others} == others
+    land_tasks(scripted, len(kills) + 1)
+    for kill in kills:
+        commit, task = newest(scripted)
+        others = {other: status for other, status in auto.statuses(scripted).items() if other != task}
+        scripted.llmc("undo", "--yes", code=KILLED, LLMC_FAULT=f"undo.{kill}:kill")
+        scripted.git("gc", "-q", "--prune=now", cwd=scripted.root)
+        done = scripted.llmc("undo", "--json").json
+        assert (done["commit"], done["returned"]) == (commit, f"task {task} is pending again"), kill
+        assert done["revert"] == scripted.git("rev-parse", "main"), kill
+        assert_undone_once(scripted, commit, task)
+        assert {other: auto.statuses(scripted)[other] for other in others} == others, kill
+    assert_a_lost_journal_is_no_revert_of_a_persons(scripted)
 
 
-def test_an_undo_whose_journal_was_lost_is_not_called_reverted_already(landed: Fleet) -> None:
-    """state.json was rebuilt after the revert had landed. Break: leave out `_landed_before`."""
-    commit, task = newest(landed)
-    landed.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.land:after:kill")
-    state = auto.state(landed)
-    (landed.root / "state.json").write_text(json.dumps({**state, "undo": None}))
-    assert landed.llmc("undo", "--yes", "--json").json["commit"] == commit
-    assert_undone_once(landed, commit, task)
+def assert_a_lost_journal_is_no_revert_of_a_persons(fleet: Fleet) -> None:
+    """state.json was rebuilt after the revert had landed. Break: leave out `_landed_before`; it is "reverted already"."""
+    commit, task = newest(fleet)
+    fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.land:after:kill")
+    state = auto.state(fleet)
+    (fleet.root / "state.json").write_text(json.dumps({**state, "undo": None}))
+    assert fleet.llmc("undo", "--yes", "--json").json["commit"] == commit
+    assert_undone_once(fleet, commit, task)
 
 
 @pytest.mark.timeout(300)
@@ -192,7 +195,7 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     fleet.llmc("config", "set", "overseer.goals.planner.command", goals.planner(fleet, made))
     goal = goals.create(fleet)
     daemon = auto.Daemon(fleet)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    goals.wait_status(fleet, goal, timeout_s=100)
     assert daemon.stop() == 0
     fleet.llmc("undo", "--yes", code=KILLED, LLMC_FAULT="undo.return:after:kill")
     said = fleet.llmc("undo")
@@ -200,14 +203,17 @@ def test_a_part_of_a_goal_is_open_again(scripted: Fleet) -> None:
     assert goals.status(fleet, goal) == "active"
     assert set(auto.statuses(fleet).values()) == {"completed"}, "the goal makes a new task for it"
     daemon = auto.Daemon(fleet)
-    goals.wait_for(fleet, lambda: goals.status(fleet, goal) == "completed", 100)
+    goals.wait_status(fleet, goal, timeout_s=100)
     assert daemon.stop() == 0
     assert fleet.log()[:4] == ["Part 2", 'Revert "Part 2"', "Part 2", "Part 1"]
     assert len(fleet.events("undone")) == 1
 
 
 def test_a_revert_is_checked_where_its_dependencies_are(scripted: Fleet) -> None:
-    """Break: check it in a checkout that was not set up."""
+    """Break: check it in a checkout that was not set up.
+
+    And a person who moves the branch meanwhile is no reason to give up. Break: refuse when the branch moved.
+    """
     scripted.commit(".gitignore", "venv/\n", "Ignore")
     scripted.set_up(
         "adam", config={"repo.setup": "mkdir -p venv; touch venv/tool", "repo.validate": "test -e venv/tool"}
@@ -216,16 +222,10 @@ def test_a_revert_is_checked_where_its_dependencies_are(scripted: Fleet) -> None
     land(scripted, "one.txt", "1\\n")
     scripted.llmc("undo", "--yes")
     assert not (scripted.source / "one.txt").exists()
-
-
-def test_a_person_who_moves_the_branch_meanwhile_is_no_reason_to_give_up(scripted: Fleet) -> None:
-    """Break: refuse when the branch moved."""
     moved = scripted.dir / "moved"
     commit = f"test -e {moved} || (touch {moved}; cd {scripted.source}; echo p > p.txt; git add p.txt; {COMMIT} Person)"
-    scripted.set_up("adam")
-    scripted.up("--no-patrol")
-    land(scripted, "one.txt", "1\\n")
-    scripted.llmc("config", "set", "repo.validate", commit)
+    land(scripted, "two.txt", "2\\n")
+    scripted.configure({"repo.validate": commit})
     scripted.llmc("undo", "--yes")
-    assert scripted.log()[:2] == ['Revert "Write one.txt"', "Person"]
+    assert scripted.log()[:2] == ['Revert "Write two.txt"', "Person"]
     assert (scripted.source / "p.txt").exists()

@@ -36,6 +36,7 @@ class Pane:
         self.hook_dir = root / "hooks"
         self.socket = f"llmc-test-{uuid.uuid4().hex[:12]}"
         self.settings = root / "settings.json"
+        self._heard: dict[str, dict[str, Any]] = {}
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(root / "home"),
@@ -121,7 +122,10 @@ class Pane:
         return int(wait_until(lambda: self.tmux("run-shell", "true", ";", *show).strip()))
 
     def hooks(self, event: str = "") -> list[dict[str, Any]]:
-        found = [json.loads(path.read_text()) for path in sorted(self.hook_dir.glob("*.json"))]
+        for path in self.hook_dir.glob("*.json"):
+            if path.name not in self._heard:  # each is written once, and whole
+                self._heard[path.name] = json.loads(path.read_text())
+        found = [payload for _, payload in sorted(self._heard.items(), key=lambda item: item[0])]
         return [payload for payload in found if event in ("", payload["hook_event_name"])]
 
     def wait_hook(self, event: str, count: int = 1, timeout_s: float = WAIT_S) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def commit(number: int, more: str = "true") -> str:
 
 def until(path: Path) -> str:
     """For an agent: wait for a file."""
-    return f"while ! test -e {path}; do sleep 0.02; done"
+    return f"while ! test -e {path}; do sleep 0.1; done"
 
 
 def state(fleet: Fleet) -> dict[str, Any]:

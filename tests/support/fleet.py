@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from llmc.agents.client_files import client_status
+from llmc.config.edit import set_value
 from llmc.config.layout import tmux_server
 from llmc.event_log import EventLog
 from llmc.tools.locks import is_locked
@@ -35,6 +36,11 @@ SCRIPTED_IN_SOAK = [
     pytest.param("scripted", marks=pytest.mark.soak),
     pytest.param("claude", marks=pytest.mark.real_client),
 ]
+#: the new client alone in `make test`: it shows all that the scripted agent and an old client do
+NEW_CLIENT = [
+    *SCRIPTED_IN_SOAK,
+    pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
+]
 #: both agents as usual, and an old client in `make soak`: what a person does at a terminal, clients answer differently
 OLD_CLIENT_TOO = [
     "scripted",
@@ -47,6 +53,11 @@ CLIENTS_IN_SOAK = [
     pytest.param("claude", marks=[pytest.mark.real_client, pytest.mark.soak]),
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
+
+
+def in_soak(*values: object) -> list[Any]:
+    """For `parametrize`: these cases of a matrix are in `make soak`; the others show as much in `make test`."""
+    return [pytest.param(value, marks=pytest.mark.soak) for value in values]
 
 
 class Result:
@@ -75,10 +86,14 @@ class Fleet:
         self.config_dir = self.dir / "claude"
         self.env = self._environment(api)
         self._logs: dict[str, str] = {}
+        self._told_before = 0
+        self._rows_before: dict[Path, int] = {}
         for directory in (self.home, self.source):
             directory.mkdir()
+        (self.source / "README.md").write_text("sample\n")
         self.git("init", "-q", "-b", "main")
-        self.commit("README.md", "sample\n", "First commit")
+        self.git("add", "README.md")
+        self.git("commit", "-q", "-m", "First commit")
 
     def _environment(self, api: LoopbackApi | None) -> dict[str, str]:
         env = {
@@ -182,11 +197,41 @@ class Fleet:
 
     def set_up(self, *workers: str, config: dict[str, str] | None = None) -> "Fleet":
         self.llmc("init", "--target", str(self.root))
-        for key, value in (config or {}).items():
-            self.llmc("config", "set", key, value)
+        self.configure(config or {})
         for worker in workers:
             self.llmc("add", worker)
         return self
+
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Set options by the function that `llmc config set` has, without a process for each."""
+        for key, value in config.items():
+            set_value(self.root / "config.toml", key, value)
+
+    def new_case(self) -> "Fleet":
+        """For a fleet that several tests share: what happened before is out of sight of the next of them."""
+        self._told_before = max((int(row["seq"]) for row in self._events()), default=0)
+        self._rows_before = {path: len(rows) for path, rows in self._transcripts()}
+        return self
+
+    def plant(self, files: Mapping[str, str], message: str = "A new case") -> None:
+        """A commit on the source's main branch with these files only, and nothing of what was there before."""
+        self.git("rm", "-rfq", "--ignore-unmatch", ".")
+        for name, text in {"README.md": "sample\n", **files}.items():
+            (self.source / name).write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+
+    def rest(self, *workers: str) -> None:
+        """After a test on a shared fleet, however it ended: these workers are idle, nobody holds them, they have no work."""
+        for name in workers:
+            row = self.record(name)
+            if row.get("held"):
+                self.llmc("release", name)
+            if row["status"] != "idle" or row.get("accept"):
+                self.llmc("reset", name)
+
+    def has_daemon(self) -> bool:
+        return is_locked(self.root / ".llmc/locks/daemon.lock")
 
     def up(self, *args: str, cold: bool = False) -> None:
         """Start the daemon: as a fork, or `cold` as a program that imports everything itself."""
@@ -198,6 +243,10 @@ class Fleet:
         view = self.llmc("status", "--json", cwd=self.root).json
         return next(row for row in view["workers"] if row["name"] == worker)
 
+    def record(self, worker: str) -> dict[str, Any]:
+        """A worker as state.json has it, without a process for each look."""
+        return dict(json.loads((self.root / "state.json").read_text())["workers"][worker])
+
     def wait(self, worker: str, status: str, timeout: float = 30) -> dict[str, Any]:
         arguments = ("--status", status, "--timeout", str(timeout), "--json")
         result = self.llmc("wait", worker, *arguments, code=None, cwd=self.root)
@@ -206,8 +255,11 @@ class Fleet:
 
     def events(self, action: str | None = None) -> list[dict[str, Any]]:
         """The event log, read by the function that `llmc events` has, without a process for each look."""
-        rows = list(EventLog(str(self.root / "logs/events.jsonl")).all())
+        rows = (row for row in self._events() if int(row["seq"]) > self._told_before)
         return [row for row in rows if action in (None, row["action"])]
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        return EventLog(str(self.root / "logs/events.jsonl")).all()
 
     def printed_events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.llmc("events", "--json").out.splitlines()]
@@ -288,9 +340,13 @@ class Fleet:
 
     def transcript_rows(self) -> list[dict[str, Any]]:
         """Every row of every transcript the agents wrote."""
+        new = (rows[self._rows_before.get(path, 0) :] for path, rows in self._transcripts())
+        return [json.loads(line) for rows in new for line in rows]
+
+    def _transcripts(self) -> list[tuple[Path, list[str]]]:
         files = sorted(self.client_config.glob("projects/*/*.jsonl"))
-        whole = (path.read_text().rpartition("\n")[0] for path in files)  # the last line may be half written
-        return [json.loads(line) for text in whole for line in text.splitlines()]
+        # The last line may be half written.
+        return [(path, path.read_text().rpartition("\n")[0].splitlines()) for path in files]
 
     def user_turns(self) -> list[str]:
         """The prompts that began a turn, as the transcripts have them."""
@@ -320,13 +376,48 @@ class Fleet:
         return f"--- events\n{events}\n{screens}"
 
     def close(self) -> None:
-        if (self.root / "config.toml").exists():
-            zygote.run(
-                ["--root", str(self.root), "down", "--force"], cwd=self.dir, env=self.env, timeout_s=60
-            )
+        """Kill whatever runs for this fleet: nobody needs its state any more, and an orderly `down` costs more than most tests."""
+        wait_until(self._kill_all)
         for place in (self.root, *self.root.glob(".llmc/canary/*")):
-            self.end_tmux(tmux_server(str(place)))
+            Path(f"/tmp/tmux-{os.getuid()}", tmux_server(str(place))).unlink(missing_ok=True)
         shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _kill_all(self) -> bool:
+        """Whether nothing runs any more: what runs has this fleet's home in its environment, or is a fork with a lock."""
+        mark = f"HOME={self.home}".encode()
+        found = {pid for pid in _processes() if mark in _environment(pid)}
+        found |= _holders(self.root / ".llmc/locks") - {os.getpid()}
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    """What a process was started with; empty for one that has ended, and for another user's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _holders(folder: Path) -> set[int]:
+    """The processes that hold a lock there."""
+    ours = {str(path.stat().st_ino): str(path) for path in folder.glob("*")}
+    rows = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" not in line]
+    found = ((int(row[4]), ours.get(row[5].rpartition(":")[2])) for row in rows)
+    return {pid for pid, path in found if pid > 0 and path and path in _open_files(pid)}
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
 def _process_state(pid: int) -> str:

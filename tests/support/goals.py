@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from llmc.state.goal_store import GoalStore
 from tests.support import auto
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT
@@ -109,6 +110,22 @@ def wait_for(fleet: Fleet, probe: Any, timeout_s: float = 60) -> Any:
         said = log.read_text() if log.exists() else ""
         events = fleet.llmc("overseer", "events", code=None).out
         raise AssertionError(f"{error}\n--- goals.log\n{said}\n--- events\n{events}") from error
+
+
+def wait_status(fleet: Fleet, goal_id: str, wanted: str = "completed", timeout_s: float = 60) -> None:
+    """Read from the store, without a process for each look; the command says the same in the end."""
+    goals = GoalStore(fleet.root / ".llmc/overseer")
+    wait_for(fleet, lambda: goals.view(goal_id).goal.status == wanted, timeout_s)
+    assert status(fleet, goal_id) == wanted
+
+
+def wait_questions(fleet: Fleet, timeout_s: float = 60) -> list[dict[str, Any]]:
+    """What is in the inbox, once a person was asked."""
+
+    def asked() -> Any:
+        return fleet.events("goal_asked") and fleet.llmc("overseer", "inbox", "--json").json["questions"]
+
+    return list(wait_for(fleet, asked, timeout_s))
 
 
 def events(fleet: Fleet, kind: str) -> list[dict[str, Any]]:

@@ -76,10 +76,12 @@ def attached(fleet: Fleet, worker: str = "adam", columns: int = 80, rows: int = 
         os.execve(sys.executable, [sys.executable, "-m", "llmc", "attach", worker], fleet.env)
     ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
     try:
-        wait_until(lambda: fleet.status(worker)["attached"], story=fleet.story)
+        wait_until(lambda: fleet.tmux("list-clients"), story=fleet.story)
+        assert fleet.status(worker)["attached"]
         yield keyboard
         os.write(keyboard, b"\x02d")
-        wait_until(lambda: not fleet.status(worker)["attached"])
+        wait_until(lambda: not fleet.tmux("list-clients"))
+        assert not fleet.status(worker)["attached"]
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     finally:
         os.close(keyboard)

@@ -1,6 +1,5 @@
 """Settings that an agent could plant: each names a program that leaves a mark when it is run."""
 
-import subprocess
 from pathlib import Path
 
 #: a key and its value; {run} is the program that leaves the mark
@@ -105,14 +104,16 @@ class Planted:
 
     def write(self, file: Path, keys: dict[str, str] = KEYS) -> None:
         """As an agent would: whatever is in the file stays."""
-        made = self.marks.parent / f"made-{file.name}-{len(keys)}"
-        if not made.exists():
-            for key, value in keys.items():
-                text = value.format(**self._values, run=self._program(f"{file.name}-{key}"))
-                argv = ["git", "config", "--file", str(made), "--add", key, text]
-                subprocess.run(argv, check=True, cwd="/")
         with file.open("a") as sink:
-            sink.write(made.read_text())
+            sink.writelines(self._setting(file, key, value) for key, value in keys.items())
+
+    def _setting(self, file: Path, key: str, value: str) -> str:
+        """As `git config --add` writes it, without a process for each."""
+        text = value.format(**self._values, run=self._program(f"{file.name}-{key}"))
+        section, _, rest = key.partition(".")
+        middle, _, name = rest.rpartition(".")
+        head = f'[{section} "{middle}"]' if middle else f"[{section}]"
+        return f'{head}\n\t{name} = "{text}"\n'
 
     def ran(self) -> list[str]:
         return sorted(path.name for path in self.marks.iterdir())

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from llmc.agents.claude_code import Scripted
 from llmc.config.model import Worker
 from llmc.services import setup
-from llmc.services.project import Project
+from llmc.services.project import Project, open_project
 from llmc.workers.model import WorkerRecord
 
 needs_lfs = pytest.mark.skipif(
@@ -62,14 +63,46 @@ def run_git(cwd: Path, *args: str, check: bool = True) -> str:
     return done.stdout.strip()
 
 
+class Mold:
+    """A folder that is made once for the tests of a file, and put back for each of them.
+
+    At the same place, as there are absolute paths in a root: to copy it costs a tenth of making it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._place, self._kept = folder / "place", folder / "kept"
+
+    def place(self, make: Callable[[Path], object]) -> Path:
+        """The folder as it was made, whatever the test before has done to it."""
+        if self._kept.exists():
+            shutil.rmtree(self._place)
+            shutil.copytree(self._kept, self._place, symlinks=True)
+        else:
+            self._place.mkdir()
+            make(self._place)
+            shutil.copytree(self._place, self._kept, symlinks=True)
+        return self._place
+
+
 def make_project(source: str, root: Path) -> Project:
     """A root on a source (a path or a URL), as `llmc init` makes it."""
     found = setup.find_source(source, Path("/"))
     return setup.new_project(setup.create_root(found, root, Scripted.name))
 
 
+def project_at(root: Path) -> Project:
+    """A root that is there already."""
+    return open_project(str(root))
+
+
 def add_worker(project: Project, name: str = "w1") -> tuple[WorkerRecord, Worktree]:
     record = setup.add_worker(project, name, Worker())
+    return record, Worktree(Path(record.worktree_path))
+
+
+def worker_of(project: Project, name: str = "w1") -> tuple[WorkerRecord, Worktree]:
+    """One that was added before."""
+    record = project.store.read().workers[name]
     return record, Worktree(Path(record.worktree_path))
 
 

@@ -1,10 +1,15 @@
-"""The scripted agent as on a machine that has no time for it: while a file is there it takes in no key, and does not rest."""
+"""The scripted agent as on a machine that has no time for it: while a file is there it takes in no key,
+and once the file says so it does not rest either."""
 
 import sys
+import time
 from pathlib import Path
 
 from llmc.agents.scripted.__main__ import main
 from llmc.agents.scripted.terminal import Terminal
+
+#: in the file: wide awake, as one that waits for a processor
+AWAKE = "awake"
 
 
 def write(program: Path, starved: Path) -> None:
@@ -20,9 +25,17 @@ def run(starved: str) -> None:
     read = Terminal.read
 
     def read_later(terminal: Terminal) -> bytes | None:
-        while Path(starved).exists():  # wide awake, as one that waits for a processor
-            pass
+        while (wanted := _content(Path(starved))) is not None:
+            if wanted != AWAKE:
+                time.sleep(0.02)
         return read(terminal)
 
     Terminal.read = read_later  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:]))
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None

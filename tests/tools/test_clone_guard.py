@@ -21,22 +21,32 @@ from llmc.services.setup import new_project
 from llmc.tools import git, git_config, proc
 from llmc.workers.model import WorkerRecord
 from tests.support.planted import Planted
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
+from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
+
+
+def make(place: Path) -> None:
+    repo = Repo(place / "source")
+    repo.git("config", "user.name", "Sam")
+    repo.git("config", "user.email", "sam@example.com")
+    repo.commit("a.txt")
+    make_project(str(repo.path), place / "root")
+
+
+@pytest.fixture
+def tmp_path(mold: Mold) -> Path:
+    """With a source and a root in it."""
+    return mold.place(make)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Repo:
-    repo = Repo(tmp_path / "source")
-    repo.git("config", "user.name", "Sam")
-    repo.git("config", "user.email", "sam@example.com")
-    repo.commit("a.txt")
-    return repo
+    return Worktree(tmp_path / "source")
 
 
 @pytest.fixture
 def project(source: Repo, tmp_path: Path) -> Project:
-    return make_project(str(source.path), tmp_path / "root")
+    return project_at(tmp_path / "root")
 
 
 @pytest.fixture
@@ -110,7 +120,7 @@ def test_a_config_of_a_repository_with_long_ids_is_made_again(tmp_path: Path) ->
     run_git(tmp_path / "long", "init", "-q", "-b", "main", "--object-format=sha256")
     source = Worktree(tmp_path / "long")
     source.commit("a.txt")
-    project = make_project(str(source.path), tmp_path / "root")
+    project = make_project(str(source.path), tmp_path / "long-root")
     _, tree = add_worker(project)
     config_of(project).write_text("garbage")
     assert git.tree_state(tree.path).head == source.head()
@@ -300,10 +310,10 @@ def test_the_settings_of_a_submodule_run_nothing(tmp_path: Path, planted: Plante
     monkeypatch.setenv("HOME", str(home))
     lib = Repo(tmp_path / "lib")
     lib.commit("lib.txt")
-    source = Repo(tmp_path / "source")
+    source = Repo(tmp_path / "with-lib")
     source.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(lib.path), "lib")
     source.git("commit", "-qm", "With a submodule")
-    project = make_project(str(source.path), tmp_path / "root")
+    project = make_project(str(source.path), tmp_path / "lib-root")
     record, tree = add_worker(project)
     modules = project.root.path / ".git/worktrees/w1/modules/lib"
     where = run_git(modules, "config", "core.worktree")

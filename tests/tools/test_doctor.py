@@ -21,17 +21,28 @@ from llmc.services.task_list import open_list
 from llmc.tools import git, locks
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import WorkerRecord
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
+from tests.support.fleet import in_soak
+from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
 
 HOUR_AGO = time.time() - 3600
 
 
+def make(place: Path) -> None:
+    source = Repo(place / "source")
+    source.commit("a.txt", "a\n")
+    make_project(str(source.path), place / "root")
+
+
+@pytest.fixture
+def tmp_path(mold: Mold) -> Path:
+    """With a source and a root in it."""
+    return mold.place(make)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    source = Repo(tmp_path / "source")
-    source.commit("a.txt", "a\n")
-    return make_project(str(source.path), tmp_path / "root")
+    return project_at(tmp_path / "root")
 
 
 @pytest.fixture
@@ -91,11 +102,13 @@ def test_a_young_lock_is_left_alone(project: Project, worker: tuple[WorkerRecord
     "damage",
     [
         lambda root: run_git(root, "config", "core.bare", "false"),
-        lambda root: run_git(root, "config", "--worktree", "core.bare", "false"),
-        lambda root: run_git(root, "config", "--unset", "extensions.worktreeConfig"),
         lambda root: run_git(root, "config", "rerere.enabled", "false"),
+        *in_soak(
+            lambda root: run_git(root, "config", "--worktree", "core.bare", "false"),
+            lambda root: run_git(root, "config", "--unset", "extensions.worktreeConfig"),
+        ),
     ],
-    ids=["bare", "own", "worktrees", "rerere"],
+    ids=["bare", "rerere", "own", "worktrees"],
 )
 def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) -> None:
     """Break: leave the setting out of what is compared, or out of what is set."""

@@ -14,7 +14,8 @@ from tests.support.goal_workshop import Clock
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
-FEW, MANY = 15, 300
+#: each point once
+FEW, MANY = len(POINTS), 300
 
 
 @pytest.fixture

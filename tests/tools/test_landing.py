@@ -8,7 +8,16 @@ from llmc.errors import Refused
 from llmc.services import landing, provision
 from llmc.services.landing import BaseMoved, SourceBusy
 from llmc.services.project import Project
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot
+from tests.support.repos import (
+    Mold,
+    Repo,
+    Worktree,
+    add_worker,
+    make_project,
+    project_at,
+    run_git,
+    snapshot,
+)
 
 
 class Scene:
@@ -47,13 +56,23 @@ def make_source(path: Path) -> Repo:
     return source
 
 
+def make(place: Path) -> None:
+    make_project(str(make_source(place / "my src").path), place / "root")
+
+
+@pytest.fixture
+def tmp_path(mold: Mold) -> Path:
+    """With a source and a root in it."""
+    return mold.place(make)
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Repo:
-    return make_source(tmp_path / "my src")
+    return Worktree(tmp_path / "my src")
 
 
 def scene_on(source: Repo, tmp_path: Path, **options: tuple[str, str]) -> Scene:
-    return Scene(source, make_project(str(source.path), tmp_path / "root"), **options)
+    return Scene(source, project_at(tmp_path / "root"), **options)
 
 
 @pytest.mark.req("1-113")
@@ -164,7 +183,7 @@ def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
 def test_a_bare_source(source: Repo, tmp_path: Path) -> None:
     bare = Repo(tmp_path / "bare.git", bare=True)
     source.git("push", "-q", str(bare.path), "main")
-    scene = scene_on(bare, tmp_path)
+    scene = Scene(bare, make_project(str(bare.path), tmp_path / "bare-root"))
     scene.land()
     assert scene.tip() == scene.commit
     assert landing.is_landed(scene.project, scene.commit)
@@ -175,7 +194,7 @@ def remote(source: Repo, tmp_path: Path) -> Scene:
     """A source that is a URL: llmc cannot look into it, it can only push."""
     bare = Repo(tmp_path / "remote.git", bare=True)
     source.git("push", "-q", str(bare.path), "main")
-    return Scene(bare, make_project(f"file://{bare.path}", tmp_path / "root"))
+    return Scene(bare, make_project(f"file://{bare.path}", tmp_path / "other-root"))
 
 
 @pytest.mark.req("1-035")

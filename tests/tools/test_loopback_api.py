@@ -125,6 +125,7 @@ def test_a_command_runs_and_the_turn_ends(client: Client) -> None:
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_failing_command_does_not_end_the_script(client: Client) -> None:
     assert client.run("[llmc task-2a]\n@sh exit 3\n@sh touch went-on\n")["hook_event_name"] == "Stop"
     assert (client.repo / "went-on").exists()
@@ -148,6 +149,7 @@ def test_a_question_waits_for_its_answer(client: Client) -> None:
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_a_background_command_outlives_the_turn(client: Client) -> None:
     end = client.run(
         "[llmc task-5a]\n@background until [ -e release ]; do read -t 0.1 < <(:); done; touch freed\n"
@@ -163,7 +165,11 @@ def test_a_background_command_outlives_the_turn(client: Client) -> None:
 @pytest.mark.real_client
 @pytest.mark.parametrize(
     ("directive", "error"),
-    [("@limit 30", "rate_limit"), ("@error 529", "server_error"), ("@error 401", "authentication_failed")],
+    [
+        ("@error 529", "server_error"),
+        pytest.param("@limit 30", "rate_limit", marks=pytest.mark.soak),
+        pytest.param("@error 401", "authentication_failed", marks=pytest.mark.soak),
+    ],
 )
 def test_an_api_error_ends_the_turn_at_once_and_the_next_prompt_is_unharmed(
     client: Client, directive: str, error: str
@@ -189,6 +195,7 @@ def test_messages_sent_while_busy_are_played_after_the_rest(client: Client) -> N
 
 
 @pytest.mark.real_client
+@pytest.mark.soak
 def test_messages_queued_to_the_end_of_a_turn_are_all_played(client: Client) -> None:
     client.submit("[llmc task-8a]\n@sleep 0.7\n@say slept\n")
     client.submit("[llmc message-8b]\n@sh touch second\n")

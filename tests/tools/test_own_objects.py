@@ -12,18 +12,27 @@ from llmc.doctor.findings import Kind
 from llmc.services import own_objects, provision
 from llmc.services.project import Project
 from llmc.tools import git
-from tests.support.repos import Repo, add_worker, make_project, run_git
+from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, run_git
 from tests.tools.test_doctor import kinds, mend
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Repo:
-    repo = Repo(tmp_path / "source")
+def make(place: Path) -> None:
+    repo = Repo(place / "source")
     for number in range(5):
         repo.commit(f"{number}.txt", f"{number}\n" * 100)
     repo.git("gc", "-q")
     repo.commit("loose.txt")
-    return repo
+
+
+@pytest.fixture
+def tmp_path(mold: Mold) -> Path:
+    """With a source in it that has packed and loose objects."""
+    return mold.place(make)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repo:
+    return Worktree(tmp_path / "source")
 
 
 def files_of(clone: Path) -> list[Path]:

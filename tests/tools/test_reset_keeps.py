@@ -14,7 +14,17 @@ from llmc.services import provision, rebase, trash
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.workers.model import WorkerRecord
-from tests.support.repos import Repo, add_worker, make_project, run_git
+from tests.support.fleet import in_soak
+from tests.support.repos import (
+    Mold,
+    Repo,
+    Worktree,
+    add_worker,
+    make_project,
+    project_at,
+    run_git,
+    worker_of,
+)
 
 
 class Bench:
@@ -22,14 +32,20 @@ class Bench:
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
-        self.source = Repo(tmp_path / "src")
-        self.source.commit(".gitignore", "*.cache\n/build\n/out/\ndata/\n")
-        self.source.commit("a.txt", "a\n")
-        self.source.commit("data", "a file\n")
-        self.source.commit("src/a.txt", "a\n")
-        self.project: Project = make_project(str(self.source.path), tmp_path / "root")
+        self.source = Worktree(tmp_path / "src")
+        self.project: Project = project_at(tmp_path / "root")
         self.record: WorkerRecord
-        self.record, self.tree = add_worker(self.project)
+        self.record, self.tree = worker_of(self.project)
+
+    @staticmethod
+    def make(tmp_path: Path) -> None:
+        source = Repo(tmp_path / "src")
+        source.write("a.txt", "a\n")
+        source.write("data", "a file\n")
+        source.write("src/a.txt", "a\n")
+        source.git("add", "-A")
+        source.commit(".gitignore", "*.cache\n/build\n/out/\ndata/\n")
+        add_worker(make_project(str(source.path), tmp_path / "root"))
 
     def write(self, name: str, text: str) -> Path:
         path = self.tree.path / name
@@ -41,11 +57,14 @@ class Bench:
         base = provision.refresh_base(self.project)
         return provision.reset_in_place(self.project, self.record, base, "test")
 
-    def has(self, text: str) -> bool:
+    def everything(self) -> str:
+        """All that is kept: files, what is in the trash, and what a ref leads to."""
         places = [self.tree.path, self.project.root.trash]
-        return any(text in kept for place in places for kept in _files(place)) or any(
-            text in blob for repo in self._repositories() for blob in _blobs(repo)
-        )
+        files = [text for place in places for text in _files(place)]
+        return "\0".join([*files, *(_blobs(repo) for repo in self._repositories())])
+
+    def has(self, text: str) -> bool:
+        return text in self.everything()
 
     def _repositories(self) -> list[Path]:
         own = Path(run_git(self.tree.path, "rev-parse", "--absolute-git-dir"))
@@ -64,17 +83,22 @@ def _files(place: Path) -> list[str]:
     return found
 
 
-def _blobs(repo: Path) -> list[str]:
+def _blobs(repo: Path) -> str:
     listed = run_git(repo, "rev-list", "--objects", "--all").split("\n")
-    names = "".join(f"{row.split(' ')[0]}\n" for row in listed if row)
+    return _contents(repo, [row.split(" ")[0] for row in listed if row])
+
+
+def _contents(repo: Path, names: list[str]) -> str:
     argv = ["git", "cat-file", "--batch"]
-    done = subprocess.run(argv, cwd=repo, input=names.encode(), capture_output=True, check=True)
-    return [done.stdout.decode(errors="replace")]
+    given = "".join(f"{name}\n" for name in names).encode()
+    return subprocess.run(argv, cwd=repo, input=given, capture_output=True, check=True).stdout.decode(
+        errors="replace"
+    )
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(mold: Mold) -> Bench:
+    return Bench(mold.place(Bench.make))
 
 
 Case = Callable[[Bench], None]
@@ -309,10 +333,12 @@ def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: st
     """Break: `git clean -fdq` after the reset, instead of pinning what it would remove under the new ignore rules."""
     monkeypatch.setattr(trash, "MAX_PINNED_BYTES", 1000)
     CASES[name](bench)
-    here = [word for word in WORDS if bench.has(word) or word in _staged(bench)]
+    before = bench.everything() + _staged(bench)
+    here = [word for word in WORDS if word in before]
     assert "PRECIOUS" in here or "ODD0!" in here
     bench.reset()
-    assert [word for word in here if not bench.has(word)] == []
+    kept = bench.everything()
+    assert [word for word in here if word not in kept] == []
     assert git.tree_state(bench.tree.path).clean
     assert bench.tree.head() == bench.tree.head(bench.project.base)
     assert bench.reset() is None, "and the next reset finds nothing to keep"
@@ -320,7 +346,7 @@ def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: st
 
 def _staged(bench: Bench) -> str:
     rows = [row for row in bench.tree.git("ls-files", "--stage", "-z").split("\0") if row]
-    return "".join(bench.tree.git("cat-file", "-p", row.split()[1]) for row in rows)
+    return _contents(bench.tree.path, [row.split()[1] for row in rows])
 
 
 # Submodules, which have ignore rules and an index of their own.
@@ -338,7 +364,9 @@ def library(bench: Bench) -> Repo:
     return made
 
 
-@pytest.mark.parametrize("what", ["ignored by the agent", "in the way", "hidden", "no submodule any more"])
+@pytest.mark.parametrize(
+    "what", ["ignored by the agent", "no submodule any more", *in_soak("in the way", "hidden")]
+)
 def test_no_byte_of_a_submodule_is_lost(bench: Bench, library: Repo, what: str) -> None:
     """Break: `clean -fdq` in the submodule; or `submodule update` before what is in its way is pinned."""
     inside = bench.tree.path / "lib"
@@ -456,6 +484,7 @@ def test_a_clone_that_may_not_be_written_removes_nothing() -> None:
     """As another user, for whom modes count. Break: go on when a pin fails."""
     place = Path(tempfile.mkdtemp())
     try:
+        Bench.make(place)
         bench = Bench(place)
         bench.tree.commit("first.txt")
         bench.reset()  # what Python loads on the way may be out of reach for another user

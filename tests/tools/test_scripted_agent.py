@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent_pane import Pane
+from tests.support.fleet import in_soak
 from tests.support.waiting import wait_until
 
 
@@ -76,7 +77,7 @@ def test_a_prompt_argument_is_submitted(pane: Pane) -> None:
 # --- pastes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("repeat", [1, 2, 2700])
+@pytest.mark.parametrize("repeat", [2700, *in_soak(1, 2)])
 def test_a_paste_arrives_exactly(pane: Pane, repeat: int) -> None:
     text = "[llmc message-7]\n" + 'žluť 🚀 日本語 "q" $X `y`\n\n' * repeat
     pane.start()
@@ -302,23 +303,24 @@ def test_a_disallowed_question_is_a_tool_error(pane: Pane) -> None:
 # --- failures, background, tasks --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("directive", "label"),
-    [("@error 429", "rate_limit"), ("@error 529", "server_error"), ("@error 401", "authentication_failed"),
-     ("@error 404", "model_not_found"), ("@error 400", "unknown"), ("@error 413", "invalid_request"),
-     ("@limit 90", "rate_limit")],
-)  # fmt: skip
-def test_api_errors_end_the_turn_with_a_label(pane: Pane, directive: str, label: str) -> None:
+ERRORS = [
+    ("@error 429", "rate_limit"), ("@error 529", "server_error"), ("@error 401", "authentication_failed"),
+    ("@error 404", "model_not_found"), ("@error 400", "unknown"), ("@error 413", "invalid_request"),
+    ("@limit 90", "rate_limit"),
+]  # fmt: skip
+
+
+def test_api_errors_end_the_turn_with_a_label(pane: Pane) -> None:
     pane.start()
-    pane.send(f"{directive}\n@sh touch never")
-    failure = pane.wait_hook("StopFailure")
-    assert failure["error"] == label
-    assert "permission_mode" not in failure
-    pane.wait_status("idle")
+    for count, (directive, label) in enumerate(ERRORS, 1):
+        pane.send(f"{directive}\n@sh touch never")
+        failure = pane.wait_hook("StopFailure", count)
+        assert failure["error"] == label, directive
+        assert "permission_mode" not in failure
+        pane.wait_status("idle")
+    assert failure["last_assistant_message"].startswith("You've hit your usage limit · resets 20")
     assert not pane.hooks("Stop")
     assert not (pane.cwd / "never").exists()
-    if "limit" in directive:
-        assert failure["last_assistant_message"].startswith("You've hit your usage limit · resets 20")
 
 
 def test_a_background_shell_wakes_the_session_when_it_ends(pane: Pane) -> None:
@@ -367,7 +369,9 @@ def test_the_task_tool_is_off_unless_asked_for(pane: Pane) -> None:
 # --- endings ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "code"), [("@crash", 1), ("@crash 17", 17)])
+@pytest.mark.parametrize(
+    ("text", "code"), [("@crash 17", 17), pytest.param("@crash", 1, marks=pytest.mark.soak)]
+)
 def test_a_crash_leaves_its_code_and_its_status_file(pane: Pane, text: str, code: int) -> None:
     pane.start()
     pane.send(text)
@@ -377,7 +381,7 @@ def test_a_crash_leaves_its_code_and_its_status_file(pane: Pane, text: str, code
 
 
 @pytest.mark.parametrize(
-    "keys", [["exit", "Enter"], ["/exit", "Enter"], [":q", "Enter"], ["C-c", "C-c"], ["C-d", "C-d"]]
+    "keys", [["/exit", "Enter"], ["C-d", "C-d"], *in_soak(["exit", "Enter"], [":q", "Enter"], ["C-c", "C-c"])]
 )
 def test_leaving_by_hand_is_clean(pane: Pane, keys: list[str]) -> None:
     pane.start()
@@ -388,7 +392,12 @@ def test_leaving_by_hand_is_clean(pane: Pane, keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)]
+    ("number", "code"),
+    [
+        (signal.SIGHUP, 129),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),
+        pytest.param(signal.SIGINT, 0, marks=pytest.mark.soak),
+    ],
 )
 def test_a_signal_ends_it_with_the_clients_code(pane: Pane, number: int, code: int) -> None:
     pane.start()

@@ -24,7 +24,9 @@ from llmc.tools import locks
 from llmc.tools.proc import ShuttingDown
 from llmc.tools.processes import is_alive
 from llmc.workers.model import Assignment, WorkerRecord
+from tests.support.fleet import in_soak
 from tests.support.repos import (
+    Mold,
     Repo,
     Worktree,
     add_worker,
@@ -33,6 +35,7 @@ from tests.support.repos import (
     make_library,
     make_project,
     needs_lfs,
+    project_at,
     run_git,
     snapshot,
 )
@@ -47,21 +50,30 @@ UNSEEN = """touch -d '1 hour ago' b.txt
 git update-index --refresh; touch -r b.txt then; echo evil > b.txt; touch -r then b.txt; rm then"""
 
 
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    made = Repo(tmp_path / "so'ur ce")
+def make(place: Path) -> None:
+    (place / "home").mkdir()
+    made = Repo(place / "so'ur ce")
     made.commit(".gitignore", "*.cache\n.env\nvenv/\n")
     made.commit("a.txt", "good\n")
-    return made
+    make_project(str(made.path), place / "ro ot")
+
+
+@pytest.fixture
+def tmp_path(mold: Mold) -> Path:
+    """With a home, a source and a root in it."""
+    return mold.place(make)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return Worktree(tmp_path / "so'ur ce")
 
 
 @pytest.fixture
 def project(source: Repo, tmp_path: Path) -> Project:
-    return make_project(str(source.path), tmp_path / "ro ot")
+    return project_at(tmp_path / "ro ot")
 
 
 def configured(project: Project, **repo: str) -> Project:
@@ -109,7 +121,7 @@ def test_the_check_sees_the_commit_and_nothing_of_the_worktree(project: Project)
     assert run_git(first(project).path, "rev-parse", "HEAD") == commit
 
 
-@pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
+@pytest.mark.parametrize("bit", ["--skip-worktree", *in_soak("--assume-unchanged")])
 def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source: Repo, bit: str) -> None:
     """They survive checkout, reset and clean, and hide a check that was made harmless. Break: leave out `_distrust`."""
     source.commit("check.sh", "! grep -q bad a.txt\n")
@@ -128,17 +140,19 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
         SPARSE,
         UNSEEN,
         "git config core.ignoreStat true; git update-index --refresh; rm b.txt",
-        'touch "$(git rev-parse --git-path index.lock)"',
-        "git rm -q a.txt; git -c user.name=x -c user.email=x@x commit -qm gone; git checkout -q --detach HEAD~1",
         "rm -r *; rm .git",
         "echo 'gitdir: ../../../.git/worktrees/w1' > .git",
         "mkdir -p deep/own; git -C deep/own init -q; echo x > deep/own/b.txt; echo b.txt > deep/own/.gitignore",
-        "mkdir ro; touch ro/file; chmod 500 ro",
-        "git checkout -q -b mine; git reset -q --hard HEAD~1",
         'rm -rf "$PWD"; touch "$PWD"',
         "git replace HEAD HEAD~1",
         "printf 'b.txt merge=ours filter=none\\n' > \"$(git rev-parse --git-common-dir)/info/attributes\"",
-        "mkdir empty",
+        *in_soak(
+            "mkdir empty",
+            'touch "$(git rev-parse --git-path index.lock)"',
+            "git rm -q a.txt; git -c user.name=x -c user.email=x@x commit -qm gone; git checkout -q --detach HEAD~1",
+            "mkdir ro; touch ro/file; chmod 500 ro",
+            "git checkout -q -b mine; git reset -q --hard HEAD~1",
+        ),
     ],
 )
 def test_whatever_a_check_leaves_is_gone_for_the_next(
@@ -568,6 +582,7 @@ def test_submodules_are_at_the_commit_and_clean(project: Project, source: Repo, 
     check(project, record, worktree.head(), source.head())
 
 
+@pytest.mark.soak
 def test_a_change_that_is_hidden_in_a_submodule_is_gone(
     project: Project, source: Repo, tmp_path: Path
 ) -> None:

@@ -10,21 +10,38 @@ import pytest
 from llmc.errors import LlmcError, ToolFailed
 from llmc.services import glance, restore, trash
 from llmc.services.project import Project
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot, tree
+from tests.support.repos import (
+    Mold,
+    Repo,
+    Worktree,
+    add_worker,
+    make_project,
+    project_at,
+    run_git,
+    snapshot,
+    tree,
+    worker_of,
+)
+
+
+def make(place: Path) -> None:
+    source = Repo(place / "src")
+    source.write("run.sh").chmod(0o755)
+    for name in ("kept.txt", "changed.txt", "deleted.txt", "staged.txt", "run.sh"):
+        source.write(name, f"{name}\n")
+    source.git("add", "-A")
+    source.commit(".gitignore", "*.cache\n")
+    add_worker(make_project(str(source.path), place / "root"))
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    source = Repo(tmp_path / "src")
-    source.write("run.sh").chmod(0o755)
-    for name in ("kept.txt", "changed.txt", "deleted.txt", "staged.txt", ".gitignore", "run.sh"):
-        source.commit(name, "*.cache\n" if name == ".gitignore" else f"{name}\n")
-    return make_project(str(source.path), tmp_path / "root")
+def project(mold: Mold) -> Project:
+    return project_at(mold.place(make) / "root")
 
 
 @pytest.fixture
 def worktree(project: Project) -> Worktree:
-    return add_worker(project)[1]
+    return worker_of(project)[1]
 
 
 def pin(project: Project, worktree: Worktree, **options: object) -> str:

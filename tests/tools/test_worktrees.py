@@ -16,21 +16,38 @@ from llmc.services import nuke, provision, worktrees
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.workers.model import WorkerRecord
-from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, snapshot
+from tests.support.repos import (
+    Mold,
+    Repo,
+    Worktree,
+    add_worker,
+    make_project,
+    project_at,
+    run_git,
+    snapshot,
+    worker_of,
+)
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    source = Repo(tmp_path / "src")
+def make(place: Path) -> None:
+    source = Repo(place / "src")
     source.commit(".gitignore", "*.cache\n")
     source.commit("a.txt", "a\n")
-    return make_project(str(source.path), tmp_path / "ro\tot \u2028")
+    add_worker(make_project(str(source.path), place / ROOT))
+
+
+ROOT = "ro\tot \u2028"
+
+
+@pytest.fixture
+def project(mold: Mold) -> Project:
+    return project_at(mold.place(make) / ROOT)
 
 
 @pytest.fixture
 def worker(project: Project) -> tuple[WorkerRecord, Worktree]:
-    return add_worker(project)
+    return worker_of(project)
 
 
 def reset(project: Project, record: WorkerRecord) -> str | None:
