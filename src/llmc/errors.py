@@ -76,7 +76,9 @@ class ToolFailed(LlmcError):
         argv, stderr = [scrub(word) for word in argv], scrub(stderr)  # before anything is cut off
         tail = stderr.strip()[-2000:]
         what = message or f"`{' '.join(argv)[:300]}` failed with code {returncode}"
-        super().__init__(f"{what}: {tail}" if tail else what, hint=hint)
+        # What it said in several lines begins on one of its own, as it was printed.
+        between = ":\n" if "\n" in tail else ": "
+        super().__init__(f"{what}{between}{tail}" if tail else what, hint=hint)
         self.argv = argv
         self.returncode = returncode
         self.stderr = stderr

@@ -116,6 +116,23 @@ def shortened_at_start(text: str, width: int) -> str:
     return shortened(text[::-1], width)[::-1]
 
 
+def fitted(line: str, width: int) -> str:
+    """A line of a wider screen: its rules and gaps are made shorter, the longest first; no word of it is cut."""
+    while (excess := cells(line) - width) > 0:
+        longest = max(_RUN.finditer(line), key=lambda run: len(run[0]), default=None)
+        if longest is None:
+            return line
+        start, most = longest.start(), len(longest[0]) - LEAST_RUN
+        line = line[:start] + line[start + min(excess, most) :]
+    return line
+
+
+#: so much of a rule or a gap stays
+LEAST_RUN = 2
+#: one sign that is neither letter nor digit, more often than that
+_RUN = re.compile(rf"([^\w\n])\1{{{LEAST_RUN},}}")
+
+
 def padded(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
@@ -129,3 +146,24 @@ def wrap(text: str, width: int, most: int) -> list[str]:
         lines.append(shortened(" ".join(rest[:count]), width))
         rest = rest[count:]
     return lines + ([shortened(" ".join(rest), width)] if rest else [])
+
+
+#: so many lines of the end of what a program said are in its gist
+GIST_LINES = 3
+
+
+def gist(text: str, most: int = 500) -> str:
+    """In one line: what failed, which is said first, and the end of what a program said about it.
+
+    A traceback, or the output of tests, names the error at its end. Rules and empty lines say nothing.
+    """
+    first, *rest = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))] or [""]
+    kept: list[str] = []
+    for line in reversed(rest[-GIST_LINES:]):
+        if len(first) + sum(len(one) + 3 for one in (*kept, line)) > most:
+            break
+        kept.insert(0, line)
+    if rest and not kept:
+        first = first[: most // 2]
+        kept = [rest[-1][-(most - len(first) - 3) :]]
+    return f"{first} {' | '.join(kept)}".strip()[:most]

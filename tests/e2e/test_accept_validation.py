@@ -254,7 +254,6 @@ def test_the_worker_is_free_while_its_work_is_validated(set_up: SetUp, shared: F
             assert "is being accepted" in fleet.llmc(*args, code=3).err
         for args in (
             ["rebase", "adam"],
-            ["review", "adam"],
             ["pick", "adam"],
             ["start", "--worker", "adam", "--prompt", "x"],
         ):

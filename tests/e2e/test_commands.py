@@ -167,7 +167,7 @@ def test_up_in_the_foreground_ends_with_ctrl_c(scripted: Fleet) -> None:
 def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -> None:
     scripted.set_up("adam", config={"defaults.ready_timeout_s": "1"})
     scripted.env["LLMC_SCRIPTED_START_DELAY"] = "30"
-    out = scripted.llmc("up", "--detach").out
+    out = scripted.llmc("up", "--detach", code=1).out
     assert "did not report ready" in out
     assert scripted.status("adam")["cause"] == "config"
     assert "llmc peek adam" in scripted.status("adam")["error_reason"]

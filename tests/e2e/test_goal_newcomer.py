@@ -154,9 +154,12 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     fleet.llmc("goal", "update", first, "--title", " ", code=2)
     assert "not UTF-8" in fleet.llmc("goal", "create", "--no-plan", "--title", "\udcff", code=2).err
     made.write_text("[]")
-    assert (
-        "must be an object" in fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=1).err
-    )
+    before = fleet.llmc("goal", "list", "--all", "--json").json
+    refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err
+    assert "is not a valid plan" in refused
+    assert "must be an object" in refused
+    assert "`llmc goal plan --help` shows" in refused
+    assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
     assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err
     # Whoever writes into a damaged store is told that it was set aside.

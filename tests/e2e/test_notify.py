@@ -104,7 +104,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
     """Break: tell of needs_review unasked; or exit 0 when a channel failed."""
     assert "config set notify." in scripted.set_up("adam", "eve").llmc("notify", "test", code=3).err
     out = scripted.dir / "told.jsonl"
-    scripted.llmc("config", "set", "notify.command", f"cat >> {out}; echo >> {out}")
+    scripted.llmc("config", "set", "notify.command", f"cat >> {out}")
     scripted.llmc("config", "set", "notify.webhook", hook.url)
     said = scripted.llmc("notify", "test").out
     assert (said, hook.kinds()) == ("command: told\nwebhook: told\n", ["test"])

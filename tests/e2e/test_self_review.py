@@ -58,7 +58,7 @@ def test_the_agent_reviews_its_own_work(fleet: Fleet) -> None:
     at_it = fleet.wait("adam", "reviewing")
     assert at_it["self_review"] == "done"
     assert at_it["commit_sha"] is None
-    refused = [fleet.llmc(name, "adam", code=3) for name in ("accept", "review", "rebase")]
+    refused = [fleet.llmc(name, "adam", code=3) for name in ("accept", "rebase")]
     assert all("reviewing" in answer.err for answer in refused)
     assert fleet.llmc("message", "adam", "@say noted", "--json").json["outcome"] == "queued"
     go.touch()

@@ -128,6 +128,8 @@ def test_a_command_gets_json_and_nothing_of_it_reaches_a_shell(project: Project,
     body = json.loads(out.read_text())
     assert (body["title"], body["body"], body["key"]) == (evil.replace("\n", " "), evil, evil)
     assert not list(tmp_path.rglob("pwned"))
+    assert out.read_text().count("\n") == 1, "a line, so that appended ones are JSON lines"
+    assert out.read_text().endswith("}\n")
 
 
 def test_a_command_that_prints_what_it_gets_prints_nothing_hostile(project: Project, tmp_path: Path) -> None:

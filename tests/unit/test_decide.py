@@ -9,7 +9,19 @@ from msgspec.structs import fields, replace
 from llmc.names import PromptId, TaskId
 from llmc.workers import causes
 from llmc.workers.causes import Cause
-from llmc.workers.decide import Facts, GitFacts, after_validation, arrived_step, client_says, judge, wants_git
+from llmc.workers.decide import (
+    ABORTED_BY_HAND,
+    CONFLICTS_LEFT,
+    Facts,
+    GitFacts,
+    after_validation,
+    arrived_step,
+    by_hand,
+    client_says,
+    judge,
+    still_unresolved,
+    wants_git,
+)
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Assignment, Delivery, Outcome, Report, Status, WorkerRecord
 from tests.support.records import worker
@@ -182,7 +194,9 @@ ROWS = {
     "ours, after a crash of llmc": Row(S.IDLE, OURS, S.WORKING, record={"delivery": typed(Outcome.TYPED)}),
     "ours, known": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.ACKNOWLEDGED)}),
     "ours, late, already there": Row(S.WORKING, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
-    "ours, late, in error": Row(S.ERROR, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED)}),
+    "ours, late, in error": Row(
+        S.ERROR, OURS, None, record={"delivery": typed(Outcome.UNCONFIRMED), "since_unix": 2.0}
+    ),
     "ours, joined to a person's words": Row(
         S.IDLE,
         hook("UserPromptSubmit", prompt="half a thought[llmc task-1]\ndo it\n"),
@@ -206,7 +220,10 @@ ROWS = {
     "a person's, after no_changes": Row(S.NO_CHANGES, PERSONS, S.WORKING),
     "a person's, while working": Row(S.WORKING, PERSONS, None),
     "a person's, in review": Row(S.NEEDS_REVIEW, PERSONS, None),
-    "a person's, in error": Row(S.ERROR, PERSONS, None),
+    "a person's, in error": Row(S.ERROR, PERSONS, S.WORKING),
+    "a person's, in error over a rebase": Row(
+        S.ERROR, PERSONS, S.REBASING, record=OURS_OPEN | {"resolution_attempts": 3}
+    ),
     # Everything else.
     "a notification": Row(S.WORKING, hook("Notification", message="✻ Stopped · done"), None, git=AHEAD),
     "an unknown hook": Row(S.WORKING, hook("HookOfNextYear"), None, git=AHEAD),
@@ -454,7 +471,9 @@ def test_git_is_asked_only_where_it_matters(name: str) -> None:
         (worker(S.IDLE), None),
         (worker(S.IDLE, delivery=typed(Outcome.TYPED)), S.WORKING),
         (worker(S.WORKING, delivery=typed(Outcome.TYPED)), None),
-        (worker(S.ERROR, delivery=typed(Outcome.TYPED)), None),
+        (worker(S.ERROR, delivery=typed(Outcome.TYPED), since_unix=2.0), None),
+        (worker(S.ERROR, delivery=typed(Outcome.TYPED), since_unix=0.5), S.WORKING),
+        (worker(S.ERROR, delivery=typed(Outcome.TYPED), since_unix=0.5, pre_rebase_sha="abc"), S.REBASING),
         (worker(S.NEEDS_REVIEW, delivery=typed(Outcome.TYPED, S.REJECTED)), S.REJECTED),
         (worker(S.IDLE, delivery=typed(Outcome.TYPED, None)), None),
     ],
@@ -539,3 +558,32 @@ def test_the_end_of_another_pane_is_nothing_to_an_agent(told: str, lives: bool, 
     verdict = judge(record, event(hook("PaneDied", pane=told)), Facts(exit_code=1, agent_lives=lives))
     assert (verdict.action == "hook_ignored") is ignored
     assert (verdict.change is None) is ignored
+
+
+def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
+    """Break: believe an open rebase, markers, changes, or the very commit that failed; or not see an abort."""
+    record = worker(S.ERROR, pre_rebase_sha="before", conflicted_files=("a",), reason=CONFLICTS_LEFT)
+    done = GitFacts(head="after", ahead=1, dirty=False, rebasing=False)
+    found = by_hand(record, done)
+    assert found is not None
+    assert (found.to, found.fields["commit_sha"]) == (S.NEEDS_REVIEW, "after")
+    aborted = by_hand(record, replace(done, head="before", on_base=False))
+    assert aborted is not None
+    assert aborted.reason == ABORTED_BY_HAND
+    for facts in (
+        replace(done, rebasing=True),
+        replace(done, marked=("a",)),
+        replace(done, dirty=True),
+        replace(done, on_base=False),
+        replace(done, ahead=0),
+    ):
+        assert by_hand(record, facts) is None, facts
+    assert by_hand(replace(record, failed_sha="after"), done) is None
+    assert by_hand(replace(record, pre_rebase_sha=""), done) is None
+    assert by_hand(worker(S.NEEDS_INPUT, pre_rebase_sha="before"), done) is None
+    # What is said about it is what is so now.
+    assert still_unresolved(record, replace(done, dirty=True)) == (
+        "its conflicts are unresolved: there are uncommitted changes"
+    )
+    known = replace(record, error_reason="unresolved after 3 rounds: there are uncommitted changes")
+    assert still_unresolved(known, replace(done, dirty=True)) == ""

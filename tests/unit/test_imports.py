@@ -89,6 +89,7 @@ def test_each_command_loads_only_its_own_module(root: Path) -> None:
         "llmc.cli.app",
         "llmc.cli.config",
         "llmc.cli.fast",
+        "llmc.cli.help",
         "llmc.cli.output",
         "llmc.cli.views",
     }

@@ -50,7 +50,7 @@ def expected(worker: Raw, daemon: bool) -> str:
     by_status = {
         "needs_review": "accept" if worker["reviewed"] or worker["accept_step"] else "review",
         "needs_input": "message",
-        "error": "peek",
+        "error": "message",
         **dict.fromkeys(AT_WORK, "peek"),
         **dict.fromkeys(RESTING, "start"),
     }
@@ -66,7 +66,7 @@ def expected(worker: Raw, daemon: bool) -> str:
         verb = ""
     if worker["held"]:
         verb = "release"
-    if worker["dialog"] and status != "error":
+    if worker["dialog"]:
         verb = "attach"
     return "up" if status == "offline" else verb
 
@@ -100,11 +100,16 @@ def test_the_next_command_can_be_run(status: Status) -> None:
 
 
 @pytest.mark.parametrize("cause", ["", *Cause])
-def test_only_a_reset_leaves_an_error(cause: str) -> None:
-    """Break: offer `message`, which an error refuses, or a reset alone where the cause would come back."""
+def test_the_ways_out_of_an_error(cause: str) -> None:
+    """Break: a reset alone, though work is there; or a message where the cause would come back."""
     command = command_for(row(status="error", cause=cause, error_reason="x"), daemon=True)
-    assert command.endswith("llmc reset adam")
-    assert command.startswith("llmc peek adam") == (cause not in ("auth", "config", "disk"))
+    assert command.endswith("llmc message adam, or llmc reset adam")
+    assert command.startswith("llmc message adam") == (cause not in ("auth", "config", "disk"))
+
+
+def test_conflicts_can_be_resolved_by_hand() -> None:
+    command = command_for(row(status="error", cause="git", conflicted_files=["a.txt"]), daemon=True)
+    assert command == "resolve it (llmc console adam), or llmc message adam, or llmc reset adam"
 
 
 def test_every_outcome_of_a_delivery_was_thought_of() -> None:
@@ -203,7 +208,7 @@ Needs you
            next: llmc attach baker
   edward   [error]          5s  Move it
            model_not_found: no such model
-           next: llmc peek edward, or llmc reset edward
+           next: llmc message edward, or llmc reset edward
   george   [needs_review]   3s  (held) (reviewed) Rename it
            8243c5bc Rename it
            a person holds it, and llmc leaves it alone
@@ -221,7 +226,7 @@ Resting
   dora     [idle]           2d  llmc start --worker dora"""
 
 GOLDEN_46 = """\
-…me/you/llmc  no daemon runs (llmc up)  1 at…
+…me/you/llmc  daemon not running (llmc up)  1…
 
 At work
   charlie  [working]  1h  日本語の説明を READ…
@@ -256,7 +261,7 @@ def test_colours_say_what_the_words_say() -> None:
 
 def test_an_empty_fleet() -> None:
     text = render(fleet(running=False), NOW, 80, plain)
-    assert text == "/home/you/llmc  no daemon runs (llmc up)\nno workers yet; next: llmc add adam"
+    assert text == "/home/you/llmc  daemon not running (llmc up)\nno workers yet; next: llmc add adam"
 
 
 TEXTS = st.text(max_size=120)
@@ -323,7 +328,15 @@ def test_small_things() -> None:
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
 
-AUTO = {"workers": 2, "tasks_completed": 7, "errors": 1, "parked_until_unix": None, "parked_cause": None}
+AUTO = {
+    "running": True,
+    "wanted": True,
+    "workers": 2,
+    "tasks_completed": 7,
+    "errors": 1,
+    "parked_until_unix": None,
+    "parked_cause": None,
+}
 
 
 @pytest.mark.req("0-023", "0-024")
@@ -337,6 +350,7 @@ def test_auto_workers_stand_by_themselves() -> None:
                 row("auto-2", "idle", 9, auto=True),
                 auto=True,
             ),
+            "daemon": {"running": True, "pid": 18613, "auto": True, "instance_id": None},
             "auto": AUTO,
         },
         NOW,
@@ -353,12 +367,30 @@ def test_auto_workers_stand_by_themselves() -> None:
     assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
 
 
+def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
+    """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
+    plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
+    text = render(plain_daemon, NOW, 80, plain)
+    assert "Auto Mode: not running, no tasks are given out (llmc up --auto)" in text
+    assert "auto-1  [idle]  9s  llmc up --auto" in text
+
+
+def test_an_agent_that_did_not_start_says_what_helps() -> None:
+    """Break: `llmc up` for what would fail in the same way again."""
+    untrusted = "Claude Code does not trust /r yet and would stop in a dialog. Run `llmc init --trust`."
+    assert command_for(row(status="offline", error_reason=untrusted), True) == (
+        "llmc init --trust, then llmc up"
+    )
+    assert command_for(row(status="offline", error_reason="run `llmc up` again"), True) == "llmc up"
+    assert command_for(row(status="offline", error_reason="no space"), False) == "llmc up"
+
+
 def test_a_parked_fleet_says_so() -> None:
     """Break: only the counters."""
     parked = {**AUTO, "parked_until_unix": NOW + 240, "parked_cause": "limit"}
-    assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW, runs=True)
-    assert auto_summary(AUTO, NOW, runs=False).startswith("Auto Mode (not running): 2 workers")
-    assert "until one of them gets through" in auto_summary(parked, NOW + 241, runs=True)
+    assert "parked for 4m more (usage limit)" in auto_summary(parked, NOW)
+    assert auto_summary({**AUTO, "running": False}, NOW).startswith("Auto Mode: not running")
+    assert "until one of them gets through" in auto_summary(parked, NOW + 241)
 
 
 OVERSEER = {

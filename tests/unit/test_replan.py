@@ -113,6 +113,23 @@ def test_the_first_plan_is_one_change_with_its_origin() -> None:
     assert merge_plan(view, checked(small_plan()), 20.0, "the same again") == Change()
 
 
+def test_criteria_of_the_person_and_of_the_plan() -> None:
+    """Break: drop the plan's where the person gave some, or bring back with a new plan what they took away."""
+    own = replace(GOAL, success_criteria=("make test passes", "It ships"))
+    change = merge_plan(GoalView(own), checked(small_plan()), 10.0, "first plan")
+    assert isinstance(change, Change)
+    assert change.goal is not None
+    assert change.goal.success_criteria == ("make test passes", "It ships")
+    other = replace(GOAL, success_criteria=("make test passes",))
+    change = merge_plan(GoalView(other), checked(small_plan()), 10.0, "first plan")
+    assert isinstance(change, Change)
+    assert change.goal is not None
+    assert change.goal.success_criteria == ("make test passes", "It ships")
+    view = applied(GoalView(other), change)
+    fewer = GoalView(replace(view.goal, success_criteria=("make test passes",)), view.nodes, view.assignments)
+    assert merge_plan(fewer, checked(small_plan()), 20.0, "again") == Change()
+
+
 @pytest.mark.req("3-X15")
 def test_what_is_done_stays_and_live_work_is_taken_along_or_ended_with_a_reason() -> None:
     """Break: drop `_kept`, or leave an assignment on a node that is gone."""

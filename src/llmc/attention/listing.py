@@ -104,8 +104,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
             if facts.running
             else "auto mode is not running: its daemon was killed"
         )
-        again = "llmc down && llmc up --auto" if facts.running else "llmc up --auto"
-        yield Item("auto", "auto", "blocked", "auto mode", since, said, again)
+        yield Item("auto", "auto", "blocked", "auto mode", since, said, "llmc up --auto")
     elif not facts.running:
         yield from _nobody(state, facts)
 

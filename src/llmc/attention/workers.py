@@ -33,7 +33,7 @@ FIRST = {
     "config": "llmc config edit",
     "disk": "free some disk space",
 }
-DETACH = "detach from it first (C-b d)"
+DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
 
 
 def worker_view(record: Raw, attached: bool | None) -> Raw:
@@ -87,14 +87,16 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
     name, status = row["name"], row["status"]
     busy = seen.acting or facts.running
     if status == "offline":
-        return "llmc up --auto" if row["auto"] and not facts.running else "llmc up"
-    if has_dialog(row, seen) and status != "error":
+        return _after_offline(row, facts)
+    if has_dialog(row, seen):
         return f"llmc attach {name}"
     if row["held"]:
         return f"llmc release {name}"
     if row["accept_step"] and busy:
         return ""
-    if row["auto"] and busy and status != "error":  # what comes next comes by itself
+    if (
+        row["auto"] and (seen.acting or facts.auto_runs) and status != "error"
+    ):  # what comes next comes by itself
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
         return "" if busy else "llmc up"
@@ -125,11 +127,22 @@ def _acting_command(row: Raw) -> str:
             return "llmc up --auto" if row["auto"] else f"llmc start --worker {name}"
 
 
+def _after_offline(row: Raw, facts: Facts) -> str:
+    """Its start failed with a reason that names what has to be done first, or it was only stopped."""
+    up = "llmc up --auto" if row["auto"] and not facts.auto_runs else "llmc up"
+    _, found, rest = row["error_reason"].partition("`llmc ")
+    first = f"llmc {rest.partition('`')[0]}" if found else up
+    return up if first in (up, "llmc up") else f"{first}, then {up}"
+
+
 def _after_error(row: Raw) -> str:
-    """Only a reset leaves an error; some causes would come back at once."""
-    reset = f"llmc reset {row['name']}"
+    """What a person can do about an error; some causes would come back at once."""
+    name = row["name"]
+    reset = f"llmc reset {name}"
+    if row["conflicted_files"]:
+        return f"resolve it (llmc console {name}), or llmc message {name}, or {reset}"
     first = FIRST.get(row["cause"])
-    return f"{first}, then {reset}" if first else f"llmc peek {row['name']}, or {reset}"
+    return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 
 
 def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:

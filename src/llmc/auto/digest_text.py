@@ -7,7 +7,7 @@ from llmc.auto.digest import Accepted, Commands, Digest, Ended, Held, Pauses
 from llmc.auto.digest_history import Spend
 from llmc.auto.digest_waits import Waiting
 from llmc.config.durations import format_duration
-from llmc.fit import cells, padded, printable, shortened, wrap
+from llmc.fit import cells, gist, padded, printable, shortened, wrap
 from llmc.tasks.model import in_order
 
 #: makes a text stand out: (text, style) -> text
@@ -207,7 +207,7 @@ class _Page:
         """The last word of each cause: one line says what to look for."""
         last = {row.cause: row for row in rows if row.reason}
         for row in list(last.values())[:3]:
-            yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {row.reason}", 4, 1)
+            yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {gist(row.reason)}", 4, 2)
 
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions

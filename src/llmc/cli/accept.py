@@ -33,6 +33,7 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
     \b
     Example:
       llmc accept adam
+
     Without a name: the worker reviewed last, else the only one that waits. An accept that was interrupted goes on where it stopped: run it again.
     """
     project = project_of(ctx)

@@ -38,4 +38,4 @@ def command(
         return
     say(f"added {name}: {record.worktree_path} on {record.branch}")
     if not project.daemon_runs():
-        say("next: llmc up")
+        say("next: llmc up --detach")

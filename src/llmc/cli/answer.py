@@ -22,6 +22,7 @@ def command(ctx: click.Context, worker: str, text: str | None, as_json: bool) ->
     Examples:
       llmc answer adam 2
       llmc answer adam "neither, use the old name"
+
     TEXT is the number of an option, or the answer in your words; without it the question is shown, and you are
     asked for the answer. Permissions, and dialogs that llmc does not recognise for certain, need `llmc attach`.
     """

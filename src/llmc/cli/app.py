@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from llmc import __version__
 from llmc.cli.fast import Give
@@ -118,6 +119,9 @@ def run(argv: list[str]) -> int:
         _refuse_bytes(argv)
         code = cli.main(argv, prog_name="llmc", standalone_mode=False)
         return code if isinstance(code, int) else Exit.DONE
+    except NoArgsIsHelpError as error:  # a group by itself: what it can do is what was asked for
+        say_lines(error.format_message())
+        return Exit.DONE
     except click.Abort:
         return 130
     except BrokenPipeError:

@@ -7,6 +7,7 @@ import subprocess
 
 import click
 
+from llmc.cli import help
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
@@ -30,7 +31,7 @@ def _name_old_tasks(ctx: click.Context) -> None:
         open_ledger(open_project(ctx.find_root().obj["root"])).books()
 
 
-@click.group("config")
+@click.group("config", cls=help.Group)
 def command() -> None:
     """Read, change and check the configuration.
 

@@ -33,6 +33,7 @@ def command(by_hand: bool, agent: str, keep: bool) -> None:
     Examples:
       llmc demo              nine tasks, three auto workers, a straight history
       llmc demo --by-hand    three workers and a person
+
     The agent is the scripted one that ships with llmc; everything else (tmux, git, hooks, receipts) is real.
     """
     if by_hand and agent != "scripted":

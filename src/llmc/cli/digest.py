@@ -27,6 +27,7 @@ def command(ctx: click.Context, since: str | None, as_json: bool) -> None:
       llmc digest
       llmc digest --since 12h
       llmc digest --json | jq '.waiting[].command'
+
     What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
     """
     project = project_of(ctx)

@@ -34,6 +34,7 @@ def command(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json:
       llmc doctor
       llmc doctor --repair
       llmc doctor --rebuild
+
     Exit code 0 means that all is well. --repair touches no worker that is held, attached or being accepted, and
     keeps in the trash whatever it removes. --rebuild keeps the old state.json.
     """

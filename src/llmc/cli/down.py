@@ -60,6 +60,8 @@ def _warn_of_supervisor(project: Project, force: bool) -> None:
 
 def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     """What could not be ended, and the panes of a person that were left alone."""
+    with project.store.transaction() as tx:
+        tx.remember_auto(False)
     problems = []
     for name, record in project.store.read().workers.items():
         pane = project.pane(record)

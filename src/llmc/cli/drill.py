@@ -35,9 +35,10 @@ def command(
       llmc drill                   what there is
       llmc drill agent-killed      one of them
       llmc drill --all --jobs 4    before you trust a night to it
-      llmc drill night --seed 7    a whole fleet, and something that breaks every few seconds
+      llmc drill night --seed 7    a whole fleet, with a fault every few seconds
+
     Each runs in a scratch root with the scripted agent, on a tmux server of its own: nothing of yours is touched.
-    The time until it was noticed is measured with short intervals; `docs/drills.md` has the defaults.
+    The time until it was noticed is measured with short intervals, not with the defaults.
     """
     chosen = _chosen(names, everything)
     if not chosen:

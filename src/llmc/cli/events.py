@@ -20,7 +20,7 @@ from llmc.services.project import locate_root
 @json_option
 @click.pass_context
 def command(ctx: click.Context, follow: bool, since: str, worker: str | None, as_json: bool) -> int:
-    """Print what happened, oldest first; with --json one object a line (docs/protocol.md).
+    """Print what happened, oldest first; with --json one object a line.
 
     \b
     Example:

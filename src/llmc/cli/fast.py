@@ -101,6 +101,11 @@ def current(root: str) -> tuple[Raw, Facts]:
         catch_up(root)
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
+    elif any(map(_may_be_resolved, state.get("workers", {}).values())):
+        from llmc.services.catch_up import see_what_was_resolved
+
+        see_what_was_resolved(root)
+        state = read_state(root)
     if _lists_changed(root) and not daemon_runs(root):
         list_again(root)
         state = read_state(root)
@@ -223,7 +228,14 @@ def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
             return True
         if record.get("status") not in ("offline", "error") and not alive:
             return True
+        if _may_be_resolved(record):
+            return True
     return False
+
+
+def _may_be_resolved(record: Raw) -> bool:
+    """No hook tells that a person resolved its conflicts; a person who looks now wants to see it."""
+    return record.get("status") == "error" and bool(record.get("pre_rebase_sha"))
 
 
 def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from llmc.cli import goal_show
+from llmc.cli import goal_show, help
 from llmc.cli.goal_show import drawn, goal_argument
 from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json, say
@@ -40,13 +40,13 @@ _DOLLARS = _Dollars(0)
 reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
 
 
-@click.group("goal")
+@click.group("goal", cls=help.Group)
 def command() -> None:
     """Goals: what is to be reached, planned in phases, tasks and subtasks, and driven to its end.
 
     \b
     Examples:
-      llmc goal create --title "Import CSV files" --criterion "make test passes" --criterion "docs say how"
+      llmc goal create --title "Import CSV files" --criterion "make test passes"
       llmc goal list
       llmc goal show goal_1f0c9a7e42
       llmc goal pause goal_1f0c9a7e42
@@ -87,11 +87,11 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @click.pass_context
 def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: bool, **given: Any) -> int:
-    """Make a goal, and plan it. It is kept whatever becomes of the planning, which exit code 1 tells of.
+    """Make a goal, and plan it. The goal is saved even if planning fails (exit 1); with a --from that is not a valid plan, nothing is.
 
     \b
     Examples:
-      llmc goal create --title "Import CSV files" --problem "People type their data in by hand"
+      llmc goal create --title "Import CSV files" --problem "Typed by hand"
       llmc goal create --title "Release 2.0" --from plan.md
       llmc goal create --title "Think about search" --no-plan
     """
@@ -141,7 +141,23 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     \b
     Examples:
       llmc goal plan goal_1f0c9a7e42 --from plan.md
-      llmc goal plan goal_1f0c9a7e42 --replan --why "the server part is not wanted any more"
+      llmc goal plan goal_1f0c9a7e42 --replan --why "no server after all"
+
+    \b
+    A plan file; what follows a name is what the worker is told:
+      # Import CSV files
+      success: the docs say how
+      ## P1: Read files
+      ### T1.1: Parser
+      - [ ] Read rows
+        accept: a file of two rows gives two rows
+        verify: make test
+      - [ ] Detect the dialect
+        deps: S1.1.1
+      ## P2: Show them
+      deps: P1
+      ### T2.1: Preview in the browser
+      accept: the first ten rows are shown
     """
     project = project_of(ctx)
     if why and not again:
@@ -211,7 +227,7 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
 
     \b
     Example:
-      llmc goal update goal_1f0c9a7e42 --priority urgent --criterion "make test passes"
+      llmc goal update goal_1f0c9a7e42 --priority urgent --owner ada
     """
     fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
     if not fields:

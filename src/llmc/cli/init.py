@@ -30,6 +30,7 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
     \b
     Example:
       cd ~/src/myproject && llmc init
+
     With --trust on a repository that has a root already, only the trust entries are added.
     """
     where = find_source(source, Path.cwd())
@@ -53,7 +54,8 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
         )
     if lfs.is_used(root.path, project.base) and not lfs.is_installed():
         note(lfs.NOT_INSTALLED)
-    say("next: llmc add adam && llmc up")
+    first = "" if project.store.read().workers else "llmc add adam && "
+    say(f"next: {first}llmc up --detach")
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from llmc.auto.notices import KINDS
+from llmc.cli import help
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
@@ -15,7 +16,7 @@ from llmc.state.incidents import Incident, Incidents
 from llmc.tools.notifiers import Outcome, Result
 
 
-@click.group("notify")
+@click.group("notify", cls=help.Group)
 def command() -> None:
     """How llmc tells you what happens while you are away: once for each incident.
 
@@ -36,6 +37,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
     \b
     Example:
       llmc notify test
+
     Code 1 when a channel failed.
     """
     outcomes = service.try_channels(project_of(ctx))

@@ -62,7 +62,9 @@ def print_error(
     """What failed and the fix, in a line (more where a program said more); with --json an object on standard output too."""
     if as_json:
         print_json({"error": message, "hint": hint, "exit_code": int(exit_code), **(details or {})})
-    separator = "" if not hint else " " if message.endswith((".", "!", "?")) else ". "
+    # What a program printed ends with its own line.
+    between = "\n" if "\n" in message else " " if message.endswith((".", "!", "?")) else ". "
+    separator = between if hint else ""
     say_lines(paint("llmc: ", "red", err=True) + f"{message}{separator}{hint}", err=True)
 
 
@@ -100,6 +102,14 @@ def completion(value: str, help: str = "") -> "CompletionItem":
 
 def is_terminal(*, err: bool = False) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
+
+
+def screen_width() -> int:
+    """In cells; 80 where it is not a terminal's."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def has_colours(*, err: bool = False) -> bool:

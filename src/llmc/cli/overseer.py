@@ -4,7 +4,7 @@ import contextlib
 
 import click
 
-from llmc.cli import overseer_goals
+from llmc.cli import help, overseer_goals
 from llmc.cli.output import paint, say
 from llmc.cli.workers import project_of
 from llmc.services import overseer_session, remediation
@@ -12,7 +12,7 @@ from llmc.services.notify import notify
 from llmc.services.supervisor import Supervisor
 
 
-@click.group("overseer", invoke_without_command=True)
+@click.group("overseer", cls=help.Group, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> int | None:
     """Keep `llmc up --auto` alive: start it, watch it, let an agent mend what ended it, start it again.
@@ -21,8 +21,9 @@ def command(ctx: click.Context) -> int | None:
 
     \b
     Example:
-      llmc config set overseer.remediation_prompt "Read the logs, mend the cause, test the fix."
+      llmc config set overseer.remediation_prompt "Read the logs, fix the cause."
       llmc overseer
+
     Exit codes: 10 when the daemon fails again too soon after a remediation, 11 when a remediation asks for a person,
     12 when only a person can mend the cause. `llmc status` shows it while it runs.
 

@@ -28,6 +28,7 @@ def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
     \b
     Example:
       llmc overseer tick --now
+
     Exit code 1: it could not be done, and why is said.
     """
     done = tick_now(project_of(ctx), reason)
@@ -66,6 +67,7 @@ def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
     Examples:
       llmc overseer why S1.2.3
       llmc overseer why goal_1f0c9a7e42
+
     From what is stored alone: what was seen, what was sent and whether it arrived, what was counted.
     """
     project = project_of(ctx)

@@ -86,7 +86,7 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     if auto := [worker for worker in view["workers"] if worker not in shown]:
         lines += ["", paint("Auto Workers", "bold"), *columns.rows(auto, apart=False)]
     if view["auto"] is not None:
-        lines += ["", *wrap(auto_summary(view["auto"], now, runs=view["daemon"]["auto"]), width, 2)]
+        lines += ["", *wrap(auto_summary(view["auto"], now), width, 2)]
     return "\n".join([*lines, *overseer])
 
 
@@ -129,22 +129,28 @@ def overseer_lines(overseer: Raw, now: float, width: int, paint: Paint) -> list[
     return lines
 
 
-def auto_summary(auto: Raw, now: float, *, runs: bool) -> str:
-    """One line about auto mode; what it counted before is no sign that it runs."""
-    name = "Auto Mode" if runs else "Auto Mode (not running)"
+def auto_summary(auto: Raw, now: float) -> str:
+    """One line about auto mode."""
+    if not auto["running"]:
+        counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed so far"
+        return f"Auto Mode: not running, no tasks are given out (llmc up --auto); {counts}"
     counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
     until = auto["parked_until_unix"]
     if until is None:
-        return f"{name}: {counts}"
+        return f"Auto Mode: {counts}"
     wait = f"for {age(until - now)} more" if until > now else "until one of them gets through"
-    return f"{name}: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
+    return f"Auto Mode: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
 
 
 def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
-    start = "llmc up --auto" if any(item["key"] == "auto" for item in view["others"]) else "llmc up"
-    runs = f"daemon{pid} runs" if daemon["running"] else f"no daemon runs ({start})"
+    wanted = (view["auto"] or {}).get("wanted")
+    runs = (
+        f"daemon{pid} runs"
+        if daemon["running"]
+        else f"daemon not running (llmc up{' --auto' if wanted else ''})"
+    )
     said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
     said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])

@@ -2,8 +2,9 @@
 
 import click
 
-from llmc.cli.output import json_option, print_json, say_lines
+from llmc.cli.output import is_terminal, json_option, print_json, say_lines, screen_width
 from llmc.cli.workers import pane_of, project_of, worker_argument
+from llmc.fit import fitted
 
 
 @click.command("peek")
@@ -12,7 +13,7 @@ from llmc.cli.workers import pane_of, project_of, worker_argument
 @json_option
 @click.pass_context
 def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
-    """Print the last lines of a worker's screen.
+    """Print the last lines of a worker's screen; on a terminal, its rules and gaps are as long as fit.
 
     \b
     Example:
@@ -25,4 +26,6 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})
         return
-    say_lines("\n".join(shown))
+    say_lines(
+        "\n".join(fitted(line, screen_width()) for line in shown) if is_terminal() else "\n".join(shown)
+    )

@@ -19,6 +19,7 @@ def command(ctx: click.Context, worker: str, branch: str | None, as_json: bool) 
     Examples:
       llmc pick adam
       llmc pick adam --branch try-this
+
     The default branch, every checkout and the worker stay as they are. To land the work, use accept.
     """
     project = project_of(ctx)

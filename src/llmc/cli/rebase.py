@@ -17,6 +17,7 @@ def command(ctx: click.Context, worker: str, as_json: bool) -> None:
     \b
     Example:
       llmc rebase adam
+
     Conflicts go to the worker: it is told about them, resolves them, and is needs_review again.
     """
     project = project_of(ctx)

@@ -36,9 +36,10 @@ def command(
 
     \b
     Examples:
-      llmc reject "Keep the old name as an alias"        # to the worker reviewed last
+      llmc reject "Keep the old name as an alias"  # the worker reviewed last
       llmc reject adam "Keep the old name as an alias"
       llmc reject adam --file notes.md
+
     Without a message, $EDITOR opens.
     """
     project = project_of(ctx)

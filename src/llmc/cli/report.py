@@ -21,6 +21,7 @@ def command(ctx: click.Context, kind: str, text: str, no_changes: bool, as_json:
     Examples:
       llmc report done --no-changes "The bug is fixed already, in commit 1a2b3c"
       llmc report blocked "The test needs a database password"
+
     A task ends when you stop; a report says what your stopping means where git cannot tell.
     """
     if no_changes and (kind != "done" or not text.strip()):

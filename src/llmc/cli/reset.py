@@ -26,6 +26,7 @@ def command(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_j
     \b
     Example:
       llmc reset adam
+
     Its commits, changes and new files are kept: the command says how to get them back.
     """
     project = project_of(ctx)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 from msgspec.structs import asdict
@@ -52,11 +52,13 @@ def command(
     """Show what a worker's accept would land: its commits, and the diff to the default branch.
 
     Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
+    Of a worker that is not finished, this shows what it has so far, committed or not, and changes nothing.
 
     \b
     Examples:
       llmc review                    # the worker that has waited longest
       llmc review adam --interface vscode
+
     llmc remembers what you saw: accept tells you if something else lands.
     """
     project = project_of(ctx)
@@ -75,6 +77,8 @@ def command(
             say(_name(file.path))
     else:
         _show(review, _head(review, time.time(), project.config.repo.default_branch), show)
+    if review.so_far:
+        return  # nothing is remembered of it: what an accept lands is reviewed when it waits
     remember(project, review, seen=not name_only)
     if not as_json and project.store.worker(name).status is Status.OFFLINE:
         note(f"next: llmc up, which starts {review.worker}; then it can be accepted or rejected")
@@ -85,6 +89,8 @@ def command(
 def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
     return {
         "worker": review.worker,
+        "so_far": review.so_far or None,
+        "left_out": [_text(name) for name in review.left_out],
         "base": review.base,
         "head": review.head,
         "ahead": review.ahead,
@@ -108,10 +114,13 @@ def _file_view(file: FileChange) -> dict[str, object]:
 def _head(review: Review, now: float, branch: str) -> str:
     """Whose work, since when, which commits and files, and what else a reviewer has to know."""
     waited = age(max(0.0, now - review.since_unix))
-    lines = [paint(f"{review.worker}  has waited {waited}", "yellow", bold=True)]
+    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"has waited {waited}"
+    lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
     lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
     lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
     lines += [f"  {_stat(file)}" for file in review.files]
+    if review.so_far:
+        return "\n".join([*lines, *_so_far(review)])
     if not review.diff:
         lines.append(paint("  the commits change nothing", "red"))
     if review.behind:
@@ -120,11 +129,22 @@ def _head(review: Review, now: float, branch: str) -> str:
     if review.stale:
         lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
     if review.dirty:
-        names = ", ".join(_name(name) for name in review.dirty[:5]) + (
-            " ..." if len(review.dirty) > 5 else ""
-        )
-        lines.append(paint(f"note: not committed, and not part of this: {names}", "red"))
+        lines.append(paint(f"note: not committed, and not part of this: {_some(review.dirty)}", "red"))
     return "\n".join(lines)
+
+
+def _so_far(review: Review) -> list[str]:
+    """What there is to know of work that is not finished."""
+    lines = [] if review.diff else ["  nothing is changed"]
+    if review.dirty:
+        lines.append(paint(f"note: not committed yet: {_some(review.dirty)}", "yellow"))
+    if review.left_out:
+        lines.append(paint(f"note: not shown: {_some(review.left_out)}", "yellow"))
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(_name(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
 
 
 def _why_behind(review: Review) -> str:

@@ -45,6 +45,7 @@ def command(
     Examples:
       llmc start --prompt "Fix the flaky test in tests/test_io.py"
       llmc start --worker adam --prompt-file task.md --self-review
+
     The answer is acknowledged, queued, unconfirmed (exit 1) or refused (exit 3); never a bare OK.
     """
     project = project_of(ctx)

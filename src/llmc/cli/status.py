@@ -29,6 +29,7 @@ def command(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> 
     \b
     Example:
       llmc status --watch
+
     On a terminal it is coloured (unless NO_COLOR is set) and as wide as that; else it is plain, and 80 columns wide.
     """
     project = project_of(ctx)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from llmc.fit import gist
 from llmc.services.task_list import Overview
 from llmc.tasks.books import Books
 from llmc.tasks.claims import PROPOSED
@@ -21,9 +22,9 @@ def why(task: Task, found: Overview, books: Books) -> str:
     if word == PROPOSED and (made := made_by(task, found, books)):
         return f"made by {made}"
     if word and kept is not None:
-        return kept.reason
+        return gist(kept.reason)
     if word and failures:
-        return f"{len(failures)} attempts failed, the last one by {failures[-1].cause}: {failures[-1].reason}"
+        return f"{len(failures)} attempts failed, the last one by {failures[-1].cause}: {gist(failures[-1].reason)}"
     if found.states.get(task.id) == QUESTION:
         return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
     return ""

@@ -1,17 +1,29 @@
 """llmc tasks"""
 
 from collections.abc import Callable, Collection
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from llmc.cli import task_views
+from llmc.cli import help, task_views
 from llmc.cli.app import refuse_agents
-from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
+from llmc.cli.output import (
+    completion,
+    is_terminal,
+    json_option,
+    note,
+    paint,
+    print_json,
+    say,
+    say_lines,
+    screen_width,
+)
 from llmc.cli.workers import project_of
 from llmc.errors import Exit, LlmcError, UsageError
+from llmc.fit import cells, padded, printable, wrap
 from llmc.names import TaskId
 from llmc.services import task_commands as words
 from llmc.services import task_list as service
@@ -21,10 +33,13 @@ from llmc.tasks import draw
 from llmc.tasks.draft import Draft
 from llmc.tasks.model import PRIORITIES, Task
 
+#: why a task waits: at most so many lines, and never narrower than this
+WHY_LINES = 3
+LEAST_WHY = 40
 _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 
 
-@click.group("tasks")
+@click.group("tasks", cls=help.Group)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """The task list: Claude Code's own files, which agents and people share.
@@ -88,19 +103,30 @@ def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> 
         print_json({"tasks": views, "earlier": found.earlier, "problems": found.problems})
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
+    about = {task.id: [f"p{task.priority}", *_marks(task)] for task in rows}
+    columns = [max(map(cells, column)) for column in zip_longest(*about.values(), fillvalue="")]
     for task in rows:
-        label = f" [{task.label}]" if task.label else ""
-        owner = f" {task.owner}" if task.owner else ""
         word = _painted(f"{found.states[task.id]:<11}", found.states[task.id])
+        marks = " ".join(
+            padded(text, room) for text, room in zip(about[task.id], columns, strict=True) if room
+        )
         why = task_views.why(task, found, books)
-        say(f"{task.id:>{width}}  {word} p{task.priority}{label}{owner}  {task.subject}")
+        say(f"{task.id:>{width}}  {word} {marks}  {printable(task.subject)}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
-            say(f"{'':>{width}}  {'':<11} {why}")
+            indent = width + 2 + 11 + 1
+            room = max(LEAST_WHY, screen_width() - indent)
+            for line in wrap(printable(why), room, WHY_LINES) if is_terminal() else [why]:
+                say(" " * indent + line)
     if not rows:
         say("no tasks" if not found.tasks else f"no task is {state}")
     if found.earlier:
         say(f"{found.earlier} more landed earlier: llmc tasks list --all")
     return _say_problems(found)
+
+
+def _marks(task: Task) -> list[str]:
+    """Label and owner, in columns of their own."""
+    return [printable(f"[{task.label}]" if task.label else ""), printable(task.owner)]
 
 
 @command.command("add")
@@ -225,6 +251,7 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     \b
     Example:
       llmc tasks release 3 5
+
     For a task that an agent, a person or another root took and left. One that a worker of this root is at is
     released by `llmc reset WORKER`.
     """
@@ -247,6 +274,7 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     \b
     Example:
       llmc tasks requeue 3
+
     Their failed attempts are forgotten.
     """
     return _each(ctx, task_ids, as_json, words.requeue, "requeued")

@@ -6,16 +6,19 @@ from typing import Any
 
 import click
 
+from llmc.cli import help
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.errors import UsageError
 from llmc.services import restore as service
+from llmc.services.project import Project
 from llmc.services.restore import Entry
+from llmc.workers.model import Status
 
 
-@click.group("trash")
+@click.group("trash", cls=help.Group)
 def command() -> None:
     """Look at what llmc put away before it removed something, and get it back.
 
@@ -23,6 +26,7 @@ def command() -> None:
     Examples:
       llmc trash list
       llmc trash restore adam/20261115T101612-1a2a-reset
+      llmc trash restore adam/20261115T101612-1a2a-reset --to adam
       llmc trash restore adam-20261115T101612-1a2a --to ~/adams-files
     """
 
@@ -60,21 +64,27 @@ def show(ctx: click.Context, ref: str, as_json: bool) -> None:
 @click.argument("ref")
 @click.option("--branch", "-b", help="The name of the new branch (default: llmc/restored/...).")
 @click.option(
-    "--to", "to", type=click.Path(path_type=Path), help="Copy a trashed directory to this new place."
+    "--to",
+    "to",
+    metavar="WORKER|PATH",
+    help="Give pinned work to this worker, which must be idle; or copy a trashed directory to this new place.",
 )
 @json_option
 @click.pass_context
-def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, as_json: bool) -> None:
-    """Make a branch of pinned work, here and in your repository; or copy a trashed directory.
+def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as_json: bool) -> None:
+    """Make a branch of pinned work, here and in your repository; or give it to a worker; or copy a trashed directory.
 
-    No checkout is touched, and the trash keeps what it has.
+    No checkout of yours is touched, and the trash keeps what it has. A name with a slash (./adam) is a path.
     """
     if branch and to:
         raise UsageError("--branch and --to were given", hint="Give one of them.")
     project = project_of(ctx)
     entry = service.find(project.root, ref)
+    if to in project.store.read().workers:
+        _to_worker(project, entry, str(to), as_json)
+        return
     if to:
-        place = service.restore_directory(entry, to)
+        place = service.restore_directory(entry, Path(to))
         print_json({"name": entry.name, "directory": str(place)}) if as_json else say(f"copied to {place}")
         return
     done = service.restore_branch(project, entry, branch)
@@ -87,6 +97,25 @@ def restore(ctx: click.Context, ref: str, branch: str | None, to: Path | None, a
     say(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
     if entry.directory:
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
+
+
+def _to_worker(project: Project, entry: Entry, name: str, as_json: bool) -> None:
+    done = service.restore_to_worker(project, entry, name)
+    if as_json:
+        body = {"worker": name, "commit": done.commit, "status": done.status, "dirty": list(done.dirty)}
+        print_json({"name": entry.name, **body})
+        return
+    files = f", with {len(done.dirty)} files that are not committed" if done.dirty else ""
+    say(f"{name} has {entry.name} again: {done.commit[:12]}{files}; it is {done.status}")
+    if entry.directory:
+        say(f"  more files: llmc trash restore {entry.name} --to PATH")
+    match done.status:
+        case Status.OFFLINE:
+            say("  next: llmc up")
+        case Status.NEEDS_REVIEW:
+            say(f"  next: llmc review {name}")
+        case _:
+            say(f"  next: llmc review {name}, then llmc message {name} 'Go on with it, and commit it.'")
 
 
 @command.command("prune")

@@ -1,6 +1,7 @@
 """llmc up"""
 
 import shutil
+from collections.abc import Collection, Mapping
 
 import click
 import psutil
@@ -10,19 +11,19 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.config import trust
-from llmc.daemon.auto import AutoOptions
+from llmc.daemon.auto import AutoOptions, no_task_list
 from llmc.daemon.main import Daemon, Options
-from llmc.errors import LlmcError, Refused, UsageError
+from llmc.errors import Exit, LlmcError, Refused, UsageError
 from llmc.fit import printable, shortened
+from llmc.services import daemon_control
 from llmc.services.canary import require
-from llmc.services.daemon_control import start_detached
 from llmc.services.fleet import bring_up
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
 from llmc.tools.files import DiskFull
 from llmc.tools.locks import holder
-from llmc.workers.model import Status
+from llmc.workers.model import Status, WorkerRecord
 
 CLIENT_BYTES = 250 * 1024 * 1024
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
@@ -100,34 +101,87 @@ def command(
             hint="For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens",
         )
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
-    if project.daemon_runs():
+    changing = auto and project.daemon_runs() and _is_to_change(project, given)
+    if project.daemon_runs() and not changing:
         return _start_the_missing(project, as_json)
     _warn_of_others(project)
     _check_room(project)
-    if auto and not project.config.overseer.goals.enabled:
-        _note_goals(project)
+    if auto:
+        _note_of_auto(project)
+    elif project.store.read().auto_mode:
+        note("auto mode was not ended, and this daemon gives out no tasks; `llmc up --auto` changes it over")
     if auto and canary is not False:
         _try_client(project, asked=canary is True)
+    if changing:
+        _change_over(project)
     if not detach:
         return Daemon(project, Options(patrol=not no_patrol, auto=options)).run()
     arguments = ["--no-patrol"] if no_patrol else []
     arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
     arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]
-    record = start_detached(project, arguments)
-    workers = project.store.read().workers.values()
+    try:
+        record = daemon_control.start_detached(project, arguments)
+    except LlmcError:
+        if changing:
+            daemon_control.start_detached(
+                project, []
+            )  # the agents have somebody to look after them, as before
+        raise
+    workers = [w for w in project.store.read().workers.values() if auto or not w.auto]
     if as_json:
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
         print_json({"pid": record["pid"], "instance_id": record["instance_id"], "workers": rows})
-        return 0
-    say(f"daemon {record['pid']} runs")
+        return _code(workers)
+    say(f"daemon {record['pid']} runs" + (" in auto mode" if auto else ""))
     for worker in workers:
         if worker.status is Status.OFFLINE:
-            say(paint(f"  {worker.name}: offline: {worker.error_reason}", "red"))
+            say(paint(f"  {worker.name}: not started: {worker.error_reason}", "red"))
         else:
             say(f"  {worker.name}: {worker.status}")
     if not workers:
         say("no workers yet; next: llmc add adam")
-    return 0
+    return _code(workers)
+
+
+def _code(workers: Collection[WorkerRecord]) -> int:
+    """A fleet without a single agent is a failure, though its daemon runs."""
+    if not workers or any(worker.status is not Status.OFFLINE for worker in workers):
+        return Exit.DONE
+    note("no agent started; `llmc status` says why, and what to do")
+    return Exit.FAILED
+
+
+def _is_to_change(project: Project, given: Mapping[str, object]) -> bool:
+    """Whether the daemon that runs has to become one in auto mode; refuses what could only be ignored."""
+    pid = holder(project.root.lock("daemon"))
+    is_auto = daemon_control.is_auto(project)
+    if is_auto is None and project.daemon_runs():
+        raise Refused(
+            f"{pid} holds this root, and does not say whether it is in auto mode", hint="Try again."
+        )
+    if is_auto and (named := [name for name, value in given.items() if value is not None]):
+        again = "`llmc down`, then the same command again."
+        raise Refused(f"auto mode runs already ({pid}): {named[0]} would have no effect", hint=again)
+    return is_auto is False
+
+
+def _change_over(project: Project) -> None:
+    """The plain daemon ends and leaves its agents running; the one in auto mode takes them over, as after a crash."""
+    if not project.config.auto.task_list_id:
+        raise no_task_list()  # before a daemon that works is ended for one that cannot start
+    note(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on")
+    daemon_control.hand_over(project)
+
+
+def _note_of_auto(project: Project) -> None:
+    """What a person wants to know before they leave it alone for a night."""
+    if not project.config.repo.validate:
+        note(
+            "warning: repo.validate is not set: what auto mode lands is not tested; "
+            "for example: llmc config set repo.validate 'make test'"
+        )
+    if not project.config.overseer.goals.enabled:
+        _note_goals(project)
 
 
 def _note_goals(project: Project) -> None:
@@ -163,17 +217,23 @@ def _try_client(project: Project, *, asked: bool) -> None:
 
 def _start_the_missing(project: Project, as_json: bool) -> int:
     """A daemon runs already: only the agents that do not run are started."""
-    offline = [w.name for w in project.store.read().workers.values() if w.status is Status.OFFLINE]
+    offline = [w.name for w in _by_daemon(project) if w.status is Status.OFFLINE]
     problems = {name: bring_up(project, name) for name in offline}
     if as_json:
         rows = [{"name": name, "error_reason": problem or ""} for name, problem in problems.items()]
         print_json({"already_running": True, "workers": rows})
-        return 0
+        return _code(_by_daemon(project))
     say(f"a daemon runs already: {holder(project.root.lock('daemon'))}")
     for name, problem in problems.items():
         state = project.store.worker(name).status
         say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {state}")
-    return 0
+    return _code(_by_daemon(project))
+
+
+def _by_daemon(project: Project) -> list[WorkerRecord]:
+    """The workers that the daemon that runs looks after."""
+    is_auto = daemon_control.is_auto(project)
+    return [record for record in project.store.read().workers.values() if is_auto or not record.auto]
 
 
 def _warn_of_others(project: Project) -> None:

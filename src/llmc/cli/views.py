@@ -10,23 +10,26 @@ from llmc.given import number, text
 
 def status_view(root: str, state: Raw, facts: Facts) -> Raw:
     """The object behind `llmc status --json`."""
+    daemon = daemon_view(facts.daemon, facts.running)
     return {
         "root": root,
-        "daemon": daemon_view(facts.daemon, facts.running),
+        "daemon": daemon,
         "workers": [row for _, row in worker_rows(state, facts).values()],
-        "auto": auto_view(state),
+        "auto": auto_view(state, daemon),
         "overseer": overseer_view(facts.overseer, facts.supervised, facts.now),
         "attention": [item._asdict() for item in attention(state, facts)],
     }
 
 
-def auto_view(state: Raw) -> Raw | None:
-    """The counters of auto mode; None where it never ran."""
+def auto_view(state: Raw, daemon: Raw) -> Raw | None:
+    """Auto mode, and its counters; None where it never ran. `wanted` without `running`: its daemon died, or another runs."""
     workers = [record for record in state.get("workers", {}).values() if record.get("auto")]
     auto = state.get("auto", {})
     if not workers and not auto.get("tasks_completed"):
         return None
     return {
+        "wanted": bool(state.get("auto_mode")),
+        "running": bool(daemon["running"] and daemon["auto"]),
         "workers": len(workers),
         "tasks_completed": auto.get("tasks_completed", 0),
         "errors": auto.get("errors", 0),

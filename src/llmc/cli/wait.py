@@ -39,6 +39,7 @@ def command(
     Examples:
       llmc wait adam --status needs_review,needs_input --timeout 30m
       llmc wait --tasks-done --timeout 8h
+
     Ends at once with 1 and the reason when the worker goes to error or offline unasked, or when the tasks that are left need a person.
     """
     project = project_of(ctx)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from llmc.cli import help
 from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
@@ -16,7 +17,7 @@ from llmc.services.project import Project
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
 
-@click.group("work")
+@click.group("work", cls=help.Group)
 def command() -> None:
     """Say how a part of a goal's plan stands: a phase, a task or a subtask.
 

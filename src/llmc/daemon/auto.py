@@ -75,10 +75,7 @@ class AutoMode:
     ) -> None:
         """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
         if not project.config.auto.task_list_id:
-            raise UsageError(
-                "auto mode needs a task list, and auto.task_list_id is not set",
-                hint="Name one: llmc config set auto.task_list_id my-project",
-            )
+            raise no_task_list()
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
         self._options = options
         self._log = log
@@ -136,6 +133,7 @@ class AutoMode:
             tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
             for key in ("budget:run", "budget:day"):
                 tx.clear_item(key)
+            tx.remember_auto(True)
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
         self._watch = Watch(self._run.queue.files.directory)
         loop.add_reader(self._watch.fileno(), self._list_changed)
@@ -243,6 +241,7 @@ class AutoMode:
         if self._run.draining and self._is_quiet(state) and not self._ended:
             self._ended = True
             with self._project.store.transaction() as tx:
+                tx.remember_auto(False)
                 tx.emit("auto_stopped", reason=self._run.draining)
             self._say(f"no more tasks are taken ({self._run.draining}), and nothing runs any more")
             self._end(0)
@@ -367,6 +366,13 @@ class AutoMode:
             private_dir(self._project.root.logs)
             line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
             append_line(self._project.root.log("auto"), line.encode(errors="replace"))
+
+
+def no_task_list() -> UsageError:
+    return UsageError(
+        "auto mode needs a task list, and auto.task_list_id is not set",
+        hint="Name one: llmc config set auto.task_list_id my-project",
+    )
 
 
 def _is_free(record: WorkerRecord | None) -> bool:

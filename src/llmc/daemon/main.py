@@ -29,7 +29,7 @@ from llmc.daemon.rounds import Rounds
 from llmc.errors import LlmcError, Refused
 from llmc.names import WorkerName
 from llmc.panes import Pane
-from llmc.services import notify, sessions
+from llmc.services import daemon_control, notify, sessions
 from llmc.services.fleet import bring_up, close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, agent_for, open_project
 from llmc.state.model import State
@@ -82,6 +82,10 @@ class Daemon:
         self.state = State()
         self.state_changed = 0
         self.auto: AutoMode | None = None
+        #: a person ended it here, at its terminal
+        self.interrupted = False
+        #: another daemon takes its place: the agents run on
+        self.handing_over = False
         self.exit_code = 0
         self.config_changed = project.root.config.stat().st_mtime_ns
 
@@ -146,11 +150,16 @@ class Daemon:
         self.exit_code = self.exit_code or code
         self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
+    def _told(self, number: signal.Signals) -> None:
+        self.interrupted = self.interrupted or number == signal.SIGINT
+        self.handing_over = self.handing_over or number == daemon_control.HAND_OVER
+        self.told_to_stop.set()
+
     async def _main(self, agent: Agent) -> None:
         loop = self.loop = asyncio.get_running_loop()
         stopping = self.told_to_stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, stopping.set)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, daemon_control.HAND_OVER):
+            loop.add_signal_handler(number, self._told, number)
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
         self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
@@ -349,7 +358,7 @@ class Daemon:
         return task
 
     async def _shut_down(self) -> None:
-        say("stopping ...")
+        say("another daemon takes over; the agents run on" if self.handing_over else "stopping ...")
         self.stopping.set()
         self.goals.stop()
         if self.patrolling is not None:
@@ -360,15 +369,17 @@ class Daemon:
         if self.auto is not None:
             await loop.run_in_executor(self.pool, self.auto.stop, stuck)
         try:
-            names = [name for name in self.project.store.read().workers if name not in stuck]
-            ends = [loop.run_in_executor(self.pool, self._end, name) for name in names]
-            for line in await asyncio.gather(*ends):
-                say(line)
+            if not self.handing_over:
+                await self._end_agents(stuck)
             with self.project.store.transaction() as tx:
+                if self.interrupted:
+                    tx.remember_auto(False)
                 if self.auto is None or not self.auto.has_failed:
                     tx.end_auto_run()
-                tx.emit("daemon_stopped")
-            if left := close_server(self.project):
+                tx.emit(
+                    "daemon_stopped", reason="another daemon takes its place" if self.handing_over else ""
+                )
+            if not self.handing_over and (left := close_server(self.project)):
                 say(told_of(self.project, left))
         except LlmcError as error:
             say(f"{error.message}; ending every session")
@@ -382,6 +393,12 @@ class Daemon:
         if self.auto is not None:
             self.auto.tell_failure()
         notify.flush()
+
+    async def _end_agents(self, stuck: set[str]) -> None:
+        names = [name for name in self.project.store.read().workers if name not in stuck]
+        ends = [self.loop.run_in_executor(self.pool, self._end, name) for name in names]
+        for line in await asyncio.gather(*ends):
+            say(line)
 
     async def _drained(self) -> set[str]:
         """The workers whose rounds do not come to an end; each step of theirs can be repeated."""

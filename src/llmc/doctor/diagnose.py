@@ -147,7 +147,7 @@ def _sessions(facts: Facts) -> list[Finding]:
             continue
         text = f"the tmux session {session.name} belongs to no worker"
         if session.attached:
-            fix = "somebody is attached to it; detach first (C-b d)"
+            fix = "somebody is attached to it; detach first (C-b d, or C-b C-b d inside another tmux)"
             found.append(Finding(Kind.SESSION_WITHOUT_WORKER, text, fix, subject=session.name))
         else:
             found.append(

@@ -32,7 +32,7 @@ def hands_off(worker: WorkerFacts, kind: Kind | None = None) -> str:
     if record.held:
         return f"it is held; first `llmc release {record.name}`"
     if worker.attached:
-        return "somebody is attached to it; detach first (C-b d)"
+        return "somebody is attached to it; detach first (C-b d, or C-b C-b d inside another tmux)"
     if record.accept is not None and kind is not Kind.INDEX_LOCK:  # the lock may be what keeps it from ending
         return f"its accept comes first: `llmc accept {record.name}`"
     if worker.pane is PaneState.UNKNOWN:

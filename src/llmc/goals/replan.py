@@ -296,11 +296,15 @@ def _graph(found: Mapping[str, Node]) -> list[Problem]:
 
 
 def _with_goal(view: GoalView, plan: Plan) -> GoalView:
-    """What a person left open about the goal, the plan may say."""
+    """What a person left open about the goal, the plan may say; what must be true in the end, both may.
+
+    A later plan adds no criteria: those are the person's by then, who may have taken some away.
+    """
     goal = view.goal
+    both = tuple(dict.fromkeys([*goal.success_criteria, *plan.success_criteria]))
     goal = replace(
         goal,
-        success_criteria=goal.success_criteria or plan.success_criteria,
+        success_criteria=goal.success_criteria if view.nodes and goal.success_criteria else both,
         constraints=goal.constraints or plan.constraints,
         problem_statement=goal.problem_statement or plan.problem_statement,
     )

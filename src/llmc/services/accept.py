@@ -18,6 +18,7 @@ from msgspec.structs import replace as with_fields
 
 from llmc.auto.model import NOT_DIRTY, due_fields
 from llmc.errors import LlmcError, Refused
+from llmc.fit import gist
 from llmc.names import TaskKey
 from llmc.services import (
     checking,
@@ -38,6 +39,7 @@ from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.proc import ShuttingDown
+from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -102,6 +104,7 @@ def _accept(project: Project, name: str, progress: Progress) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+    record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
@@ -141,7 +144,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
-            hint=f"See `llmc status`, or wait for it: llmc wait {record.name} --status needs_review",
+            hint=advice(record),
         )
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)
@@ -293,7 +296,7 @@ class _Pipeline:
                 tx.raise_item(accept_key(self.name), text=said, **about)
             if isinstance(error, landing.SourceBusy):
                 landing.tell_source_busy(self.project, tx, error)
-            tx.emit("accept_failed", worker=self.name, reason=error.message[:500], step=at)
+            tx.emit("accept_failed", worker=self.name, reason=gist(error.message), step=at)
 
     def _put_on_its_base(self) -> None:
         """A check failed: whoever looks for the cause needs the base it failed on, and the worker may not have it."""

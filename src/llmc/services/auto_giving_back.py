@@ -2,6 +2,7 @@
 
 from llmc.auto.steps import GiveUp
 from llmc.errors import LlmcError
+from llmc.fit import gist
 from llmc.services import accept, claims, landing, provision
 from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of
 from llmc.services.hard_failure import HardFailure
@@ -58,7 +59,7 @@ def _tell(
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,
-            "reason": why.reason[:500],
+            "reason": gist(why.reason),
             **task.task.fields(),
             "cause": why.cause,
         }
@@ -73,7 +74,7 @@ def _tell(
             tx.emit("task_failed", attempt=attempt, ref=ref, **about)
         if why.counts and books.is_quarantined(task.task):
             tx.emit("task_quarantined", attempt=attempt, **about)
-    run.say(f"{record.name}: task {task.task_id} given back: {why.reason[:120]}")
+    run.say(f"{record.name}: task {task.task_id} given back: {gist(why.reason, 120)}")
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)

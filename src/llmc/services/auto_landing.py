@@ -8,6 +8,7 @@ from llmc.auto import waiting
 from llmc.auto.steps import GiveUp
 from llmc.doctor.unattended import stale_lock
 from llmc.errors import LlmcError, LockTimeout, Refused
+from llmc.fit import gist
 from llmc.services import accept, claims, landing, prompts, rebase, submit
 from llmc.services.auto_giving_back import give_up
 from llmc.services.auto_persons import not_told
@@ -111,13 +112,13 @@ def _return_to_worker(
 ) -> bool:
     task = assignment_of(record)
     if task.sent_back >= SEND_BACKS:
-        return give_up(run, project, record, GiveUp(Cause.TASK, why[:500]))
+        return give_up(run, project, record, GiveUp(Cause.TASK, gist(why)))
     after = replace(task, sent_back=task.sent_back + 1)
     with project.store.transaction() as tx:
         tx.emit(
             "task_sent_back",
             worker=record.name,
-            reason=why[:300],
+            reason=gist(why, 300),
             **task.task.fields(),
             round=after.sent_back,
             code=code,

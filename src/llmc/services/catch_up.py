@@ -6,7 +6,7 @@ A self-review that is due is sent here too: else a worker without a daemon would
 from contextlib import suppress
 
 from llmc.errors import LlmcError, LockTimeout
-from llmc.services import self_review, sessions
+from llmc.services import rebase, self_review, sessions
 from llmc.services.project import open_project
 
 
@@ -16,6 +16,7 @@ def catch_up(root: str) -> None:
     for name in project.store.read().workers:
         try:
             with project.worker_lock(name, timeout_s=0.05):
+                rebase.resolved_by_hand(project, project.store.worker(name))
                 sessions.reconcile(project, name)
                 with suppress(LlmcError):  # it stays due, and the next command tries again
                     self_review.attend(project, project.store.worker(name))
@@ -32,3 +33,11 @@ def list_again(root: str) -> None:
         project.root.listed.touch()
     with suppress(LlmcError, OSError):
         digest.tell_lists(project)
+
+
+def see_what_was_resolved(root: str) -> None:
+    """Beside a daemon, which would see it at its next patrol."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        with suppress(LockTimeout), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))

@@ -13,6 +13,8 @@ from llmc.tools.files import json_record, private_dir
 from llmc.tools.processes import Process, wait_until
 
 READY_LIMIT_S = 60.0
+#: tells the daemon to end and leave the agents running, because another one takes its place
+HAND_OVER = signal.SIGUSR1
 #: how long a daemon that starts may have its lock before it can be known by it
 KNOWN_S = 3.0
 
@@ -78,7 +80,23 @@ def _signed(lock: Path) -> Process | None:
     return processes.identify(pid) if pid is not None and is_daemon else None
 
 
-def stop(project: Project, *, force: bool, timeout_s: float = 60.0) -> bool:
+def hand_over(project: Project) -> None:
+    """End the daemon, so that another one can take its place: its rounds end in order, the agents run on."""
+    stop(project, force=False, told=HAND_OVER)
+
+
+def is_auto(project: Project) -> bool | None:
+    """Whether the daemon that runs is in auto mode; None while it does not say."""
+    wait_until(
+        lambda: registration(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02
+    )
+    record = registration(project)
+    return None if record is None else bool(record.get("auto"))
+
+
+def stop(
+    project: Project, *, force: bool, timeout_s: float = 60.0, told: signal.Signals = signal.SIGTERM
+) -> bool:
     """Stop the daemon, and with it the agents; whether there was one."""
     # One that is just starting has the lock a moment before it can be known.
     wait_until(lambda: find(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02)
@@ -90,7 +108,7 @@ def stop(project: Project, *, force: bool, timeout_s: float = 60.0) -> bool:
             f"{locks.holder(project.root.lock('daemon'))} holds this root, and is not its daemon",
             hint="Wait until it has ended, then run this again.",
         )
-    processes.send(daemon, signal.SIGTERM)
+    processes.send(daemon, told)
     if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
         return True
     if not force:

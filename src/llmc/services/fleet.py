@@ -20,7 +20,8 @@ def bring_up(project: Project, name: str) -> str | None:
             sessions.start(project, name)
             return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
     except LlmcError as error:
-        problem = f"{error.message}. {error.hint}".rstrip(". ") + "."
+        # Each of these stands beside the worker's name.
+        problem = f"{error.message.removeprefix(f'{name}: ')}. {error.hint}".rstrip(". ") + "."
         with contextlib.suppress(NotFound), project.store.transaction() as tx:
             tx.update(name, error_reason=problem)
         return problem

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from llmc.errors import LlmcError
 from llmc.panes import Pane
-from llmc.services import intake, rebase, review
+from llmc.services import intake, rebase, review, work_so_far
 from llmc.services.project import Project
 from llmc.services.review import Review
 from llmc.workers.model import Status, WorkerRecord
@@ -12,28 +12,33 @@ from llmc.workers.model import Status, WorkerRecord
 
 def begin(project: Project, name: str) -> Review:
     """A worker's work, for a person to look at."""
-    # Said at once: an accept may hold the lock for as long as its validation takes.
+    # Shown at once: an accept may hold the lock for as long as its validation takes, an agent works for as long as it likes.
     record = project.store.worker(name)
     nobody_else_validates = rebase.must_validate(record) and not project.daemon_runs()
-    if record.status is not Status.OFFLINE and not nobody_else_validates:
-        review.refuse_unless_waiting(record, "reviewed")
+    if not (_waits(record) or record.status is Status.OFFLINE or nobody_else_validates):
+        return work_so_far.look(project, record)
     with project.worker_lock(name):
         record = intake.apply_pending(project, name)
         if rebase.must_validate(record):
             record = rebase.settle(project, name)
         if record.status is Status.OFFLINE:
             return _of_an_offline_worker(project, record)
-        review.refuse_unless_waiting(record, "reviewed")
+        if not _waits(record):
+            return work_so_far.look(project, record)
         problem = _rebase_first(project, record)
         seen = review.look(project, project.store.worker(name))
         return replace(seen, not_rebased=problem if seen.behind else "")
+
+
+def _waits(record: WorkerRecord) -> bool:
+    return record.status is Status.NEEDS_REVIEW and record.accept is None
 
 
 def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
     """Its commits are there, though nobody could resolve conflicts now."""
     seen = review.look(project, record)
     if not seen.ahead:
-        review.refuse_unless_waiting(record, "reviewed")
+        return work_so_far.look(project, record)
     return replace(seen, not_rebased=f"{record.name} is offline" if seen.behind else "")
 
 

@@ -40,7 +40,7 @@ class ConfiguredPlanner(Struct, frozen=True):
         why = f"read from {file.name}" if file else "the first plan"
         change = merge_plan(view, plan, now, why, provenance, limits_of(project))
         if not isinstance(change, Change):
-            raise UsageError("; ".join(map(str, change))[:2000], hint="Mend the plan, then try again.")
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
         return change
 
 
@@ -164,5 +164,8 @@ def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
     plan = read_plan(text, limits_of(project), fallback_title=file.stem, is_json=is_json)
     if not isinstance(plan, Plan):
         lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
-        raise UsageError(f"{file.name} is no plan:\n{lines}", hint="docs/guide.md shows what one looks like.")
+        raise UsageError(
+            f"{file.name} is not a valid plan:\n{lines}",
+            hint="`llmc goal plan --help` shows what one looks like.",
+        )
     return plan, Provenance(PlannerRef(model_ref="by hand"), {"file": file.name})

@@ -87,7 +87,10 @@ def create(
     plan_file: Path | None = None,
     on_kept: Callable[[Goal], None] = lambda goal: None,
 ) -> Created:
-    """Keep the goal first, and say so; then plan it, if there is a planner. A planning that fails leaves the goal as it is."""
+    """Keep the goal first, and say so; then plan it, if there is a planner. A planning that fails leaves the goal as it is.
+
+    With a plan in a file there is nothing to wait for: goal and plan are kept together, or neither is.
+    """
     if not wish.title.strip():
         raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
     store, now = open_store(project), now_unix()
@@ -98,11 +101,17 @@ def create(
         data = {"title": goal.title, "actor": HUMAN}
         created = Event(ts=now, type="goal.created", goal_id=goal.goal_id, data=data)
         tx.apply(Change(goal=goal, events=(created,)), typed=True)
+        if planner is not None and plan_file is not None:
+            made = planner.plan(project, GoalView(goal), plan_file)
+            tx.apply(settled(GoalView(goal), made, now), typed=True)
     on_kept(goal)
     if planner is None:
         return Created(GoalView(goal), planned=False)
+    if plan_file is not None:
+        project.wake()
+        return Created(store.view(goal.goal_id), planned=True)
     try:
-        view = plan(project, goal.goal_id, planner, plan_file)
+        view = plan(project, goal.goal_id, planner)
     except LlmcError as error:
         hint = error.hint or f"Try again: llmc goal plan {goal.goal_id}, or with --from FILE."
         return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)

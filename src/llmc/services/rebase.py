@@ -26,6 +26,7 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Unknown
 from llmc.workers import decide
+from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
 
@@ -63,7 +64,7 @@ class Conflict(LlmcError):
 
 def rebase(project: Project, name: str) -> Rebased:
     """`llmc rebase`, or the rest of one that was interrupted; the caller holds the worker's lock."""
-    record = intake.apply_pending(project, name)
+    record = resolved_by_hand(project, intake.apply_pending(project, name))
     if must_validate(record):
         record = settle(project, name)
         if record.status is Status.NEEDS_REVIEW:
@@ -75,7 +76,7 @@ def rebase(project: Project, name: str) -> Rebased:
         state = "being accepted" if record.accept is not None else record.status
         raise Refused(
             f"{name} is {state}, only a worker in needs_review can be rebased",
-            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+            hint=advice(record),
         )
     if not was_interrupted(record):
         refuse_if_dirty(record)
@@ -386,6 +387,31 @@ def _restore(project: Project, name: str, worktree: Path, before: str, output: s
     with project.store.transaction() as tx:
         tx.update(name, **NO_REBASE)
         tx.emit("rebase_failed", worker=name, reason=output.strip()[-500:])
+
+
+def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """A worker in error over its rebase, as git shows it now; the caller holds its lock, and nobody else has the worker.
+
+    No hook tells of what a person did in the worktree.
+    """
+    if record.status is not Status.ERROR or not record.pre_rebase_sha:
+        return record
+    pane = project.pane(record)
+    if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
+        return record
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        return record
+    change, told = decide.by_hand(record, facts), decide.still_unresolved(record, facts)
+    if change is None and not told:
+        return record
+    with project.store.transaction() as tx:
+        if change is None:
+            return tx.update(record.name, error_reason=told)
+        tx.emit(
+            "rebase_resolved", worker=record.name, reason=change.reason, ahead=facts.ahead, dirty=facts.dirty
+        )
+        return tx.move(record.name, change)
 
 
 def must_tell(record: WorkerRecord) -> bool:

@@ -18,6 +18,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     pane = project.pane(record)
     if isinstance(pane, Unknown) or is_taken(record, pane):
         return record
+    record = rebase.resolved_by_hand(project, record)
     if record.accept is not None and project.others_accept(name):
         return record  # it was not interrupted: it validates, and has left the worker's lock to others
     if record.accept is not None:

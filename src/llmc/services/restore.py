@@ -10,12 +10,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.config.paths import Root
-from llmc.errors import NotFound, Refused, UsageError
+from llmc.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.services import intake, provision, rebase
 from llmc.services.project import Project
-from llmc.services.trash import PREFIX, short
+from llmc.services.trash import PREFIX, is_pin, short
 from llmc.tools import git, proc
+from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain
+from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.transitions import step
 
+#: why a worker has work that nobody gave it as a task
+RESTORED = "restored from the trash"
 _LIST_HINT = "`llmc trash list` shows what there is."
 
 
@@ -51,6 +57,15 @@ class Restored(Struct, frozen=True):
     commit: str
     #: the repositories that have the branch now
     repositories: tuple[str, ...]
+
+
+class GivenBack(Struct, frozen=True):
+    """What a worker has again: commits that wait for review, or files that are not committed yet."""
+
+    worker: str
+    commit: str
+    status: Status
+    dirty: tuple[str, ...]
 
 
 def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
@@ -176,6 +191,73 @@ def restore_directory(entry: Entry, target: Path) -> Path:
     finally:
         shutil.rmtree(temp, ignore_errors=True)
     return target
+
+
+def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
+    """Pinned work in a worker's worktree, on its branch, as it was: commits, and what was not committed. Takes its lock.
+
+    The worker must have nothing of its own; the trash keeps what it has. After a crash in between, the worker has work that
+    no status tells of yet: the next reset or start pins it once more.
+    """
+    if entry.commit is None:
+        raise UsageError(f"{entry.name} has no commits", hint=f"llmc trash restore {entry.name} --to PATH")
+    with project.worker_lock(name):
+        record = intake.apply_pending(project, name)
+        _refuse_unless_free(project, record)
+        worktree = Path(record.worktree_path)
+        work = _committed(project, entry.commit)
+        provision.reset_in_place(project, record, work, "restore")
+        with fault_step("restore.files"):
+            if work != entry.commit:
+                source = ["restore", "--quiet", f"--source={entry.commit}", "--worktree", "--", "."]
+                git.git(worktree, *source, timeout_s=300)
+        return _told(project, record, entry)
+
+
+def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
+    name = record.name
+    if record.auto:
+        raise Refused(f"{name} is an auto worker", hint="Restore it to a worker of your own, or as a branch.")
+    if record.status not in (Status.IDLE, Status.NO_CHANGES, Status.OFFLINE):
+        raise Refused(
+            f"{name} is {record.status}, work can be restored to an idle worker only",
+            hint=f"`llmc status` shows them; `llmc reset {name}` frees it, and keeps what it has.",
+        )
+    rebase.refuse_if_disturbed(project, record)
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+    if facts.ahead or facts.dirty or facts.rebasing:
+        raise Refused(
+            f"{name} has work of its own in its worktree",
+            hint=f"`llmc reset {name}` puts it into the trash first.",
+        )
+
+
+def _committed(project: Project, commit: str) -> str:
+    """The newest commit of the work itself; what llmc put on top of it has the files that were not committed."""
+    while is_pin(project.root.path, commit):
+        parent = git.resolve(project.root.path, f"{commit}^1")
+        if parent is None:
+            raise Refused("this work was on a branch without a commit", hint="Restore it as a branch.")
+        commit = parent
+    return commit
+
+
+def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
+    worktree = Path(record.worktree_path)
+    found = git.tree_state(worktree)
+    dirty = (*found.tracked, *found.untracked)
+    head = git.head(worktree)
+    ahead = git.divergence(worktree, project.base, "HEAD").ahead
+    with project.store.transaction() as tx:
+        after = tx.update(record.name, current_prompt=f"Go on with {entry.name}, restored from the trash")
+        tx.emit("work_restored", worker=record.name, ref=entry.ref, commit=head)
+        if record.status is not Status.OFFLINE and ahead and not dirty:
+            after = tx.move(record.name, step(Status.NEEDS_REVIEW, RESTORED, commit_sha=head))
+        elif record.status is not Status.OFFLINE:
+            after = tx.move(record.name, step(Status.NEEDS_INPUT, RESTORED))
+    return GivenBack(record.name, head, after.status, dirty)
 
 
 def _names(entry: Entry) -> list[str]:

@@ -13,6 +13,7 @@ from llmc.services.project import Project
 from llmc.state.model import State
 from llmc.tools import git
 from llmc.tools.clock import now_unix
+from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 
 
@@ -59,6 +60,10 @@ class Review(Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
     #: what a reader of the diff could take for the worker's intention, and probably is not
     warnings: tuple[str, ...] = ()
+    #: the status of a worker whose work does not wait for review: then this is what it has so far, committed or not
+    so_far: str = ""
+    #: of that, files that are not in the diff: huge ones, and nested repositories
+    left_out: tuple[str, ...] = ()
 
 
 def longest_waiting(state: State) -> WorkerRecord:
@@ -79,7 +84,7 @@ def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
             f"{name} is {record.status}, only a worker in needs_review can be {verb}",
-            hint=f"See `llmc status`, or wait for it: llmc wait {name} --status needs_review",
+            hint=advice(record),
         )
 
 
@@ -107,7 +112,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         ahead=len(work.commits),
         behind=len(work.others),
         commits=tuple(Commit(commit.id, messages.subject(commit.message)) for commit in work.commits),
-        files=_files(worktree, shown.base, shown.result),
+        files=changed_files(worktree, shown.base, shown.result),
         dirty=(*changes.tracked, *changes.untracked),
         diff=git.diff(worktree, shown.base, shown.result),
         stale=stale,
@@ -188,7 +193,8 @@ def compare(record: WorkerRecord, base: str, tip: str) -> Reviewed:
     return Reviewed.SAME if same else Reviewed.CHANGED
 
 
-def _files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...]:
+    """What differs between two commits or trees."""
     done = git.git(worktree, "diff-tree", "-r", "--numstat", "-z", "--find-renames", base, head, "--")
     fields = iter(done.stdout.split("\0"))
     found = []

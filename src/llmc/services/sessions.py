@@ -198,7 +198,10 @@ def end_stray(project: Project, session: SessionName) -> None:
         if pane.session != session or not instance or worker == OVERSEER:
             continue
         if pane.attached:
-            raise Refused(f"somebody is attached to {session}", hint="Detach first (C-b d).")
+            raise Refused(
+                f"somebody is attached to {session}",
+                hint="Detach first (C-b d, or C-b C-b d inside another tmux).",
+            )
         _end_pane(project, pane)
 
 
@@ -254,7 +257,9 @@ def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
     if record.held:
         return f"{record.name} is held; `llmc release {record.name}` gives it back"
     if pane is not None and pane.attached:
-        return f"somebody is attached to {record.name}; detach first (C-b d)"
+        return (
+            f"somebody is attached to {record.name}; detach first (C-b d, or C-b C-b d inside another tmux)"
+        )
     return None
 
 

@@ -324,6 +324,7 @@ class Supervisor:
             return self._end(decide.End(Exit.FAILED, error.message, error.hint))
         self._close_session()
         self._journal.end(Exit.DONE, "it was told to")
+        self._journal.auto_not_wanted()
         self._say("the daemon and the supervisor have ended")
         return Exit.DONE
 

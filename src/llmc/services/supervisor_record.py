@@ -126,6 +126,11 @@ class Journal:
             private_dir(self._project.root.private)
             write_atomic(self._project.root.overseer_file, json.dumps(body, indent=1).encode())
 
+    def auto_not_wanted(self) -> None:
+        """A person ended it: nobody has to be told that auto mode does not run."""
+        with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
+            tx.remember_auto(False)
+
     def _active(self, active: bool) -> None:
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             tx.remember_overseer(active)

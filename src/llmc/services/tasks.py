@@ -14,6 +14,7 @@ from llmc.services.typist import Refusal, what_is_in_way
 from llmc.state.model import State
 from llmc.tools.clock import monotonic
 from llmc.tools.faults import step as fault_step
+from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, SelfReview, Status, WorkerRecord
 
 #: how long a `start` waits for an idle worker whose lock somebody has for a moment
@@ -27,6 +28,7 @@ CAN_TAKE_MESSAGES = (
     Status.REVIEWING,
     Status.REJECTED,
     Status.REBASING,
+    Status.ERROR,
 )
 
 
@@ -49,7 +51,7 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
         )
     if record.status not in CAN_START:
         raise Refused(
-            f"{name} is {record.status}, a task can start from idle or no_changes only", hint=_hint(record)
+            f"{name} is {record.status}, a task can start from idle or no_changes only", hint=advice(record)
         )
     refusal = what_is_in_way(project, record)
     if refusal is not None:  # known before the worktree is reset for the task
@@ -116,8 +118,9 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
     """A message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
     if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
-        raise Refused(f"{name} is {record.status}, it takes no messages now", hint=_hint(record))
-    then = Status.WORKING if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW) else None
+        raise Refused(f"{name} is {record.status} and cannot take a message now", hint=advice(record))
+    begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
+    then = Status.WORKING if record.status in begins else None
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
 
 
@@ -183,9 +186,9 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
     by_hand = any(not record.auto for record in state.workers.values())
     raise NotFound(
         "no idle worker" if by_hand else "there are no workers yet",
-        hint="`llmc status` shows them; `llmc add NAME` and `llmc up` make another."
+        hint="`llmc status` shows them; `llmc add NAME`, then `llmc up --detach` make another."
         if by_hand
-        else "Add one with `llmc add NAME`, then `llmc up`.",
+        else "Add one with `llmc add NAME`, then `llmc up --detach`.",
     )
 
 
@@ -193,18 +196,3 @@ def _is_free(project: Project, record: WorkerRecord) -> bool:
     configured = project.config.workers.get(record.name)
     excluded = record.auto or (configured is not None and configured.excluded_from_pool)
     return record.status in CAN_START and not excluded and not record.held and record.accept is None
-
-
-def _hint(record: WorkerRecord) -> str:
-    name = record.name
-    match record.status:
-        case Status.OFFLINE:
-            return "Run `llmc up` to start it."
-        case Status.NEEDS_INPUT:
-            return f"It waits for you ({record.reason}): `llmc message {name} ...` or `llmc attach {name}`."
-        case Status.NEEDS_REVIEW:
-            return f"Its work waits: `llmc review {name}`, then `llmc accept {name}` or `llmc reject {name}`."
-        case Status.ERROR:
-            return f"{record.error_reason or 'See its log.'} `llmc reset {name}` makes it idle again."
-        case _:
-            return f"llmc wait {name} --status needs_review"

@@ -26,6 +26,9 @@ _NOT_FOR_GIT = re.compile(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DO
 #: what is pinned is on the disk before anything is removed; git's default leaves that to the kernel
 _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
 
+#: how the subject of a commit begins that keeps files which were in none
+PINNED = "llmc: pinned before"
+
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "llmc",
     "GIT_AUTHOR_EMAIL": "llmc@localhost",
@@ -65,7 +68,7 @@ def pin(
     others = [tip for tip in dict.fromkeys([*others, *tips]) if tip != head]
     commit = head
     if commit is None or others or ignored or not state.clean:
-        commit = _snapshot(worktree, head, others, unfit, forced, f"llmc: pinned before {why}")
+        commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
     _keep(worktree, ref, commit, worker)
     take_out(worktree, dict.fromkeys([*(unfit if move_out else ()), *too_much]), folder_of(root, ref))
     return ref
@@ -138,7 +141,7 @@ def _pin_files(
     commit = git.resolve(worktree, start)
     assert commit is not None
     if tree != known:
-        commit = _commit(worktree, tree, [commit], f"llmc: pinned before {why}")
+        commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
     _keep(worktree, ref, commit, worker)
     take_out(worktree, unfit, folder_of(root, ref))
     return ref
@@ -252,6 +255,18 @@ def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
     flags = [flag for parent in parents for flag in ("-p", parent)]
     made = git.git(worktree, *_DURABLE, "commit-tree", tree, *flags, "-m", message, env=_IDENTITY)
     return made.stdout.strip()
+
+
+def is_pin(repo: Path, commit: str) -> bool:
+    """Whether llmc made this commit, to keep files that were in none."""
+    made = git.out(repo, "show", "--no-patch", "--format=%ae %s", commit)
+    return made.startswith(f"{_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
+
+
+def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
+    """A worktree's files as a tree, committed or not; and the names of those that do not fit into one. Nothing changes."""
+    unfit = _unfit(worktree, git.untracked_files(worktree))
+    return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
 
 
 def _tree_of_files(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.event_log import EventLog
+from llmc.fit import gist
 from llmc.given import number, text
 from llmc.services import goal_work, landing, merging, provision, rebase, task_commands, task_list, validation
 from llmc.services.project import Project
@@ -213,7 +214,7 @@ class _Steps:
             tx.emit(
                 "undo_failed",
                 worker=self.journal.worker,
-                reason=error.message[:500],
+                reason=gist(error.message),
                 step=at,
                 commit=self.journal.commit,
             )

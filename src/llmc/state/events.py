@@ -59,6 +59,7 @@ ACTIONS: dict[str, str] = {
     "validation_left": "files that a check left in a worktree were moved into the trash (`files`, `ref`)",
     "accept_failed": "an accept ended without landing (`step`)",
     "pinning": "work is about to be kept under a trash ref (`ref`)",
+    "work_restored": "work from the trash was given back to a worker (`ref`, `commit`)",
     "work_pinned": "work was kept under a trash ref before a reset (`ref`)",
     "worktree_linked": (
         "a worktree without its link to the clone, or with a wrong one, was linked again (`ref`: where the wrong `.git` is)"

@@ -52,6 +52,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     #: which task each auto worker is at; the same as in the workers' records, and written with them
     active_task_ids: dict[WorkerName, TaskId] = {}
     auto: AutoState = AutoState()
+    #: auto mode is wanted: it began, and neither ended as planned nor was ended by a person. Whether it runs is
+    #: another question: a daemon that died leaves this
+    auto_mode: bool = False
+    #: the workers that auto mode drives; the same as in the workers' records, and written with them
+    auto_workers: tuple[WorkerName, ...] = ()
     #: what needs a person and does not follow from the rest of the state, by its stable key
     attention: dict[str, Raised] = {}
     #: an undo that is under way or was interrupted, or that ended and of which no person was told yet

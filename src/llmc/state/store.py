@@ -102,6 +102,10 @@ class Transaction:
         """Whether a supervisor looks after the daemon."""
         self.state = replace(self.state, overseer_active=active)
 
+    def remember_auto(self, wanted: bool) -> None:
+        """Whether auto mode should be running from now on."""
+        self.state = replace(self.state, auto_mode=wanted)
+
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """How far the undo is that is under way; None: there is none."""
         self.state = replace(self.state, undo=journal)
@@ -220,7 +224,7 @@ class Store:
             if tx.state == old and not tx.emitted:
                 return
             # The log is ahead of a state.json that was put back from its backup: no number is given twice.
-            new = _number(_with_active_tasks(tx.state), tx.emitted, max(old.event_seq, logged))
+            new = _number(_with_derived(tx.state), tx.emitted, max(old.event_seq, logged))
             try:
                 data = encode(new, raw)
             except UnicodeEncodeError:  # what a program printed, or a path, with bytes that are no text
@@ -356,9 +360,11 @@ def unknown_worker(name: str, state: State) -> NotFound:
     return NotFound(f"there is no worker {name!r}", hint=known)
 
 
-def _with_active_tasks(state: State) -> State:
+def _with_derived(state: State) -> State:
+    """What the records say already, in fields of its own."""
     active = {name: r.assignment.task_id for name, r in state.workers.items() if r.assignment is not None}
-    return replace(state, active_task_ids=active)
+    auto = tuple(sorted(name for name, record in state.workers.items() if record.auto))
+    return replace(state, active_task_ids=active, auto_workers=auto)
 
 
 def _number(state: State, emitted: list[dict[str, Any]], last: int) -> State:

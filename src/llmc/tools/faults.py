@@ -28,6 +28,7 @@ STEPS = (
     "intake.apply",
     "intake.forget",
     "rebase.collapse",
+    "restore.files",
     "rebase.persist",
     "rebase.run",
     "rebase.record",

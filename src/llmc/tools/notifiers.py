@@ -120,7 +120,7 @@ def command(line: str) -> Channel:
     def send(message: Message, timeout_s: float) -> None:
         _run(
             ["/bin/sh", "-c", line],
-            json_text(message).encode(),
+            f"{json_text(message)}\n".encode(),  # a line: so that `cat >> file` makes JSON lines
             timeout_s,
         )
 

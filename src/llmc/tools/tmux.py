@@ -4,12 +4,12 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
 
-from llmc.errors import ToolFailed
+from llmc.errors import LlmcError, ToolFailed
 from llmc.names import PaneId, SessionName
 from llmc.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
 from llmc.tools import proc, processes
@@ -302,3 +302,17 @@ def _minimal_env() -> dict[str, str]:
     keep = ("PATH", "HOME", "TERM", "USER", "LOGNAME", "SHELL")
     env = {key: os.environ[key] for key in keep if key in os.environ}
     return {"TERM": "screen-256color", **env, "LC_ALL": "C.UTF-8"}
+
+
+def outer(environment: Mapping[str, str]) -> str | None:
+    """The socket of the tmux that this process is shown in; None outside of any."""
+    return environment.get("TMUX", "").partition(",")[0] or None
+
+
+def prefix_of(server: list[str]) -> str:
+    """The key that a server takes for its own; tmux's default where it does not say."""
+    argv = [*server, "show-options", "-gv", "prefix"]
+    try:
+        return proc.run(argv, env=_minimal_env(), check=False, timeout_s=5).stdout.strip() or "C-b"
+    except LlmcError:
+        return "C-b"

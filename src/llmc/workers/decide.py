@@ -49,6 +49,9 @@ DIALOG = "dialog"
 FOUND_COMMITS = "commits are there"
 #: why a worker waits for review though its rebase did not come to anything
 ABORTED = "rebase aborted by the worker"
+ABORTED_BY_HAND = "rebase aborted by hand"
+#: why a worker is in error whose conflicts nobody resolved
+CONFLICTS_LEFT = "conflicts not resolved"
 #: the prompts that llmc sends about a rebase, by the first word of their id
 ABOUT_A_REBASE = ("conflict-", "validation-")
 
@@ -191,14 +194,26 @@ def _prompt(record: WorkerRecord, event: HookEvent) -> Verdict:
 
 def arrived_step(record: WorkerRecord, reason: str) -> Step | None:
     """The status a worker enters because its prompt has arrived; None when it is there already."""
-    then = record.delivery.then if record.delivery else None
-    if then is None or then is record.status or not is_allowed(record, then):
+    delivery = record.delivery
+    then = delivery.then if delivery else None
+    if delivery is None or then is None or then is record.status or not is_allowed(record, then):
         return None
+    if record.status is Status.ERROR:  # only what was said since ends it, not the prompt that led to it
+        return said_in_error(record) if delivery.at_unix >= record.since_unix else None
     return step(then, reason)
+
+
+def said_in_error(record: WorkerRecord) -> Step:
+    """A person gave a worker in error something to do: its rebase, if one is open, goes on as one of llmc's."""
+    if record.pre_rebase_sha:
+        return step(Status.REBASING, PERSONS_PROMPT, resolution_attempts=0, conflict_prompt_due=False)
+    return step(Status.WORKING, PERSONS_PROMPT)
 
 
 def _person_began(record: WorkerRecord) -> Step | None:
     """A person (or a background task's notice) gave the agent something to do."""
+    if record.status is Status.ERROR:
+        return said_in_error(record)
     if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NO_CHANGES):
         return step(Status.WORKING, PERSONS_PROMPT)
     return None
@@ -282,7 +297,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
     if rounds < MAX_ROUNDS:
         return Verdict(None, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
     text = f"its conflicts are unresolved after {rounds} rounds: {'; '.join(left)}"
-    failed = step(Status.ERROR, "conflicts not resolved", error_reason=text[:500], cause=causes.Cause.GIT)
+    failed = step(Status.ERROR, CONFLICTS_LEFT, error_reason=text[:500], cause=causes.Cause.GIT)
     return Verdict(failed, fields, "rebase_unresolved", {**details, "left": left, "round": rounds})
 
 
@@ -308,9 +323,35 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
         return Verdict(None, fields | told, "validation_failed", details)
     text = f"its validation fails after {rounds} rounds of conflicts: {output.strip()[-400:]}"
     failed = step(
-        Status.ERROR, "validation fails after the rebase", error_reason=text, cause=causes.Cause.COMMAND
+        Status.ERROR,
+        "validation fails after the rebase",
+        error_reason=text,
+        cause=causes.Cause.COMMAND,
+        failed_sha=head,
     )
     return Verdict(failed, fields, "validation_failed", details)
+
+
+def by_hand(record: WorkerRecord, git: GitFacts) -> Step | None:
+    """The way out of an error over a rebase: git shows that a person finished or aborted it in the worktree.
+
+    What failed its validation and is still the same is no one's resolution.
+    """
+    if record.status is not Status.ERROR or not record.pre_rebase_sha or git.rebasing or not git.ahead:
+        return None
+    if git.head == record.pre_rebase_sha:
+        return step(Status.NEEDS_REVIEW, ABORTED_BY_HAND, commit_sha=git.head)
+    if unresolved(git) or git.head == record.failed_sha:
+        return None
+    return step(Status.NEEDS_REVIEW, "conflicts resolved by hand", commit_sha=git.head)
+
+
+def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
+    """What keeps it in error now, where the reason beside it is of another time; "" where that still holds."""
+    left = unresolved(git)
+    told = f"its conflicts are unresolved: {'; '.join(left)}"[:500]
+    is_ours = record.status is Status.ERROR and record.reason == CONFLICTS_LEFT
+    return told if is_ours and left and not record.error_reason.endswith("; ".join(left)) else ""
 
 
 def unresolved(git: GitFacts) -> list[str]:

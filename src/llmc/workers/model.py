@@ -302,6 +302,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     metered: Metered | None = None
     error_reason: str = ""
     cause: str = ""
+    #: in error: the commit that failed its validation for the last time
+    failed_sha: str = ""
     crash_count: int = 0
     last_crash_unix: float = 0.0
     #: mark of the running agent process; events of another instance are stale

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from llmc.workers.causes import Cause
-from llmc.workers.decide import ABORTED, BUSY, INTERRUPTED, GitFacts, unresolved
+from llmc.workers.decide import ABORTED, ABORTED_BY_HAND, BUSY, INTERRUPTED, GitFacts, unresolved
 from llmc.workers.model import SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
@@ -175,7 +175,7 @@ def should_rebase(record: WorkerRecord, seen: Seen, limits: Limits) -> bool:
     return (
         record.status is Status.NEEDS_REVIEW
         and record.accept is None
-        and record.reason != ABORTED
+        and record.reason not in (ABORTED, ABORTED_BY_HAND)
         and not (seen.taken or seen.turn_runs or seen.dialog_open)
         and git is not None
         and not (git.dirty or git.rebasing)

@@ -17,7 +17,8 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.OFFLINE, S.REBASING): "agent started, a rebase is open",
     (S.OFFLINE, S.ERROR): "agent did not start",
     (S.IDLE, S.WORKING): "start",
-    (S.IDLE, S.NEEDS_REVIEW): "commits of a person's own turn",
+    (S.IDLE, S.NEEDS_REVIEW): "commits of a person's own turn, or from the trash",
+    (S.IDLE, S.NEEDS_INPUT): "work that was restored from the trash is not committed",
     (S.IDLE, S.OFFLINE): "agent ended",
     (S.IDLE, S.ERROR): "failure",
     (S.WORKING, S.NEEDS_REVIEW): "stopped with commits, or rests with them",
@@ -58,9 +59,13 @@ ALLOWED: dict[tuple[Status, Status], str] = {
     (S.NO_CHANGES, S.WORKING): "start",
     (S.NO_CHANGES, S.IDLE): "reset, or seen",
     (S.NO_CHANGES, S.NEEDS_REVIEW): "commits appeared",
+    (S.NO_CHANGES, S.NEEDS_INPUT): "work that was restored from the trash is not committed",
     (S.NO_CHANGES, S.OFFLINE): "agent ended",
     (S.NO_CHANGES, S.ERROR): "failure",
     (S.ERROR, S.IDLE): "reset",
+    (S.ERROR, S.WORKING): "message, or a person's own prompt",
+    (S.ERROR, S.REBASING): "the same, while its rebase is open",
+    (S.ERROR, S.NEEDS_REVIEW): "a person resolved its conflicts by hand",
 }
 
 #: fields that belong to the status that is left: cleared, unless the step brings new ones
@@ -68,6 +73,7 @@ _LEFT: dict[str, Any] = {
     "commit_sha": None,
     "error_reason": "",
     "cause": "",
+    "failed_sha": "",
     "commits_seen_unix": 0.0,
     "background_since_unix": 0.0,
     "rebase_due": False,

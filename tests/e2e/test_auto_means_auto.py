@@ -1,0 +1,91 @@
+"""`up --auto` gives out tasks or says that it does not; and everybody sees when auto mode does not run."""
+
+import os
+import signal
+
+import pytest
+
+from tests.support import auto
+from tests.support.auto import add, set_up, state, wait_completed
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+
+def pane_pid(fleet: Fleet, worker: str) -> str:
+    return fleet.tmux("display-message", "-p", "-t", fleet.session(worker), "#{pane_pid}").strip()
+
+
+def footer(fleet: Fleet) -> str:
+    return fleet.llmc("status").out.partition("Auto Mode: ")[2]
+
+
+@pytest.mark.req("0-240")
+def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) -> None:
+    """Break: `up --auto` returns because "a daemon runs", the hand-over ends the agents, or the footer counts on."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    fleet.llmc("add", "adam")
+    fleet.up()
+    plain, agent, go = fleet.daemon_pid(), pane_pid(fleet, "adam"), fleet.dir / "go"
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh {auto.until(go)}; touch {fleet.dir}/went")
+    fleet.wait("adam", "working")
+    add(fleet, 1)
+    changed = fleet.llmc("up", "--auto", "--detach", "--no-canary")
+    assert "repo.validate is not set" in changed.err
+    assert "in auto mode" in changed.out
+    wait_completed(fleet, 1)
+    assert auto.landed(fleet) == [1]
+    # The worker of the person was in the middle of a turn, and still is: the same process.
+    assert (fleet.daemon_pid() != plain, pane_pid(fleet, "adam")) == (True, agent)
+    assert fleet.status("adam")["status"] == "working"
+    go.touch()
+    wait_until((fleet.dir / "went").exists)
+    assert (state(fleet)["auto_mode"], state(fleet)["auto_workers"]) == (True, ["auto-1"])
+    assert footer(fleet).startswith("1 workers, 1 tasks completed")
+    # What could only be ignored is refused.
+    refused = fleet.llmc("up", "--auto", "--detach", "--max-tasks", "3", code=3)
+    assert "--max-tasks would have no effect" in refused.err
+
+    # It dies. Nothing may look as if it ran, and the plain daemon that follows gives out nothing.
+    fleet.kill_daemon()
+    assert footer(fleet).startswith("not running, no tasks are given out (llmc up --auto)")
+    assert "daemon not running (llmc up --auto)" in fleet.llmc("status").out
+    view = fleet.llmc("status", "--json").json
+    assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
+    assert "`llmc up --auto` changes it over" in fleet.llmc("up", "--detach").err
+    assert footer(fleet).startswith("not running")
+    add(fleet, 2)
+    fleet.llmc("config", "set", "repo.validate", "true")
+    again = fleet.llmc("up", "--auto", "--detach", "--no-canary", "--max-tasks", "1")
+    assert "repo.validate" not in again.err
+    wait_completed(fleet, 2)
+    # A run that ends as it was asked to is not missed, and neither is one that a person ends.
+    wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
+    assert state(fleet)["auto_mode"] is False
+    assert "daemon not running (llmc up)" in fleet.llmc("status").out
+
+
+def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
+    """Break: a SIGTERM of the system counts as the wish of a person, or `down` does not."""
+    fleet = set_up(scripted, **{"auto.concurrency": "1"})
+    fleet.up("--auto")
+    pid = fleet.daemon_pid()
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
+    assert state(fleet)["auto_mode"] is True
+    fleet.llmc("down")
+    assert state(fleet)["auto_mode"] is False
+
+
+def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
+    """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
+    client = scripted.dir / "claude-like"
+    client.write_text("#!/bin/sh\necho '2.1.300 (Claude Code)'\n")
+    client.chmod(0o755)
+    scripted.set_up("anna", "bert")
+    failed = scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
+    assert "  anna: not started: Claude Code does not trust" in failed.out
+    assert "no agent started" in failed.err
+    assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
+    shown = scripted.llmc("status").out
+    assert "llmc init --trust, then llmc up" in shown
+    assert "anna: Claude" not in shown

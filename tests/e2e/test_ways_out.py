@@ -1,0 +1,211 @@
+"""From every place where a worker can stand there is a way on, and what is said to be the way is one."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llmc.config.layout import tmux_server
+from llmc.tools.locks import Rank, lock
+from tests.support.fleet import Fleet
+from tests.support.waiting import wait_until
+
+WHO = "git -c user.name=Worker -c user.email=worker@example.com -c core.editor=true"
+COMMIT = f"{WHO} commit -q -m"
+
+
+def state(fleet: Fleet) -> dict[str, Any]:
+    return dict(json.loads((fleet.root / "state.json").read_text()))
+
+
+def finish_by_hand(fleet: Fleet, worker: str) -> None:
+    """What a person does in `llmc console`."""
+    tree = fleet.worktree(worker)
+    (tree / "a.txt").write_text(f"main and {worker}\n")
+    fleet.git("add", "a.txt", cwd=tree)
+    fleet.git("-c", "core.editor=true", "rebase", "--continue", cwd=tree)
+
+
+def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
+    """Break: leave `error` to a reset, refuse messages there, or repeat what was true when it failed."""
+    fleet, names = scripted, ("adam", "baker", "carol")
+    fleet.commit("a.txt", "first\n", "Add a.txt")
+    fleet.set_up(*names)
+    fleet.up()
+    for name in names:
+        task = f"Do it\n@sh echo {name} > a.txt; git add -A; {COMMIT} 'By {name}'\n@on-conflict true"
+        fleet.llmc("start", "--worker", name, "--prompt", task)
+    for name in names:
+        fleet.wait(name, "needs_review")
+    fleet.commit("a.txt", "main\n", "Theirs")
+    for name in names:
+        fleet.llmc("rebase", name, code=1)
+    for name in names:
+        wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
+    assert "resolve it (llmc console adam), or llmc message adam" in fleet.llmc("status").out
+    # Talked to, it goes on with the rebase that llmc began.
+    resolve = f"printf 'both\\n' > a.txt; git add a.txt; {WHO} rebase --continue"
+    fleet.llmc("message", "baker", f"Resolve it like this\n@sh {resolve}")
+    assert fleet.wait("baker", "needs_review")["reason"] == "conflicts resolved"
+    assert state(fleet)["workers"]["baker"]["pre_rebase_sha"] == ""
+    # Resolved by a person, it is seen by the daemon; and until then, what is said of it is what is so.
+    finish_by_hand(fleet, "adam")
+    notes = fleet.worktree("adam") / "notes"
+    notes.write_text("left over\n")
+    fleet.wake("adam")  # as a patrol does
+    wait_until(lambda: "uncommitted changes" in state(fleet)["workers"]["adam"]["error_reason"])
+    notes.unlink()
+    assert fleet.status("adam")["reason"] == "conflicts resolved by hand", (
+        "a person who looks sees it at once"
+    )
+    # Without a daemon, by whoever looks.
+    fleet.kill_daemon()
+    finish_by_hand(fleet, "carol")
+    assert fleet.status("carol")["reason"] == "conflicts resolved by hand"
+    fleet.llmc("accept", "carol")
+    assert fleet.log()[0] == "By carol"
+
+
+def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet) -> None:
+    """Break: look under the worker's lock, with its own index, or at commits only; restore without what was not committed."""
+    fleet = scripted
+    fleet.commit("b.txt", "b\n", "Add b.txt")
+    fleet.set_up("adam", "baker")
+    fleet.up()
+    go, tree = fleet.dir / "go", fleet.worktree("adam")
+    work = f"echo one > a.txt; git add a.txt; {COMMIT} One; echo more >> b.txt; echo new > new.txt"
+    fleet.llmc(
+        "start", "--worker", "adam", "--prompt", f"@sh {work}; while ! test -e {go}; do sleep 0.02; done"
+    )
+    wait_until((tree / "new.txt").exists)
+    index = Path(fleet.git("rev-parse", "--path-format=absolute", "--git-path", "index", cwd=tree))
+
+    def touched() -> object:
+        return index.read_bytes(), index.stat().st_mtime_ns, (fleet.root / "state.json").read_bytes()
+
+    with fleet.frozen_daemon(), lock(fleet.root / ".llmc/locks/worker-adam.lock", Rank.WORKER):
+        before = touched()
+        seen = fleet.llmc("review", "adam", "--json").json
+        shown = fleet.llmc("review", "adam").out
+        assert touched() == before
+    assert (seen["so_far"], seen["ahead"]) == ("working", 1)
+    assert [file["path"] for file in seen["files"]] == ["a.txt", "b.txt", "new.txt"]
+    assert all(line in seen["diff"] for line in ("+one", "+more", "+new"))
+    assert "adam  is working (" in shown
+    assert "note: not committed yet: b.txt, new.txt" in shown
+    assert "nothing is changed" in fleet.llmc("review", "baker").out
+    # It is put away, and comes back to another worker as it was, even if llmc is killed on the way.
+    fleet.llmc("reset", "adam")
+    (entry,) = (row["name"] for row in fleet.llmc("trash", "list", "--json").json)
+    restore = ("trash", "restore", entry, "--to", "baker")
+    for when in ("before", "after"):
+        fleet.llmc(*restore, code=-9, LLMC_FAULT=f"restore.files:{when}:kill")
+        assert "has work of its own" in fleet.llmc(*restore, code=3).err
+        fleet.llmc("reset", "baker")
+    told = fleet.llmc(*restore).out
+    assert "with 2 files that are not committed; it is needs_input" in told
+    assert "llmc message baker 'Go on with it, and commit it.'" in told
+    other = fleet.worktree("baker")
+    assert fleet.git("status", "--porcelain", cwd=other).splitlines() == ["M b.txt", "?? new.txt"]
+    assert fleet.git("log", "-1", "--format=%s", cwd=other) == "One"
+    assert "is needs_input" in fleet.llmc(*restore, code=3).err
+    fleet.llmc("message", "baker", f"@sh git add -A; {COMMIT} Two")
+    fleet.wait("baker", "needs_review")
+    fleet.llmc("accept", "baker")
+    assert fleet.log()[0] == "One"
+
+
+@contextmanager
+def person_in(fleet: Fleet, server: str, session: str) -> Iterator[None]:
+    """A terminal that is attached to a session of a tmux server."""
+    pid, keyboard = pty.fork()
+    if pid == 0:
+        os.execvpe("tmux", ["tmux", "-L", server, "attach-session", "-t", session], fleet.env)
+    try:
+        clients = ["tmux", "-L", server, "list-clients", "-F", "#{client_session}"]
+        wait_until(lambda: subprocess.run(clients, env=fleet.env, capture_output=True).stdout.strip())
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(keyboard)
+
+
+def test_a_person_inside_tmux(scripted: Fleet) -> None:
+    """Break: name the keys of the outer tmux, start a nested client on the same server, or wrap rules to five lines."""
+    fleet = scripted
+    fleet.set_up("adam")
+    fleet.up()
+    ours, own = tmux_server(str(fleet.root)), f"own-{os.getpid()}"
+    attach = f"{sys.executable} -m llmc attach adam 2> {fleet.dir}/%s; cat"
+
+    def runs(server: str, said: str) -> None:
+        argv = [
+            "tmux",
+            "-L",
+            server,
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            "mine",
+            "-x",
+            "80",
+            "-y",
+            "24",
+        ]
+        subprocess.run([*argv, attach % said], env=fleet.env, cwd=fleet.source, check=True)
+
+    try:
+        # In a tmux of their own, with the same prefix: the inner one gets the second.
+        runs(own, "nested")
+        wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
+        assert (fleet.dir / "nested").read_text() == "attaching to adam; detach with C-b C-b d\n"
+    finally:
+        fleet.end_tmux(own)
+    wait_until(lambda: not fleet.status("adam")["attached"])
+    # In a window on llmc's own server: that client goes over.
+    gate = fleet.dir / "gate"
+    attach = f"while ! test -e {gate}; do sleep 0.02; done; {attach}"
+    runs(ours, "switched")
+    with person_in(fleet, ours, "mine"):
+        gate.touch()
+        wait_until(lambda: fleet.status("adam")["attached"], story=fleet.story)
+        assert (fleet.dir / "switched").read_text() == "switching to adam; C-b L switches back\n"
+        assert len(fleet.tmux("list-clients").splitlines()) == 1
+    fleet.tmux("kill-session", "-t", "=mine")
+    # A look from a narrow terminal, at a screen that is wide again.
+    wait_until(lambda: fleet.status("adam")["attached"] is False)
+    fleet.tmux("resize-window", "-t", fleet.session("adam"), "-x", "500", "-y", "100")
+    wait_until(lambda: "─" * 300 in fleet.llmc("peek", "adam").out, story=fleet.story)
+    shown = fleet.on_terminal("peek", "adam", columns=70).replace("\r", "").splitlines()
+    assert "─" * 70 in shown
+    assert max(map(len, shown)) <= 70
+
+
+def test_words_of_the_command_line(scripted: Fleet) -> None:
+    """Break: the beginning of a traceback, columns that do not align, or advice that would be refused."""
+    fleet = scripted
+    fleet.set_up("adam", config={"auto.task_list_id": "plan", "auto.tasks_root": str(fleet.dir / "tasks")})
+    fleet.llmc("tasks", "add", "Add the model", "--label", "db")
+    fleet.llmc("tasks", "add", "Print the bill")
+    assert fleet.llmc("tasks", "list").out.splitlines() == [
+        "1  ready       p3 [db]  Add the model",
+        "2  ready       p3       Print the bill",
+    ]
+    assert "`llmc up --detach`" in fleet.llmc("accept", "adam", code=3).err
+    again = fleet.llmc("init", "--trust").out
+    assert "next: llmc up --detach" in again
+    plan = fleet.dir / "plan.md"
+    plan.write_text("# Empty\n")
+    assert (
+        "is not a valid plan" in fleet.llmc("goal", "create", "--title", "x", "--from", str(plan), code=2).err
+    )
+    assert fleet.llmc("goal", "list", "--all", "--json").json["goals"] == []
