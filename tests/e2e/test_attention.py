@@ -198,7 +198,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     fleet.kill_daemon()
     items = on_every_surface(fleet, "auto", "source")
     assert (items["auto"]["severity"], items["auto"]["next"]) == ("blocked", "llmc up --auto")
-    assert "no daemon runs (llmc up --auto)" in fleet.llmc("status").out
+    assert "daemon not running (llmc up --auto)" in fleet.llmc("status").out
     fleet.llmc("up", "--detach")
     items = on_every_surface(fleet, "auto")
     assert "took the place" in items["auto"]["text"]
