@@ -72,8 +72,12 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
     os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
     assert state(fleet)["auto_mode"] is True
+    (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
+    assert item["next"] == "llmc up --auto"
+    # There is no daemon left to be told, and a person ends it all the same.
     fleet.llmc("down")
     assert state(fleet)["auto_mode"] is False
+    assert not [row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto"]
 
 
 def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
@@ -87,5 +91,5 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "no agent started" in failed.err
     assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
     shown = scripted.llmc("status").out
-    assert "next: llmc init --trust && llmc up" in shown
+    assert "next: llmc init --trust" in shown
     assert "anna: Claude" not in shown

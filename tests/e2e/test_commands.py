@@ -171,6 +171,7 @@ def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -
     assert "did not report ready" in out
     assert scripted.status("adam")["cause"] == "config"
     assert "llmc peek adam" in scripted.status("adam")["error_reason"]
+    assert "llmc init --trust" not in scripted.llmc("status").out, "the client is slow, and trusts the root"
 
 
 @pytest.mark.req("1-004", "1-061", "1-140", "2-030")

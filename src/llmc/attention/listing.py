@@ -102,7 +102,7 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
         said = (
             "auto mode is not running: a daemon without it took the place of its daemon"
             if facts.running
-            else "auto mode is not running: its daemon was killed"
+            else "auto mode is not running: its daemon is gone, and no person ended it"
         )
         yield Item("auto", "auto", "blocked", "auto mode", since, said, "llmc up --auto")
     elif not facts.running:

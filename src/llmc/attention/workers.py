@@ -85,7 +85,8 @@ def has_dialog(row: Raw, seen: Seen) -> bool:
 def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
     """What a person would most likely do now, and can: a command that would be refused is never offered."""
     name, status = row["name"], row["status"]
-    busy = seen.acting or facts.running
+    # A daemon without auto mode does nothing for auto workers.
+    busy = seen.acting or (facts.auto_runs if row["auto"] else facts.running)
     if status == "offline":
         return _after_offline(row, facts)
     if has_dialog(row, seen):

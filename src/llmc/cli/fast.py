@@ -115,9 +115,18 @@ def current(root: str) -> tuple[Raw, Facts]:
 def read_state(root: str) -> Raw:
     state = _json(f"{root}/{layout.STATE}")
     version = None if state is None else state.get("version", 1)
-    if state is None or not isinstance(version, int) or version > 1:
+    if state is None or not isinstance(version, int) or version > 1 or not _has_workers(state):
         raise Give  # click's path says what is wrong with it
     return state
+
+
+def _has_workers(state: Raw) -> bool:
+    """Whether its workers are records, under names that can be a part of a path."""
+    workers = state.get("workers", {})
+    return isinstance(workers, dict) and all(
+        isinstance(record, dict) and record.get("name") == name and name.isprintable() and "/" not in name
+        for name, record in workers.items()
+    )
 
 
 def daemon_runs(root: str) -> bool:

@@ -318,10 +318,6 @@ class AutoMode:
     def state_unreadable(self, error: Exception) -> None:
         self.fail(HardFailure(Cause.BUG, f"state corruption: {error}"))
 
-    @property
-    def has_failed(self) -> bool:
-        return self._failed is not None
-
     def stop(self, stuck: Collection[str]) -> None:
         """No more tasks; the claims go back. The lanes have stopped, but for those that are `stuck`."""
         if self._loop is not None and self._watch is not None:

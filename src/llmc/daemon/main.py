@@ -374,8 +374,6 @@ class Daemon:
             with self.project.store.transaction() as tx:
                 if self.interrupted:
                     tx.remember_auto(False)
-                if self.auto is None or not self.auto.has_failed:
-                    tx.end_auto_run()
                 tx.emit(
                     "daemon_stopped", reason="another daemon takes its place" if self.handing_over else ""
                 )

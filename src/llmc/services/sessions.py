@@ -63,7 +63,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     environment = _environment(project, record, agent, instance, index)
     problem = agent.setup_problem(_to_trust(project, record), environment)
     if problem:
-        _record_failure(project, record, problem)
+        _record_failure(project, record, problem, untrusted=True)
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
@@ -330,9 +330,11 @@ def _hook_argv(project: Project, name: str) -> list[str]:
     return [sys.executable, "-I", "-S", hook_client.__file__, str(inbox_dir), str(socket_path)]
 
 
-def _record_failure(project: Project, record: WorkerRecord, problem: str) -> None:
+def _record_failure(project: Project, record: WorkerRecord, problem: str, *, untrusted: bool = False) -> None:
     with project.store.transaction() as tx:
         tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)
+        if not untrusted:
+            return
         again = "llmc init --trust && llmc up"
         about = {"kind": "trust", "severity": "blocked", "who": record.name}
         tx.raise_item(_trust_key(record), text=problem, next=again, **about)

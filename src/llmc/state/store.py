@@ -103,8 +103,10 @@ class Transaction:
         self.state = replace(self.state, overseer_active=active)
 
     def remember_auto(self, wanted: bool) -> None:
-        """Whether auto mode should be running from now on."""
+        """Whether auto mode should be running from now on; where not, a person does not wait for it."""
         self.state = replace(self.state, auto_mode=wanted)
+        if not wanted and self.state.auto.run:
+            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
 
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """How far the undo is that is under way; None: there is none."""
@@ -113,11 +115,6 @@ class Transaction:
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
         self.state = replace(self.state, auto=replace(self.state.auto, **fields))
-
-    def end_auto_run(self) -> None:
-        """A daemon ends in order: whatever auto mode was at, a person does not wait for it."""
-        if self.state.auto.run:
-            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
 
     def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
         """Put something on the attention list, once; told again it keeps its age."""
