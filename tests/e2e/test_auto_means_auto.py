@@ -91,5 +91,5 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "no agent started" in failed.err
     assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
     shown = scripted.llmc("status").out
-    assert "next: llmc init --trust" in shown
+    assert "next: llmc init --trust && llmc up" in shown
     assert "anna: Claude" not in shown
