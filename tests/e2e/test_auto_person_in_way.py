@@ -221,7 +221,9 @@ def test_a_draft_behind_which_work_goes_on(scripted: Fleet) -> None:
     rub_out(fleet, began)
     auto.wait_for(fleet, lambda: not waited_for(fleet))
     # A self-review: somebody else does the task, with one of their own.
+    assert daemon.stop() == 0
     fleet.llmc("config", "set", "defaults.self_review.enabled", "true")
+    daemon = Daemon(fleet, "--concurrency", "2")  # one that runs reads its configuration at the next patrol
     reviewed = fleet.dir / "reviewed"
     began, done = behind_a_draft(3, "fi", f"@on-review echo $PWD >> {reviewed}")
     assert (began == done, set(listed(fleet))) == (False, {began}), "a self-review"

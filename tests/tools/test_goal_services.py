@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, Refused
+from llmc.goals.clean import SecretRefused
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
 from llmc.services import goal_work, goals
 from llmc.services.goals import NewGoal, open_store
@@ -48,7 +49,7 @@ def types(project: Project, goal_id: str) -> list[str]:
 
 
 @pytest.mark.req("3-X17", "3-X25")
-def test_a_goal_is_kept_and_then_planned(project: Project, tmp_path: Path) -> None:
+def test_a_goal_is_kept_and_then_planned(project: Project) -> None:
     """Break: plan before the goal is written."""
     seen: list[GoalView] = []
 
@@ -59,8 +60,8 @@ def test_a_goal_is_kept_and_then_planned(project: Project, tmp_path: Path) -> No
         return two_tasks(view)
 
     planner = Stub(look)
-    made = goals.create(project, NewGoal("Import"), planner, tmp_path / "plan.md")
-    assert (made.planned, made.problem, planner.file) == (True, "", tmp_path / "plan.md")
+    made = goals.create(project, NewGoal("Import"), planner)
+    assert (made.planned, made.problem, planner.file) == (True, "", None)
     assert list(made.view.nodes) == ["P1", "T1.1", "T1.2"]
     assert made.view.goal.planner.model_ref == "stub"
     goal_id = made.view.goal.goal_id
@@ -131,9 +132,10 @@ def test_a_plan_that_a_person_wrote_is_refused_with_a_secret_in_it(project: Proj
         made = two_tasks(view)
         return Change(nodes=(replace(made.nodes[0], objective=f"push with {token}"), *made.nodes[1:]))
 
-    by_hand = goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
-    assert "in the objective is a secret (GitHub token" in by_hand.problem
-    assert by_hand.view.nodes == {}
+    with pytest.raises(SecretRefused, match=r"in the objective is a secret \(GitHub token"):
+        goals.create(project, NewGoal("Import"), Stub(loose), tmp_path / "plan.md")
+    with open_store(project).reading() as found:
+        assert found.goal_ids() == [], "a goal and its plan file are kept together, or neither is"
     by_machine = goals.create(project, NewGoal("Import"), Stub(loose))
     assert by_machine.view.nodes["P1"].objective == "push with [GitHub token removed]"
 

@@ -239,7 +239,7 @@ def test_any_subject_can_be_read(project: Project, worktree: Worktree, end: str)
     ref = trash.pin(project.root, worktree.path, "w1", "test")
     (entry,) = restore.entries(project.root)
     assert (entry.ref, entry.commit, entry.subject) == (ref, worktree.head(), subject)
-    assert glance._subjects(project, [worktree.head()]) == {worktree.head(): subject}
+    assert glance.subjects(project, [worktree.head()]) == {worktree.head(): subject}
     assert (
         restore.restore_branch(project, restore.find(project.root, entry.name), None).commit
         == worktree.head()
