@@ -6,12 +6,12 @@ import pytest
 
 from tests.support import auto
 from tests.support.auto import add, commit, set_up
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.supervise import QUICK, Overseer
 
 
 @pytest.mark.req("0-103", "0-140", "0-146", "0-149", "0-151", "5-011")
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_breaks_is_mended_by_the_agent_and_the_fleet_goes_on(fleet: Fleet) -> None:
     """Break: start the daemon again without a remediation, or end after one."""
     mended = fleet.dir / "mended"

@@ -71,6 +71,7 @@ def test_what_an_agent_proposes_waits_for_a_person(fleet: Fleet) -> None:
     assert "Made" in fleet.log()
 
 
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_what_an_agent_writes_about_its_task_frees_nothing(fleet: Fleet) -> None:
     """Break: believe `metadata.llmc` of a file: in made_by_worker, in is_undecided, or at the claim."""
     # A second worker is free the whole time; of the real client only what it writes counts.
