@@ -12,7 +12,7 @@ from llmc.agents.task_files import TaskFiles
 from llmc.services.task_queue import TaskQueue
 from llmc.state.ledger import Ledger
 from tests.support.auto import until
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.plans import COMMIT, auto_config
 from tests.support.waiting import wait_until
 
@@ -98,7 +98,7 @@ def share(fleet: Fleet, count: int) -> None:
     check_claims(fleet, folder, claimers, count)
 
 
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_claims_while_the_agent_changes_the_list(fleet: Fleet) -> None:
     """Break: leave `_ours` or `_clients` out of TaskFiles.change."""
     share(fleet, 160)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import REAL_IN_SOAK, SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 IDENTITY = "git -c user.name=Worker -c user.email=worker@example.com"
@@ -50,7 +50,7 @@ def sent(fleet: Fleet, prompt_id: str) -> str:
 
 
 @pytest.mark.req("1-014", "1-108", "2-013")
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_reject_twice_then_accept_is_one_amended_commit(fleet: Fleet) -> None:
     """Break that fails it: send `reject` with /clear (@on-reject is forgotten), or without `then=REJECTED`."""
     fleet.set_up("adam")

@@ -12,7 +12,7 @@ from llmc.names import TaskId
 from llmc.services.project import open_project
 from llmc.services.usage import Meters, Totals, record_usage
 from llmc.workers.model import Assignment
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 KINDS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -59,7 +59,7 @@ def output_of(fleet: Fleet, prompt: str) -> int:
 
 
 @pytest.mark.req("5-001", "5-005", "5-011")
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> None:
     """Break: count rows instead of messages, forget the first conversation, or give both to one task."""
     fleet.set_up("adam", config={"defaults.model": "claude-opus-4-8"})
