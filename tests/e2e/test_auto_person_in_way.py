@@ -283,7 +283,7 @@ def test_when_an_item_is_off_the_list(scripted: Fleet) -> None:
     auto.wait_completed(fleet, 2)
     assert not listed(fleet), "its worker was reset"
     type_in(fleet, "auto-2")
-    fleet.wake("auto-2")
+    add(fleet, 3)  # without a task nobody looks whether a person is in its way
     auto.wait_for(fleet, lambda: waited_for(fleet) == {"auto-2"})
     fleet.llmc("down")
     assert not listed(fleet), "the daemon is down"
