@@ -10,7 +10,7 @@ UNITTEST = """==================================================================
 ERROR: test_pay (tests.test_pay.PayTest.test_pay)
 ----------------------------------------------------------------------
 Traceback (most recent call last):
-  File "/root/.worktrees/auto-1/tests/test_pay.py", line 4, in test_pay
+  File "/home/ada/llmc/.worktrees/auto-1/tests/test_pay.py", line 4, in test_pay
     pay(0)
 ValueError: nothing to pay
 

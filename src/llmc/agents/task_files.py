@@ -39,7 +39,7 @@ _OUR_LOCK = ".llmc.lock"
 
 
 class NoTask(LlmcError):
-    """The file of a task is none: somebody has broken it. Nothing can be written into it either."""
+    """The file is no valid task; nothing can be written into it either."""
 
 
 class Unreadable(Struct, frozen=True):

@@ -34,9 +34,9 @@ KINDS: dict[str, str] = {
     "bug": "llmc met an error that nobody thought of while it looked after a worker; the others go on",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
     # of a task or a goal
-    "quarantined": "a task failed too often; nobody takes it before `llmc tasks requeue`",
-    "parked_task": "a task used up its budget; nobody takes it before `llmc tasks requeue`",
-    "proposed": "a worker proposed a task; nobody takes it before `llmc tasks approve`",
+    "quarantined": "a task failed too often; it waits for `llmc tasks requeue`",
+    "parked_task": "a task used up its budget; it waits for `llmc tasks requeue`",
+    "proposed": "a worker proposed a task; it waits for `llmc tasks approve`",
     "task_question": "a task that llmc will not take before a person has decided about it",
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "goal_question": "a part of a goal asks something",
