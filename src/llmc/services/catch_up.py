@@ -5,7 +5,7 @@ A self-review that is due is sent here too: else a worker without a daemon would
 
 from contextlib import suppress
 
-from llmc.errors import LlmcError, LockTimeout
+from llmc.errors import LlmcError, LockTimeout, NotFound
 from llmc.services import rebase, self_review, sessions
 from llmc.services.project import open_project
 
@@ -20,7 +20,7 @@ def catch_up(root: str) -> None:
                 sessions.reconcile(project, name)
                 with suppress(LlmcError):  # it stays due, and the next command tries again
                     self_review.attend(project, project.store.worker(name))
-        except LockTimeout:
+        except (LockTimeout, NotFound):  # someone has it, or has just removed it
             continue
 
 
@@ -39,5 +39,5 @@ def see_what_was_resolved(root: str) -> None:
     """Beside a daemon, which would see it at its next patrol."""
     project = open_project(root)
     for name in project.store.read().workers:
-        with suppress(LockTimeout), project.worker_lock(name, timeout_s=0.05):
+        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
             rebase.resolved_by_hand(project, project.store.worker(name))
