@@ -253,6 +253,16 @@ def test_escape_twice_clears_the_box_and_opens_a_dialog_on_an_empty_one(pane: Pa
     pane.wait_status("idle")
 
 
+def test_a_panel_that_is_asked_for_too_early_opens_when_the_work_ends(pane: Pane, tmp_path: Path) -> None:
+    """The agent says `idle` a moment before its work has ended. Break: drop the panel while it is busy."""
+    pane.start()
+    pane.send(f"@sh while ! test -e {tmp_path}/go; do sleep 0.02; done")
+    pane.wait_status("busy")
+    pane.keys("/config", "Enter")
+    (tmp_path / "go").touch()
+    assert pane.wait_status("waiting")["waitingFor"] == "dialog open"
+
+
 def test_an_interrupted_turn_sends_its_queue(pane: Pane) -> None:
     pane.start()
     pane.send("@say working\n@hang")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.auto import steps
+from llmc.auto.model import AutoState
 from llmc.auto.steps import (
     Accept,
     AskToCommit,
@@ -31,7 +32,8 @@ from llmc.auto.steps import (
 )
 from llmc.names import PromptId, TaskId
 from llmc.services.accept import STEPS
-from llmc.services.auto_landing import is_landing
+from llmc.services.auto_landing import a_command_comes_first
+from llmc.state.model import State
 from llmc.workers.causes import Cause
 from llmc.workers.decide import FOUND_COMMITS
 from llmc.workers.model import (
@@ -341,13 +343,17 @@ def test_in_no_situation_is_work_lost_or_taken_twice(record: WorkerRecord, situa
         assert not has_task, "what a task has made is given up, never just cleaned away"
 
 
-def test_whose_post_accept_command_comes_next() -> None:
-    """Nothing begins between a landing and its command. Break: leave `verify` or `finish` out."""
+def test_nothing_begins_between_a_landing_and_the_end_of_its_command() -> None:
+    """Break: leave `verify` or `finish` out, or what is due: a task that has just landed would be in neither."""
+
+    def comes_first(record: WorkerRecord, auto: AutoState | None = None) -> bool:
+        return a_command_comes_first(State(workers={record.name: record}, auto=auto or AutoState()))
+
     landed = ("verify", "complete", "reset", "finish")
     for name in STEPS:
         journal = AcceptJournal(step=name, started_unix=1.0, tip="c0ffee")
-        assert is_landing(at_work(S.NEEDS_REVIEW, accept=journal)) == (name in landed)
-        assert not is_landing(worker(S.NEEDS_REVIEW, accept=journal)), (
-            "a person's own work has no such command"
-        )
-    assert not is_landing(at_work(S.NEEDS_REVIEW))
+        assert comes_first(at_work(S.NEEDS_REVIEW, accept=journal)) == (name in landed)
+        own = worker(S.NEEDS_REVIEW, accept=journal)
+        assert not comes_first(own), "a person's own work has no such command"
+    assert not comes_first(at_work(S.NEEDS_REVIEW))
+    assert comes_first(worker(S.IDLE), AutoState(post_accept_due=("7",)))

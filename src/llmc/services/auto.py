@@ -8,7 +8,7 @@ from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.services import attention, post_accept, prompts, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
-from llmc.services.auto_landing import complete_unchanged, is_landing, land
+from llmc.services.auto_landing import a_command_comes_first, complete_unchanged, land
 from llmc.services.auto_persons import is_hindered, tell_again
 from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_of
 from llmc.services.commands import CommandFailed
@@ -171,10 +171,11 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if run.max_tasks is not None and run.assigned >= run.max_tasks:
             run.drain(f"{run.max_tasks} tasks were begun")
             return False
-        others = project.store.read().workers.values()
-        if project.config.auto.post_accept_command and any(map(is_landing, others)):
-            run.look_again(record.name, LANDING_S)  # its command comes first
+        state = project.store.read()
+        if project.config.auto.post_accept_command and a_command_comes_first(state):
+            run.look_again(record.name, LANDING_S)
             return False
+        others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
             found = run.queue.take_next(record.name, labels - {""})

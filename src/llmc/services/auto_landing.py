@@ -18,6 +18,7 @@ from llmc.services.examine_unattended import locks_of_source
 from llmc.services.hard_failure import HardFailure
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
+from llmc.state.model import State
 from llmc.workers.causes import Cause
 from llmc.workers.model import Status, WorkerRecord
 from llmc.workers.transitions import step
@@ -139,6 +140,14 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
     return True
 
 
-def is_landing(record: WorkerRecord) -> bool:
+def a_command_comes_first(state: State) -> bool:
+    """A task is landing, or has landed and its post-accept command has not ended: between the two nothing begins.
+
+    Both are asked of one state: a task that goes from the first to the second meanwhile would be in neither.
+    """
+    return bool(state.auto.due) or any(map(_is_landing, state.workers.values()))
+
+
+def _is_landing(record: WorkerRecord) -> bool:
     """Its work is on the branch or about to be, and its post-accept command is not due yet."""
     return record.assignment is not None and accept.is_past_landing(record.accept)

@@ -28,6 +28,7 @@ class Jobs:
         self._worker = Worker()
         self._busy = False
         self._backlog: list[Item] = []
+        self._panel = ""
         self.turn: Turn | None = None
         self.is_deaf = True
 
@@ -47,8 +48,9 @@ class Jobs:
         """Start the next piece of work, if none runs."""
         if self._busy or self._conversation.dialog:
             return
-        queued = self._conversation.take_next()
-        if queued:
+        if self._panel:
+            self._show_panel()
+        elif queued := self._conversation.take_next():
             self._begin(queued, is_follow_up=True)
         elif self._backlog:
             self._begin([self._backlog.pop(0)])
@@ -56,9 +58,13 @@ class Jobs:
             self._begin([self._conversation.notifications.pop(0)])
 
     def open_panel(self, title: str) -> None:
-        if not self._busy:
-            self._conversation.dialog = Dialog(title)
-            self._conversation.status.set("waiting", "dialog open")
+        """Work that runs delays it: the agent says that it is idle a moment before its work has ended."""
+        self._panel = title
+
+    def _show_panel(self) -> None:
+        self._conversation.dialog = Dialog(self._panel)
+        self._panel = ""
+        self._conversation.status.set("waiting", "dialog open")
 
     def answer_dialog(self, answer: str) -> None:
         dialog, self._conversation.dialog = self._conversation.dialog, None
