@@ -267,9 +267,11 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.req("4-011", "4-066")
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
-    or let one file that blocks, or fills the memory, be read.
+    or let one file that blocks, or fills the memory, be read. Or give out a label that is none; or leave a task
+    where it is that its file calls in progress, and that nobody has.
     """
     fleet = set_up(scripted)
     folder = task_dir(fleet)
@@ -301,17 +303,26 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     (folder / "12.json").mkdir()
     put(13, subject="Odd", blockedBy=["../../x"])
     put(14, subject="Line\u2028ends\x85and\x0cmore", description=commit(14))
+    put(15, subject="Labelled", description=commit(15), metadata={"label": "a b"})
+    put(16, subject="Nobody's", description=commit(16), status="in_progress")
     for number in (8, 9, 10, 11, 12):
         os.utime(folder / f"{number}.json", (1, 1), follow_symlinks=False)
     add(fleet, 20, priority=4)
+    found = fleet.llmc("doctor", "--json", code=None).json["findings"]
+    assert [row["text"] for row in found if row["kind"] == "unowned_task"] == [
+        "the task 16 is in progress by its file, and nobody has it"
+    ]
     daemon = Daemon(fleet)
-    auto.wait_completed(fleet, 5, 90)
-    auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 20])
+    auto.wait_completed(fleet, 6, 90)
+    auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 16, 20])
+    assert [row["reason"] for row in fleet.events("task_released") if row["task_id"] == "16"] == [
+        "it was in progress without an owner"
+    ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
     assert "it cannot be typed: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
-    bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13)}
+    bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}
     assert "bug in a lane" not in (fleet.root / "logs/daemon.jsonl").read_text()
     assert daemon.stop() == 0

@@ -305,23 +305,22 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    if not record.has_branch:
-        base.pop(_TASK_LIST, None)  # what it notes down for itself must not become the fleet's work
+    base.pop(_TASK_LIST, None)
     environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **(_task_list(project) if record.has_branch else {}),
+        **_task_list(project, record),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
 
 
-def _task_list(project: Project) -> dict[str, str]:
+def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
     list_id = project.config.auto.task_list_id
-    return {_TASK_LIST: list_id} if list_id else {}
+    return {_TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

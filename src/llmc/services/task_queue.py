@@ -1,5 +1,6 @@
 """The task list as a queue for auto workers: what comes next, claimed so that nobody else has it."""
 
+import contextlib
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -18,12 +19,14 @@ from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
 from llmc.tasks.choose import choose
-from llmc.tasks.claims import is_ours, still_at_it
+from llmc.tasks.claims import is_nobodys, is_ours, is_unowned, pending_again, still_at_it
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
 from llmc.tasks.origin import believed, is_out_of_date
 
 Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task]], None]
+#: is told of a task that is pending again because nobody had it
+Freed = Callable[[TaskFiles, Task], None]
 
 
 class BrokenList(LlmcError):
@@ -34,13 +37,21 @@ class TaskQueue:
     """One for each daemon. Several workers ask at the same moment; they are answered one after another."""
 
     def __init__(
-        self, files: TaskFiles, ledger: Ledger, origins: Origins | None = None, tell: Tell | None = None
+        self,
+        files: TaskFiles,
+        ledger: Ledger,
+        origins: Origins | None = None,
+        tell: Tell | None = None,
+        on_freed: Freed | None = None,
     ) -> None:
         """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: is shown the list at each look."""
         self.files = files
         self.ledger = ledger
         self._origins = origins
         self._tell = tell
+        self._on_freed = on_freed
+        #: in progress by their files, and nobody's by name
+        self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._changed: set[str] | None = None
@@ -54,8 +65,8 @@ class TaskQueue:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a file was being written at the last look, or may be a worker's: it has to be looked at again."""
-        return bool(self._changed) or bool(self._undecided)
+        """Whether something has to be looked at again: a file was being written, may be a worker's, or is nobody's."""
+        return bool(self._changed) or bool(self._undecided) or bool(self._unowned)
 
     def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
         """The next task, claimed for a worker; None when there is none it could begin."""
@@ -111,6 +122,7 @@ class TaskQueue:
         if self._origins is not None:
             self._undecided = self._origins.undecided(found.tasks, self._index.tasks, self.ledger)
             books = self.ledger.books()
+        self._free_nobodys(found, books)
         if self._tell is not None:
             self._tell(self.files, books, self._index.tasks)
         _refuse_broken(self._index, {bad.task_id for bad in self.files.unreadable})
@@ -140,11 +152,36 @@ class TaskQueue:
             if task is not None and made is not None and is_out_of_date(task, made):
                 found.tasks[task_id] = show_made(self.files, books, task_id) or task
 
+    def _free_nobodys(self, found: Changes, books: Books) -> None:
+        """What somebody marked as in progress and nobody has is pending again: it would be done by nobody."""
+        for task_id, task in found.tasks.items():
+            marked = task is not None and is_unowned(task)
+            (self._unowned.add if marked else self._unowned.discard)(task_id)
+        at_work = self._origins.at_work() if self._unowned and self._origins is not None else ()
+        nobodys = [
+            task_id
+            for task_id in self._unowned - self._undecided
+            if is_nobodys(self._index.tasks[task_id], self.files.key(task_id), books, at_work)
+        ]
+        for task_id in sorted(nobodys, key=in_order):
+            with contextlib.suppress(LlmcError):  # a client has it locked, or it is gone: the next look sees
+                self._free(task_id, books)
+
+    def _free(self, task_id: TaskId, books: Books) -> None:
+        after = self.files.change(task_id, pending_again)
+        self._unowned.discard(task_id)
+        self._index.apply({task_id: after}, books.completed_in(self.files.list_name))
+        if after.status is TaskStatus.PENDING:
+            self.ledger.note("was in progress without an owner: pending again", task=task_id)
+            if self._on_freed is not None:
+                self._on_freed(self.files, after)
+
 
 def open_queue(project: Project) -> TaskQueue:
     files = open_list(project)
     tell = partial(task_concerns.tell, project)
-    return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell)
+    freed = partial(task_concerns.note_freed, project)
+    return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell, freed)
 
 
 def _refuse_broken(index: Index, unreadable: Collection[TaskId]) -> None:

@@ -15,10 +15,13 @@ PRIORITIES = range(5)
 MOST_DIGITS = 15
 #: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
 MOST_ID = 200
-#: other files of the list begin with a dot
 #: a command may have lines and tabs
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+#: other files of the list begin with a dot
 _NO_ID = re.compile(r"^\.|/")
+_LABEL = re.compile(r"[A-Za-z0-9_-]+")
+#: what a label may be made of, in words
+LABEL_WORDS = "letters, digits, hyphen and underscore"
 
 
 class TaskStatus(StrEnum):
@@ -125,6 +128,8 @@ def parse(stem: str, raw: object) -> Task:
         raise BadTask("`owner` is no text")
     if not isinstance(metadata, dict):
         raise BadTask("`metadata` is no object")
+    if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
+        _check_label(metadata.get("label"))
     if _CONTROL.search(_verify(metadata)):
         raise BadTask("`metadata.llmc.verify` has a control character")
     return Task(
@@ -137,6 +142,19 @@ def parse(stem: str, raw: object) -> Task:
         owner=owner,
         metadata=metadata,
     )
+
+
+def _check_label(label: object) -> None:
+    """It names a table of the context file: another one would be taken for no label at all."""
+    if label is not None and not isinstance(label, str):
+        raise BadTask("`metadata.label` is no text")
+    if label and not is_label(label):
+        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label has {LABEL_WORDS} only")
+
+
+def is_label(text: str) -> bool:
+    """Whether it can be the name of a table in TOML, without quotes."""
+    return _LABEL.fullmatch(text) is not None
 
 
 def _verify(metadata: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
+from llmc.names import OVERSEER, ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -327,3 +327,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     def has_branch(self) -> bool:
         """Whether its work is judged by the commits of its branch; the supervisor's own session has none."""
         return bool(self.branch)
+
+    @property
+    def shares_the_list(self) -> bool:
+        """Whether its agent has the fleet's task list: every worker's and the supervisor's; not one that only tries the client."""
+        return self.has_branch or self.name == OVERSEER
