@@ -111,7 +111,10 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert "auto-1: task 4 completed" in said
     stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
     assert all(stamp.match(line) for line in said.splitlines())
-    assert len([line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]) == 6
+    begun = [line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]
+    assert [line.split(" ", 1)[1].partition(" $ ")[0] for line in begun] == [
+        f"auto-1 task {number}" for number in (4, 2, 10, 3, 6, 7)
+    ]
 
 
 @pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")

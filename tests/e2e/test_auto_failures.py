@@ -110,8 +110,11 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
 
 @pytest.mark.req("0-051", "0-052", "0-055", "4-064")
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
-    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is."""
-    fleet = set_up(scripted)
+    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is.
+
+    Or begin a task whose agent crashed again at once: leave `_without_waiting` out of take_next.
+    """
+    fleet = set_up(scripted, **{"auto.crash_backoff_secs": "1.5"})
     out = fleet.dir
     add(
         fleet,
@@ -140,8 +143,18 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     go.touch()
     auto.wait_completed(fleet, 4)
     assert failures(fleet) == [("1", "crash", 1)], "a session that is gone counts against no task"
-    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4]
     assert auto.auto(fleet)["parks"] == 0
+    once = f"@sh test -e {out}/crashed-5 || {{ touch {out}/crashed-5; kill -9 $PPID; sleep 9; }}"
+    add(fleet, 5, once, commit(5))
+    auto.wait_completed(fleet, 5)
+    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4, 5]
+    crashed = fleet.events("task_failed")[-1]
+    again = [row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "5"][1]
+    assert (crashed["task_id"], crashed["attempt"]) == ("5", 1)
+    assert 0 < crashed["retry_in_s"] <= 1.5
+    rows = [json.loads(line) for line in (fleet.root / ".llmc/tasks.jsonl").read_text().splitlines()]
+    (failed,) = [row["ts"] for row in rows if (row["action"], row["task"]) == ("failed", "5")]
+    assert again - failed >= 1.5, "though nobody had anything else to do"
     assert daemon.stop() == 0
 
 
@@ -162,7 +175,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
 )
 def test_what_ends_it(scripted: Fleet) -> None:
     """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
-    fleet = set_up(scripted)
+    fleet = set_up(scripted, **{"auto.crash_backoff_secs": "60"})
     fleet.llmc("config", "unset", "auto.task_list_id")
     assert "auto.task_list_id is not set" in fleet.llmc("up", "--auto", code=2).err
     fleet.llmc("config", "set", "auto.task_list_id", "plan")
@@ -179,6 +192,8 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert "auto mode ends: auth: Please run /login" in daemon.said
     failed = fleet.events("auto_failed")[-1]
     assert (failed["worker"], failed["task_id"], failed["cause"]) == ("auto-1", "1", "auth")
+    assert failed["status"] == "error"
+    assert "auto-1 was error" in (fleet.root / "logs/auto.log").read_text()
     assert (task_files(fleet)["1"]["status"], task_files(fleet)["1"].get("owner")) == ("pending", None)
     assert (fleet.worktree("auto-1") / "begun").read_text() == "begun\n", "worktrees stay as they are"
     assert fleet.tmux("list-sessions") == ""
@@ -195,6 +210,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
     last = [row for row in rows if row["level"] == "ERROR"][-1]
     assert (last["action"], last["cause"], last["task_id"]) == ("auto_failed", "command", "1")
+    assert (last["worker"], last["status"]) == ("auto-1", "idle")
     assert last["task_file"] == str(task_dir(fleet) / "1.json")
     assert last["message"] == "the post-accept command failed with code 7"
     assert "broken pipe" in last["output"]
@@ -212,7 +228,8 @@ def test_what_ends_it(scripted: Fleet) -> None:
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
     assert "auto-1 failed at the tasks 2, 3, each time by crash" in daemon.said
-    assert [row["task_id"] for row in fleet.events("task_quarantined")] == ["2"]
+    # While the first of them waits, the other one is begun.
+    assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
@@ -391,7 +408,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     assert auto.landed(fleet) == [1]
 
 
-@pytest.mark.req("0-060", "0-063", "0-064", "0-065")
+@pytest.mark.req("0-060", "0-063", "0-064", "0-065", "0-240")
 def test_a_source_in_use(scripted: Fleet) -> None:
     """Break: forget the wait at a restart, or count no retries."""
     fleet = set_up(scripted)

@@ -408,3 +408,43 @@ def test_the_default_root_and_its_session_names(scripted: Fleet) -> None:
     assert [worker["session"] for worker in view["workers"]] == ["llmc-adam"]
     scripted.set_up("adam")
     assert scripted.status("adam")["session"] == f"llmc-{scripted.root.name}-adam"
+
+
+@pytest.mark.req("0-250", "0-251", "0-252", "0-253")
+def test_each_worktree_is_a_serena_project_of_its_own(scripted: Fleet) -> None:
+    """Break: name projects after the source; leave the registration out of `settle`, or the other projects' names out of
+    `_unique_name`: two roots that are called alike would share a project.
+    """
+    fleet = scripted
+    registry = fleet.home / ".serena/serena_config.yml"
+    registry.parent.mkdir()
+    registry.write_text("# mine\nprojects:\n- /elsewhere\nlog_level: 20\n")
+    fleet.set_up("adam", config={"repo.serena": "true"})
+
+    def registered() -> list[str]:
+        lines = registry.read_text().splitlines()
+        assert (lines[:3], lines[-1]) == (["# mine", "projects:", "- /elsewhere"], "log_level: 20")
+        return [json.loads(line.removeprefix("- ")) for line in lines[3:-1]]
+
+    def project(worktree: Path) -> str:
+        return (worktree / ".serena/project.yml").read_text()
+
+    adam = fleet.worktree("adam")
+    assert project(adam) == 'project_name: "llmc-root-adam"\n'
+    assert registered() == [str(adam)]
+    # A reset brings back what is gone, and keeps what is there.
+    shutil.rmtree(adam / ".serena")
+    fleet.llmc("reset", "adam")
+    assert project(adam) == 'project_name: "llmc-root-adam"\n'
+    registry.write_text("# mine\nprojects:\n- /elsewhere\nlog_level: 20\n")
+    fleet.llmc("reset", "adam")
+    assert registered() == [str(adam)]
+    # Another root of the same name, with a worker of the same name.
+    other = fleet.dir / "other/root"
+    fleet.llmc("init", "--target", str(other))
+    for command in (("config", "set", "repo.serena", "true"), ("add", "adam")):
+        fleet.llmc("--root", str(other), *command)
+    assert re.fullmatch(r'project_name: "llmc-root-adam-\w{8}"\n', project(other / ".worktrees/adam"))
+    assert registered() == [str(adam), str(other / ".worktrees/adam")]
+    fleet.llmc("--root", str(fleet.root), "nuke", "adam", "--yes")
+    assert registered() == [str(other / ".worktrees/adam")], "a project that is gone is not offered"

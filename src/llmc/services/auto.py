@@ -53,7 +53,10 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
-        raise HardFailure(Cause.COMMAND, error.message, task=error.task, output=error.output) from error
+        due = error.due
+        raise HardFailure(
+            Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output
+        ) from error
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
@@ -178,13 +181,16 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
-            found = run.queue.take_next(record.name, labels - {""})
+            backoff_s = project.config.auto.crash_backoff_secs
+            found = run.queue.take_next(record.name, labels - {""}, backoff_s)
         except LockTimeout:
             run.look_again(record.name, BUSY_S)
             return False
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
         if found is None:
+            if run.queue.waits_s:
+                run.look_again(record.name, run.queue.waits_s)
             return False
         run.assigned += 1
         task, claim = found

@@ -18,6 +18,7 @@ from llmc.tools import processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.proc import CALLER_DIR
 from llmc.tools.tmux import Unknown, shell_join
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
@@ -26,7 +27,15 @@ from llmc.workers.model import Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
 #: git variables that would point an agent at somebody else's repository
-_MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
+_MISLEADING = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "LLMC_FAULT",
+    "LLMC_AGENT",
+    CALLER_DIR,
+)
 
 _TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
 

@@ -23,6 +23,7 @@ from llmc.tasks.claims import is_nobodys, is_ours, is_unowned, pending_again, st
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
 from llmc.tasks.origin import believed, is_out_of_date
+from llmc.tools.clock import now_unix
 
 Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task]], None]
 #: is told of a task that is pending again because nobody had it
@@ -57,6 +58,8 @@ class TaskQueue:
         self._changed: set[str] | None = None
         self._index = Index()
         self._is_first_look = True
+        #: what the last `take_next` left to wait
+        self._waits_s = 0.0
 
     def note_changed(self, names: Collection[str] | None) -> None:
         """Only these files can be different since the last look; None: any."""
@@ -68,8 +71,13 @@ class TaskQueue:
         """Whether something has to be looked at again: a file was being written, may be a worker's, or is nobody's."""
         return bool(self._changed) or bool(self._undecided) or bool(self._unowned)
 
-    def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
-        """The next task, claimed for a worker; None when there is none it could begin."""
+    def take_next(
+        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+    ) -> tuple[Task, Claim] | None:
+        """The next task, claimed for a worker; None when there is none it could begin.
+
+        `crash_backoff_s`: how long a task waits after its agent crashed; `waits_s` says what is left of that then.
+        """
         with self._turn:
             books = self._look()
             ready = [
@@ -77,6 +85,7 @@ class TaskQueue:
                 for task in self._index.ready
                 if task.id not in self._undecided and not books.kept_back(self.files.key(task.id))
             ]
+            ready = self._without_waiting(ready, books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.files.key(chosen.id)
@@ -90,6 +99,17 @@ class TaskQueue:
                     return task, claim
                 ready.remove(chosen)
             return None
+
+    def _without_waiting(self, ready: list[Task], books: Books, backoff_s: float) -> list[Task]:
+        now = now_unix()
+        waits = {task.id: books.waits_s(self.files.key(task.id), backoff_s, now) for task in ready}
+        self._waits_s = min((wait for wait in waits.values() if wait), default=0.0)
+        return [task for task in ready if not waits[task.id]]
+
+    @property
+    def waits_s(self) -> float:
+        """In how long a task can be begun whose agent crashed, as of the last `take_next`; 0: there is none."""
+        return self._waits_s
 
     def count_ready(self) -> int:
         """How many tasks could be begun now."""

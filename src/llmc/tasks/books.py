@@ -12,6 +12,8 @@ from llmc.tasks.model import is_number
 
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
+#: the cause of an agent that ended by itself in the middle of a task
+CRASH = "crash"
 
 Action = Literal[
     "created",
@@ -145,6 +147,17 @@ class Books(Struct):
 
     def is_quarantined(self, task: TaskKey) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
+
+    def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
+        """How long a task whose agent crashed is not begun again; each crash of it doubles that. 0: it may begin."""
+        failures = self.failures.get(self.whole(task), [])
+        crashes = [failure for failure in failures if failure.cause == CRASH]
+        if not crashes or failures[-1].cause != CRASH:
+            return 0.0
+        age_s = now - failures[-1].at_unix
+        if age_s < 0:  # the clock was set back: nobody can tell how long ago that is
+            return 0.0
+        return max(0.0, float(backoff_s * 2 ** (len(crashes) - 1)) - age_s)
 
     def highest_in(self, list_name: str) -> int:
         """The highest number of a task that is known there: a new task of that number would count as that one."""
