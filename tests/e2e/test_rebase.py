@@ -60,7 +60,7 @@ def running(shared: Fleet) -> Iterator[Fleet]:
     for known in (shared.root / ".git/rr-cache").glob("*"):
         shutil.rmtree(known)
     yield shared.new_case()
-    shared.configure({"repo.validate": ""})
+    shared.configure({"repo.validate": "", "notify.command": ""})
     shared.rest("adam")
 
 
@@ -168,7 +168,10 @@ def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
 
 @pytest.mark.req("1-135")
 def test_aborted_by_the_worker(running: Fleet) -> None:
-    """Break that fails it: take the end of a rebase for its success."""
+    """Break that fails it: take the end of a rebase for its success; or tell nobody but who looks at the status."""
+    told = running.dir / "told"
+    told.mkdir()
+    running.configure({"notify.command": f"cat > {told}/new-$$; mv {told}/new-$$ {told}/told-$$"})
     tip = begin(running, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
     running.commit("a.txt", "main\n", "Theirs")
     running.llmc("accept", "adam", code=1)
@@ -177,6 +180,12 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert done["commit_sha"] == tip
     assert len(running.events("rebase_aborted")) == 1
     assert record(running)["pre_rebase_sha"] == ""
+    (item,) = [row for row in running.llmc("status", "--json").json["attention"] if row["who"] == "adam"]
+    assert (item["kind"], item["severity"]) == ("conflict", "blocked")
+    assert item["next"].startswith("llmc rebase adam, or resolve it")
+    notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
+    assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
+    assert "it aborted its rebase" in notices[0]["title"]
 
 
 @pytest.mark.req("2-016", "2-023")

@@ -209,6 +209,11 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _not_begun(record, task)
         case Status.NO_CHANGES:
             return Unchanged()
+        case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
+            # To land it would only bring the same conflicts back, for ever: the task is begun on the newest base.
+            return GiveUp(
+                Cause.TASK, "it aborted the rebase onto the newest base, and its work conflicts with that"
+            )
         case Status.NEEDS_REVIEW:
             return Accept() if situation.landing else Wait()
         case Status.NEEDS_INPUT:
