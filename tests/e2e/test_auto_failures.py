@@ -69,6 +69,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
 
     Or take a task that cannot be read for a failure of the configuration, which ends auto mode.
     Or let a reset leave the task on a worker that is idle already; it is then reset for ever.
+    Or leave settle_claim out of _assign: a task whose worker became idle before it was told would be nobody's.
     """
     fleet = set_up(scripted)
     # A lane that hangs does not keep the daemon from ending.
@@ -105,6 +106,15 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     assert failures(fleet) == [("4", "agent", 1)]
     assert "did not take its prompt" in fleet.events("task_failed")[0]["reason"]
     assert len(fleet.events("worker_reset")) - resets <= 2
+    assert daemon.stop() == 0
+    # Killed while its agent is started again, with the model of the task.
+    add(fleet, 5, llmc={"model": "haiku"})
+    daemon = Daemon(fleet, LLMC_FAULT="session.launch:before:kill:2")
+    daemon.ends()
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4, 5])
+    assert failures(fleet) == [("4", "agent", 1)]
+    assert fleet.events("session_launched")[-1]["model"] == "haiku"
     assert daemon.stop() == 0
 
 

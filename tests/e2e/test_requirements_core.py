@@ -261,6 +261,32 @@ def test_from_two_commits_to_one(running: Fleet) -> None:
     assert "the validation ran" in log
 
 
+@pytest.mark.req("1-004")
+def test_each_worker_has_a_log_from_its_first_prompt_on(running: Fleet) -> None:
+    """Break: write to it only where a command runs, or an agent crashes; or leave the note out of `submit`."""
+    log = running.root / "logs/aaron.log"
+    before = log.read_text() if log.exists() else ""
+    sent = running.llmc(
+        "start", "--worker", "aaron", "--prompt", f"Log this\n{task('Logged')}", "--json"
+    ).json
+    running.wait("aaron", "needs_review")
+    running.llmc("reset", "aaron")
+    told = log.read_text().removeprefix(before)
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}"
+    order = (
+        rf"^{stamp} {sent['prompt_id']}, to be sent:$",
+        r"^Log this$",
+        rf"^{stamp} {sent['prompt_id']}: (acknowledged|queued)$",
+        rf"^{stamp} working -> needs_review: ",
+        rf"^{stamp} needs_review -> idle: ",
+    )
+    places = [match.start() if (match := re.search(line, told, re.MULTILINE)) else -1 for line in order]
+    assert -1 not in places, told
+    assert places == sorted(places), told
+    assert "Log this" not in (running.root / "logs/adam.log").read_text()
+    assert told.strip().splitlines()[-1] in running.llmc("logs", "aaron").out
+
+
 @pytest.mark.req("1-058", "1-098")
 def test_a_long_task_from_a_file(running: Fleet) -> None:
     """Break: paste whatever its size."""

@@ -80,7 +80,8 @@ def test_an_agent_that_calls_its_task_completed() -> None:
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
 def test_a_claim_and_its_end_leave_no_trace(metadata: dict[str, Any]) -> None:
     """Break: drop what llmc does not know."""
-    metadata.pop("llmc", None)
+    for known in ("llmc", "label"):  # these are checked
+        metadata.pop(known, None)
     raw = {**RAW, "metadata": metadata}
     taken = claims.taken(parse("7", raw), raw, OURS)
     assert taken is not None

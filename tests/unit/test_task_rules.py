@@ -98,6 +98,17 @@ def test_a_label_is_the_name_of_a_table(label: object, status: str) -> None:
     assert parse("7", {**RAW, "status": "completed", "metadata": {"label": label}}), "what is done is done"
 
 
+@pytest.mark.parametrize("model", ["two words", "--settings", "a\nb", 7])
+def test_a_model_that_cannot_be_one_is_said(model: object) -> None:
+    """It becomes an argument of the client. Break: hand on what begins like an option."""
+    with pytest.raises(BadTask, match=r"`metadata\.llmc\.model` is"):
+        parse("7", {**RAW, "metadata": {"llmc": {"model": model}}})
+    assert (
+        parse("7", {**RAW, "metadata": {"llmc": {"model": "claude-opus-5-5[1m]"}}}).model
+        == "claude-opus-5-5[1m]"
+    )
+
+
 @pytest.mark.req("4-011")
 @pytest.mark.parametrize("label", [None, "", "ui", "UI_2-b"])
 def test_a_label_that_can_be_used(label: str | None) -> None:

@@ -22,6 +22,7 @@ from llmc.tools.proc import CALLER_DIR
 from llmc.tools.tmux import Unknown, shell_join
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
+from llmc.workers.decide import ANOTHER_MODEL
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Status, WorkerRecord
 from llmc.workers.transitions import Step, step
@@ -76,7 +77,8 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
-    argv = agent.argv(_launch_request(project, record, agent))
+    request = _launch_request(project, record, agent)
+    argv = agent.argv(request)
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
     with fault_step("session.launch"):
@@ -88,11 +90,13 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 instance=instance,
                 pane_id=PaneId(""),
                 agent=agent.name,
+                model=request.model,
                 config_dir=str(agent.config_dir(environment)),
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.clear_item(_trust_key(record))
-            tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
+            launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
+            tx.emit("session_launched", worker=record.name, **launched_as)
         write_atomic(spec, json.dumps(payload).encode())
         _close_panes(project, record)
         pane_id = project.tmux.launch(
@@ -275,15 +279,40 @@ def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
 def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
     settings = write_settings(project, record.name, agent)
     defaults = project.config.defaults
-    worker = project.config.workers.get(record.name)
     return Launch(
         settings=settings,
-        model=(worker.model if worker else None) or defaults.model,
+        model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
         disallowed_tools=_NEED_A_PERSON if record.auto else (),
         resume=_resumable(record),
     )
+
+
+def model_for(project: Project, record: WorkerRecord) -> str:
+    """The Claude model that it needs now: its task's own, or the worker's."""
+    of_task = record.assignment.model if record.assignment else ""
+    return of_task or project.config.model_of(record.name)
+
+
+def has_its_model(project: Project, record: WorkerRecord) -> bool:
+    """Whether its agent was launched with that: a client keeps the model it began with."""
+    return (record.model or project.config.model_of(record.name)) == model_for(project, record)
+
+
+def relaunch_with_its_model(project: Project, name: str) -> str | None:
+    """Another agent in the place of one with another model, for a task that it was not told of; the problem, if there is one.
+
+    The caller holds the worker's lock. A worker that becomes idle has no task: it gets it back here.
+    """
+    assignment = project.store.worker(name).assignment
+    end(project, name, ANOTHER_MODEL)
+    start(project, name)
+    problem = wait_ready(project, name, project.config.defaults.ready_timeout_s)
+    if problem is None:
+        with project.store.transaction() as tx:
+            tx.update(name, assignment=assignment)
+    return problem
 
 
 def settings_file(project: Project, name: str) -> Path:

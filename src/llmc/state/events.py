@@ -20,7 +20,7 @@ ACTIONS: dict[str, str] = {
     "prompt_pending": "a prompt is in state and about to be typed (`prompt_id`)",
     "prompt_delivered": "what became of a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent got a prompt that llmc did not send",
-    "session_launched": "an agent was started in a tmux pane of its own (`instance`)",
+    "session_launched": "an agent was started in a tmux pane of its own (`instance`, `agent`, `model`)",
     "session_started": "the agent said it is ready (`source`, `claude_session_id`)",
     "session_ended": "the agent said it ends (`end`: its reason)",
     "agent_exited": "the agent's process ended (`exit_code`)",

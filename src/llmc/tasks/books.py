@@ -72,6 +72,7 @@ class Made(Struct, frozen=True):
     #: what a person approved of what llmc acts upon: the file may be changed afterwards
     verify: str = ""
     budget: dict[str, Any] | None = None
+    model: str = ""
 
 
 class Books(Struct):
@@ -267,7 +268,8 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
         case "approved" if (made := books.made.get(task)) is not None:
             budget = row.get("budget")
             limits = budget if isinstance(budget, dict) else None
-            books.made[task] = replace(made, hold="", verify=text(row.get("verify")), budget=limits)
+            said = {"verify": text(row.get("verify")), "model": text(row.get("model"))}
+            books.made[task] = replace(made, hold="", budget=limits, **said)
         case "claimed":
             _claim(books, Claim(claim_id, task, worker), row)
         case "landing" if held is not None and held.id == claim_id:

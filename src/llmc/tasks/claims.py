@@ -86,7 +86,9 @@ def approved(task: Task, raw: Raw, seen: Task) -> Raw | None:
     """What a worker proposed can be taken, as the person saw it; what is acted upon is as the person saw it, too."""
     if (task.status, task.owner) != (TaskStatus.PENDING, ""):
         return None
-    return _with_ours(raw, hold=None, verify=seen.verify or None, budget=seen.budget)
+    return _with_ours(
+        raw, hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget
+    )
 
 
 def made_by_worker(task: Task, raw: Raw, made: Made) -> Raw | None:

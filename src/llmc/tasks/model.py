@@ -60,13 +60,18 @@ class Task(Struct, frozen=True):
     @property
     def ours(self) -> Mapping[str, Any]:
         """What llmc itself keeps in the file: `metadata.llmc`."""
-        value = self.metadata.get("llmc")
-        return value if isinstance(value, Mapping) else {}
+        return _ours(self.metadata)
 
     @property
     def verify(self) -> str:
         """The task's own acceptance command."""
         return _verify(self.metadata)
+
+    @property
+    def model(self) -> str:
+        """The Claude model that it is to be done with; "" for that of its worker."""
+        value = self.ours.get("model")
+        return value if isinstance(value, str) and is_model(value) else ""
 
     @property
     def budget(self) -> dict[str, Any] | None:
@@ -130,6 +135,8 @@ def parse(stem: str, raw: object) -> Task:
         raise BadTask("`metadata` is no object")
     if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
         _check_label(metadata.get("label"))
+    if (model := _ours(metadata).get("model")) and not (isinstance(model, str) and is_model(model)):
+        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which cannot be the name of a model")
     if _CONTROL.search(_verify(metadata)):
         raise BadTask("`metadata.llmc.verify` has a control character")
     return Task(
@@ -158,9 +165,13 @@ def is_label(text: str) -> bool:
 
 
 def _verify(metadata: Mapping[str, Any]) -> str:
-    ours = metadata.get("llmc")
-    value = ours.get("verify") if isinstance(ours, Mapping) else None
+    value = _ours(metadata).get("verify")
     return value if isinstance(value, str) else ""
+
+
+def _ours(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = metadata.get("llmc")
+    return value if isinstance(value, Mapping) else {}
 
 
 def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
@@ -179,6 +190,11 @@ def is_id(text: str) -> bool:
     return (
         0 < len(text.encode(errors="replace")) <= MOST_ID and text.isprintable() and not _NO_ID.search(text)
     )
+
+
+def is_model(text: str) -> bool:
+    """Whether it can be the name of a model: it becomes an argument of the client's command line."""
+    return re.fullmatch(r"[A-Za-z0-9][!-~]{0,199}", text) is not None
 
 
 def is_number(task_id: str) -> bool:

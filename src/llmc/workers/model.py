@@ -187,6 +187,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     made: int = 0
     #: the dispatch of a goal that made it; "" for any other task
     dispatch: str = ""
+    #: the task's own Claude model; "" for that of its worker
+    model: str = ""
     #: the task's own limits, and whether its worker was told that they, or others, are near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
@@ -310,8 +312,9 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     instance: str = ""
     #: its tmux pane; "" where that carries the mark alone, or is of an llmc that knew sessions only
     pane_id: PaneId = PaneId("")
-    #: which agent runs, and the configuration directory it was launched with
+    #: which agent runs, with which model, and the configuration directory it was launched with
     agent: str = ""
+    model: str = ""
     config_dir: str = ""
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
