@@ -474,8 +474,13 @@ def _change_auto(fleet: Fleet, **fields: float) -> None:
 @pytest.mark.req("0-032", "0-033", "0-040", "0-084", "4-063", "4-065")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> None:
-    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing."""
+    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing.
+
+    Or show of a task that was released what its prompt begins with: the prologue.
+    """
     fleet = set_up(scripted)
+    (fleet.source / ".claude").mkdir()
+    fleet.commit(".claude/llmc_task_context.toml", '[default]\nprologue = "Mind the gap."\n', "Context")
     go = fleet.dir / "go"
     add(fleet, 1, f"@sh echo half > half; {until(go)}; rm half", commit(1))
     daemon = Daemon(fleet)
@@ -495,6 +500,10 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert released[0]["ref"].removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
     assert fleet.git("show", f"{released[0]['ref']}:half", cwd=fleet.root) == "half"
     assert fleet.tmux("list-sessions") == ""
+    assert "Mind the gap." in fleet.status("auto-1")["prompt"]
+    assert "Do 1" in fleet.llmc("status").out
+    for command in ("status", "digest", "doctor"):
+        assert "Mind the gap." not in fleet.llmc(command, code=None).out
     go.touch()
     daemon = Daemon(fleet, "--max-tasks", "1")
     assert daemon.ends() == 0

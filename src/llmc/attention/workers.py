@@ -50,7 +50,9 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
         "held": record.get("held", False),
         "attached": attached,
         "task_id": (record.get("assignment") or {}).get("task_id"),
-        "task_subject": (record.get("assignment") or {}).get("subject"),
+        "task_subject": (record.get("assignment") or {}).get("subject")
+        or record.get("current_subject")
+        or None,
         "prompt": record.get("current_prompt", ""),
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),

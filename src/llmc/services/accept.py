@@ -549,6 +549,7 @@ class _Pipeline:
                     worker=self.name,
                     commit=self.journal.squash,
                     prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                    subject=self.record.current_subject,
                     reviewed=self.journal.reviewed,
                 )
             else:

@@ -247,7 +247,7 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
         if problem is not None:
             return give_up(run, project, record, GiveUp(Cause.CRASH, problem))
     try:
-        receipt = start_task(project, record.name, text)
+        receipt = start_task(project, record.name, text, subject=task.subject)
     except CommandFailed as error:
         raise run.hard(Cause.COMMAND, record, error) from error
     except LlmcError as error:

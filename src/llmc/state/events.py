@@ -47,7 +47,7 @@ ACTIONS: dict[str, str] = {
     "background_ended": "llmc ended what an agent had left running in the background (`pids`, `commands`)",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
-        "a worker's commit landed on the default branch (`commit`, `prompt`, "
+        "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",

@@ -253,6 +253,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_activity_unix: float = 0.0
     #: the task as the person wrote it, without our preamble
     current_prompt: str = ""
+    #: what that is about, where its first line may not say so: a task of the list comes after the prologue of its label
+    current_subject: str = ""
     delivery: Delivery | None = None
     #: the agent's latest word on this task
     report: Report | None = None
