@@ -67,9 +67,10 @@ def running(shared: Fleet) -> Iterator[Fleet]:
 @pytest.mark.req("1-016", "1-116", "2-017")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
-    """Break that fails it: keep the accept's journal, or abort the rebase before the worker sees it."""
+    """Break that fails it: keep the accept's journal, abort the rebase before the worker sees it, or send /clear first."""
     set_up(fleet, repo__validate="grep -q mine a.txt")
     tip = begin(fleet, "echo mine > a.txt", BOTH)
+    conversation = record(fleet)["claude_session_id"]
     fleet.commit("a.txt", "main\n", "Theirs")
     refused = fleet.llmc("accept", "adam", "--json", code=1)
     assert refused.json["conflicts"] == ["a.txt"]
@@ -77,6 +78,9 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert "conflicts with main in a.txt; adam resolves them now. Accept again when" in refused.err
     done = fleet.wait("adam", "needs_review")
     assert done["reason"] == "conflicts resolved"
+    assert record(fleet)["claude_session_id"] == conversation, (
+        "who made the change resolves it, and knows why"
+    )
     assert done["commit_sha"] == fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) != tip
     assert fleet.log()[0] == "Theirs", "nothing has landed yet"
     fleet.llmc("accept", "adam")

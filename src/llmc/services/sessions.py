@@ -38,6 +38,9 @@ _MISLEADING = (
     CALLER_DIR,
 )
 
+#: how long an agent has to write down that its turn was interrupted
+INTERRUPTED_S = 0.5
+
 _TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
 
 #: tools that wait for somebody who is not there in auto mode
@@ -185,6 +188,9 @@ def end(project: Project, name: str, reason: str) -> None:
     if isinstance(pane, Pane) and not pane.dead:
         if status_of(record, pane) is ClientStatus.BUSY and not quiet.has_queue(record, pane):
             project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
+            processes.wait_until(
+                lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
+            )
         end_program(pane)
     processes.kill(processes.leftovers(record.instance))
     _close_panes(project, record)
