@@ -235,8 +235,10 @@ def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
 
 @pytest.mark.req("4-041", "4-090", "4-091", "4-092", "4-106")
 def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
-    """Break: look at a file once only, while it is being written; or raise for what cannot be read, or clear nothing."""
+    """Break: look at a file once only, while it is being written; raise for what cannot be read, skip it, or clear nothing."""
     fleet = set_up(scripted)
+    unreadable = task_dir(fleet) / "6.json"  # for root as well
+    unreadable.symlink_to(unreadable.name)
     (task_dir(fleet) / "7.json").write_text(json.dumps({"id": "7"}))
     os.utime(task_dir(fleet) / "7.json", (1, 1))
     add(fleet, 1)
@@ -251,7 +253,10 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
         rows = fleet.llmc("status", "--json").json["attention"]
         return {row["who"]: f"{row['kind']} {row['text']}" for row in rows}
 
-    assert list(told()) == ["7.json"]
+    assert sorted(told()) == ["6.json", "7.json"]
+    assert "6.json is no task: Too many levels of symbolic links" in told()["6.json"]
+    unreadable.unlink()
+    auto.wait_for(fleet, lambda: noted() == {"7.json"})
     assert f"bad_input {task_dir(fleet)}/7.json is no task: `subject` is missing" in told()["7.json"]
     # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')

@@ -78,14 +78,18 @@ def supervisor(project: Project) -> Supervisor:
     return Supervisor(project, nobody, nobody, lambda _, __: None)
 
 
-@pytest.mark.req("0-090")
-def test_a_heartbeat_every_5_seconds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: INTERVAL_S = 9, or an interval that only follows the supervisor's timeout."""
+@pytest.mark.req("0-034", "0-090")
+def test_a_heartbeat_at_once_and_then_every_5_seconds(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: INTERVAL_S = 9, an interval that only follows the supervisor's timeout, or a first beat after the first wait."""
     waits: list[float] = []
+    late: list[int] = []
 
     class Stop(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waits.append(timeout or 0.0)
+            late.extend([] if project.root.heartbeat.exists() else [len(waits)])
             return len(waits) > 3
 
     module = SimpleNamespace(Event=Stop, Thread=threading.Thread)
@@ -96,7 +100,7 @@ def test_a_heartbeat_every_5_seconds(project: Project, monkeypatch: pytest.Monke
     loop.close()
     assert auto._heartbeat is not None
     auto._heartbeat._thread.join()
-    assert waits == [5.0] * 4
+    assert (waits, late) == ([5.0] * 4, [])
     assert json.loads(project.root.heartbeat.read_text())["instance_id"] == "i-1"
 
 
