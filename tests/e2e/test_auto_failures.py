@@ -262,11 +262,20 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
     assert "no valid JSON" in told()["8.json"]
-    add(fleet, 2)
+    # An agent links tasks in a circle: those are held, and stop nobody.
+    nine = json.loads((task_dir(fleet) / "9.json").read_text())
+    linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
+    for task in linked:
+        (fleet.dir / f"{task['id']}.json").write_text(json.dumps(task))
+    add(fleet, 2, f"@sh cp {fleet.dir}/4?.json {task_dir(fleet)}", commit(2))
     auto.wait_completed(fleet, 2)
+    auto.wait_for(fleet, lambda: "40" in noted())
+    assert "stuck these tasks wait for each other in a circle: 40, 41" in told()["40"]
     (task_dir(fleet) / "8.json").unlink()
     add(fleet, 7)
     auto.wait_completed(fleet, 4)  # 9 waited for it
+    (task_dir(fleet) / "40.json").unlink()
+    (task_dir(fleet) / "41.json").unlink()
     auto.wait_for(fleet, lambda: not noted())
     assert told() == {}
     assert daemon.stop() == 0

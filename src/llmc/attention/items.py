@@ -38,6 +38,7 @@ KINDS: dict[str, str] = {
     "parked_task": "a task used up its budget; it waits for `llmc tasks requeue`",
     "proposed": "a worker proposed a task; it waits for `llmc tasks approve`",
     "task_question": "a task that llmc will not take before a person has decided about it",
+    "stuck": "tasks that wait for each other, or for one that does not exist; the others go on",
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "goal_question": "a part of a goal asks something",
     "goal_stalled": "nothing moves in a part of a goal",
