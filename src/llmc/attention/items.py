@@ -27,6 +27,7 @@ KINDS: dict[str, str] = {
     "error": "a worker stopped with an error",
     "conflict": "a worker gave up on the conflicts of a rebase",
     "accept_failed": "the last accept of a worker failed; its commits are as before",
+    "late_work": "a worker committed more while its work landed; that did not land, and is kept in the trash",
     "unconfirmed": "llmc typed a prompt and got no proof that it arrived",
     "login": "the client is logged out, or the API refuses its account",
     "trust": "the client does not trust the root, and would stop in a dialog",
