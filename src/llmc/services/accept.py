@@ -33,6 +33,7 @@ from llmc.services import (
     trash,
     worktrees,
 )
+from llmc.services.attention import advice
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
 from llmc.state.store import Transaction, accept_key
@@ -40,7 +41,6 @@ from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.proc import ShuttingDown
-from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -145,7 +145,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
-            hint=advice(record),
+            hint=advice(project, record.name),
         )
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)
