@@ -105,6 +105,8 @@ class Kind(StrEnum):
     NOTIFY = "notify"
     #: other people may look into a private directory or write to the root, or llmc cannot use a directory
     PERMISSIONS = "permissions"
+    #: rows of the ledger or of the event log cannot be used, and are skipped
+    BAD_ROWS = "bad_rows"
     #: the disk is nearly full
     DISK = "disk"
     #: the trash is large
@@ -154,7 +156,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.BRANCH,
     ),
     "source": (Kind.SOURCE,),
-    "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
+    "files": (Kind.PERMISSIONS, Kind.BAD_ROWS, Kind.DISK, Kind.TRASH),
 }
 
 

@@ -16,7 +16,17 @@ from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
-from llmc.services import canary, clone_guard, examine_unattended, notify, own_objects, restore, slots, undo
+from llmc.services import (
+    bad_rows,
+    canary,
+    clone_guard,
+    examine_unattended,
+    notify,
+    own_objects,
+    restore,
+    slots,
+    undo,
+)
 from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
@@ -97,6 +107,9 @@ def examine(root: Root) -> seen.Facts:
         source_dirty=_source_dirty(project) if has_git and not config_problems and not source_problem else (),
         objects_shared=has_clone and own_objects.is_shared(root.path / ".git"),
         writable_by_others=_writable_by_others(root),
+        bad_rows=tuple(
+            (str(path), bad_rows.words(path, rows)) for path, rows in bad_rows.by_file(root).items()
+        ),
         undone=_undone(project),  # last: git above may have found something
     )
 

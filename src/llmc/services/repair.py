@@ -18,6 +18,7 @@ from llmc.doctor.records import mends
 from llmc.errors import LlmcError, Refused
 from llmc.names import SessionName, WorkerName
 from llmc.services import (
+    bad_rows,
     canary,
     claims,
     clone_guard,
@@ -314,6 +315,12 @@ def _remove_branch(project: Project, branch: str) -> str:
     return f"removed; its commits are kept: llmc trash restore {trash.short(ref)}" if ref else "removed"
 
 
+def _put_rows_aside(project: Project, path: str) -> str:
+    bad_rows.put_aside(project.root, Path(path))
+    bad_rows.tell(project)
+    return "put aside in logs/bad-rows.log"
+
+
 _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
     Kind.SESSION_MISSING: _offline,
     Kind.SESSION_DEAD: _offline,
@@ -342,6 +349,7 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.OVERSEER_CRASHED: _forget_overseer,
     Kind.GIT_LOCK: _drop_git_lock,
     Kind.CLAIM: _free_task,
+    Kind.BAD_ROWS: _put_rows_aside,
 }
 
 #: records first, or nothing could be written; then what others need; branches last
@@ -370,6 +378,7 @@ _ORDER = (
     Kind.SESSION_MISSING,
     Kind.SESSION_DEAD,
     Kind.CLAIM,
+    Kind.BAD_ROWS,
     Kind.BRANCH,
 )
 
