@@ -25,7 +25,7 @@ KINDS: dict[str, str] = {
     "offline": "the agent of a worker does not run, and the worker has a task",
     "crash": "the agent of a worker crashed",
     "error": "a worker stopped with an error",
-    "conflict": "a worker gave up on the conflicts of a rebase",
+    "conflict": "a worker gave up on the conflicts of a rebase, or aborted it",
     "accept_failed": "the last accept of a worker failed; its commits are as before",
     "late_work": "a worker committed more while its work landed; that did not land, and is kept in the trash",
     "unconfirmed": "llmc typed a prompt and got no proof that it arrived",

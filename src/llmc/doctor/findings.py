@@ -45,6 +45,8 @@ class Kind(StrEnum):
     TASK_LIST = "task_list"
     #: a task is claimed by a worker that is not at it
     CLAIM = "claim"
+    #: a task is in progress by its file, and nobody has it
+    UNOWNED_TASK = "unowned_task"
     #: the goals' store is damaged, was set aside, or holds what cannot be read
     GOALS = "goals"
     #: tmux gave no answer
@@ -135,7 +137,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.HOOKS,
     ),
     "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.UNDO_STOPPED, Kind.DELIVERY_STOPPED),
-    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
+    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.UNOWNED_TASK, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
         Kind.WORKTREE_BROKEN,

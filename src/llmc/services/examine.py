@@ -100,6 +100,7 @@ def examine(root: Root) -> seen.Facts:
         unusable=examine_unattended.unusable(root),
         claims=examine_unattended.claims(project),
         task_problems=() if config_problems else examine_unattended.task_problems(project),
+        unowned_tasks=() if config_problems else examine_unattended.unowned_tasks(project),
         goal_problems=examine_unattended.goal_problems(project),
         manual_notes=examine_unattended.manual_notes(root),
         dead_overseer=examine_unattended.dead_overseer(root),
