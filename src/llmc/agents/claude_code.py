@@ -57,7 +57,8 @@ class ClaudeCode:
         if path is None:
             raise LlmcError(
                 "the Claude Code client was not found",
-                hint="Install it, or `pip install 'llmc[claude]'`, or set [defaults].agent_command to its path.",
+                hint="Install Claude Code (npm install -g @anthropic-ai/claude-code), or llmc with its extra `claude` "
+                "(pip install '.[claude]' in a checkout of llmc), or set defaults.agent_command to its path.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):

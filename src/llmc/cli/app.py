@@ -51,6 +51,7 @@ COMMANDS: dict[str, str] = {
     "logs": "Print a worker's log, or the daemon's.",
     "console": "Open a shell in a worker's worktree.",
     "config": "Read, change and check the configuration.",
+    "claude": "Run the Claude Code client that llmc uses, for example to log in.",
     "drill": "Make failures happen in a scratch root, and see that nothing is lost.",
     "demo": "See llmc at work on a sample repository.",
     "report": "Say how your own work stands (agents call this).",

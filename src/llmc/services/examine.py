@@ -4,7 +4,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,23 @@ from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
-from llmc.services import canary, clone_guard, examine_unattended, notify, own_objects, restore, slots, undo
+from llmc.services import (
+    canary,
+    clone_guard,
+    examine_unattended,
+    notify,
+    own_objects,
+    programs,
+    restore,
+    slots,
+    undo,
+)
 from llmc.services.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
-from llmc.tools import git, locks, proc
+from llmc.tools import git, locks
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.files import json_record
 from llmc.tools.proc import ToolMissing
@@ -31,8 +40,6 @@ from llmc.tools.tmux import Tmux, Unknown
 SOURCE_TIMEOUT_S = 20.0
 #: the launch spec of an agent that never started; it is read and removed at once otherwise
 STALE_SPEC_S = 60.0
-#: the oldest versions llmc was tried with
-MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
 
 
 def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
@@ -53,14 +60,14 @@ def examine(root: Root) -> seen.Facts:
     panes = panes_of(project)
     state, state_facts = _state(project)
     names: list[str] = list(state.workers) if state else []
-    programs = _programs(project, agent=not config_problems)
-    has_git = not any(program.name == "git" and program.problem for program in programs)
+    here = _programs(project, agent=not config_problems)
+    has_git = not any(program.name == "git" and program.problem for program in here)
     clone_problem = _clone_problem(project) if has_git else ""
     has_clone = has_git and not clone_problem
     source_problem, source_fix = ("", "") if config_problems else _source(project)
     return seen.Facts(
         now=now_unix(),
-        programs=programs,
+        programs=here,
         launcher_problem=_launcher_problem(root),
         trust_problem="" if config_problems else _trust_problem(project),
         config_problems=config_problems,
@@ -85,7 +92,7 @@ def examine(root: Root) -> seen.Facts:
         disk_free_bytes=shutil.disk_usage(root.path).free,
         trash_bytes=restore.size_of(root.trash),
         canary=canary.last_verdict(root),
-        canary_leftovers=tuple(map(str, canary.leftovers(root))) if has_tmux(programs) else (),
+        canary_leftovers=tuple(map(str, canary.leftovers(root))) if has_tmux(here) else (),
         git_locks=examine_unattended.git_locks(project, state) if has_clone else (),
         unusable=examine_unattended.unusable(root),
         claims=examine_unattended.claims(project),
@@ -101,8 +108,8 @@ def examine(root: Root) -> seen.Facts:
     )
 
 
-def has_tmux(programs: tuple[seen.Program, ...]) -> bool:
-    return not any(program.name == "tmux" and program.problem for program in programs)
+def has_tmux(found: tuple[seen.Program, ...]) -> bool:
+    return not any(program.name == "tmux" and program.problem for program in found)
 
 
 def _sessions(project: Project, panes: Panes | Unknown) -> tuple[seen.Session, ...] | None:
@@ -174,30 +181,8 @@ def _socket(root: Root) -> list[Path]:
 
 
 def _programs(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
-    found = [
-        _program("git", ["git", "--version"]),
-        _program("tmux", ["tmux", "-V"]),
-        seen.Program("python", sys.version.split()[0], MINIMUM["python"]),
-    ]
-    if agent:
-        found.append(_client(project))
-    return tuple(found)
-
-
-def _program(name: str, argv: list[str]) -> seen.Program:
-    try:
-        said = proc.run(argv, timeout_s=20).stdout.strip()
-    except LlmcError as error:
-        return seen.Program(name, problem=error.message, fix=error.hint or f"install {name}")
-    return seen.Program(name, said, MINIMUM[name])
-
-
-def _client(project: Project) -> seen.Program:
-    try:
-        agent = agent_for(project)
-        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
-    except LlmcError as error:
-        return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+    client = [programs.client(project)] if agent else []
+    return (*programs.essential(), programs.python(), *client)
 
 
 def _trust_problem(project: Project) -> str:
