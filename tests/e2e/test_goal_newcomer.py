@@ -108,7 +108,7 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     goal_id = asked.json["goalId"]
     off = "overseer.goals.enabled is false (llmc config set overseer.goals.enabled true)"
     assert off in asked.err
-    assert "its budget cannot be kept: config.toml has no prices" in asked.err
+    assert "budget" not in asked.err, "there are prices without any in config.toml"
     looks = (("goal", "list"), ("goal", "show", goal_id), ("overseer", "why", goal_id))
     for look in looks:
         assert off in fleet.llmc(*look).err

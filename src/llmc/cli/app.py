@@ -47,6 +47,7 @@ COMMANDS: dict[str, str] = {
     "digest": "The morning report: what waits for you, what landed, what it cost.",
     "events": "Print what happened.",
     "usage": "Show the tokens that agents used, and what they cost.",
+    "prices": "Show and update what models cost.",
     "notify": "How llmc tells you what happens while you are away.",
     "logs": "Print a worker's log, or the daemon's.",
     "console": "Open a shell in a worker's worktree.",

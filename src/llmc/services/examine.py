@@ -4,9 +4,11 @@ import contextlib
 import os
 import shlex
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from llmc.auto.prices import complaint
 from llmc.config.advice import advice
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
@@ -21,6 +23,7 @@ from llmc.services import (
     examine_unattended,
     notify,
     own_objects,
+    prices,
     programs,
     restore,
     slots,
@@ -71,7 +74,7 @@ def examine(root: Root) -> seen.Facts:
         launcher_problem=_launcher_problem(root),
         trust_problem="" if config_problems else _trust_problem(project),
         config_problems=config_problems,
-        config_advice=() if config_problems else tuple(advice(project.config)),
+        config_advice=() if config_problems else _advice(project),
         configured=tuple(project.config.workers),
         state=state_facts,
         daemon=_daemon(project),
@@ -106,6 +109,11 @@ def examine(root: Root) -> seen.Facts:
         writable_by_others=_writable_by_others(root),
         undone=_undone(project),  # last: git above may have found something
     )
+
+
+def _advice(project: Project) -> tuple[str, ...]:
+    old = complaint(prices.listed(project), date.today())
+    return (*advice(project.config), *([old] if old else []))
 
 
 def has_tmux(found: tuple[seen.Program, ...]) -> bool:
