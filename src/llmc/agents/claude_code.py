@@ -179,6 +179,20 @@ def add_trust(root: Path, config: Path) -> None:
     _write(config, data)
 
 
+def remove_trust(root: Path, config: Path) -> int:
+    """Take out what the client noted of a root and of what is below it; how many entries. Everything else stays."""
+    try:
+        data = json.loads(config.read_bytes())
+        projects = data["projects"]
+        gone = [path for path in projects if Path(path).is_relative_to(root)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    if gone:
+        data["projects"] = {path: entry for path, entry in projects.items() if path not in gone}
+        _write(config, data)
+    return len(gone)
+
+
 def _write(config: Path, data: dict[str, Any]) -> None:
     """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
     write_atomic(Path(os.path.realpath(config)), json.dumps(data, indent=2).encode())

@@ -55,6 +55,7 @@ COMMANDS: dict[str, str] = {
     "claude": "Run the Claude Code client that llmc uses, for example to log in.",
     "drill": "Make failures happen in a scratch root, and see that nothing is lost.",
     "demo": "See llmc at work on a sample repository.",
+    "uninstall": "Take back what llmc made for a root.",
     "report": "Say how your own work stands (agents call this).",
     "completion": "Print the completion script of a shell.",
     "hook": "Take a hook event of an agent (agents call this).",
