@@ -381,7 +381,8 @@ def test_down_ends_everything_even_a_daemon_that_hangs(scripted: Fleet) -> None:
     processes = [int(pane(scripted, name, "#{pane_pid}")) for name in ("adam", "baker")]
     processes += [int(left.read_text()), scripted.daemon_pid()]
     os.kill(scripted.daemon_pid(), signal.SIGSTOP)
-    scripted.llmc("down", "--force")
+    said = scripted.llmc("down", "--force").out
+    assert said == "down\n  adam was at work; `llmc up` continues its conversation\n"
     wait_until(
         lambda: not [pid for pid in processes if Path(f"/proc/{pid}/cmdline").exists() and _lives(pid)]
     )

@@ -100,7 +100,7 @@ def test_usage_is_what_the_transcripts_say_by_task_and_model(fleet: Fleet) -> No
 
     table = fleet.llmc("usage", "--by", "task").out.splitlines()
     assert re.split(r"\s{2,}", table[0]) == [
-        *("task", "input", "output", "cache write", "cache read", "limits count", "cost", "share")
+        *("task", "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
     ]
     assert table[-1].startswith("total")
     assert table[-1].endswith("100%")

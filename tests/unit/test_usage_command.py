@@ -57,14 +57,14 @@ def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
     """Break: leave a missing price out of the sum without a word."""
     done = run(root)
     assert done.stdout == (
-        "worker  input  output  cache write  cache read  limits count       cost  share\n"
+        "worker  input  output  cache write  cache read  toward limit       cost  share\n"
         "auto-2      0     300            0       9,000           300          ?    67%\n"
         "auto-1      0     150            0      18,000           150  $2.50 + ?    33%\n"
         "total       0     450            0      27,000           450  $2.50 + ?   100%\n"
     )
     assert done.stderr == (
         "no price for model-4.5; in dollars for a million tokens: "
-        "`llmc config set 'prices.\"model-4.5\".input' N`, then output; or `llmc prices update`\n"
+        "`llmc config set 'prices.\"model-4.5\".input' N`, then output; or `llmc prices update FILE|URL`\n"
     )
 
 
@@ -87,7 +87,9 @@ def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPat
     """Break: calculate with prices of another year without a word."""
     (root / ".llmc/prices.json").unlink()
     monkeypatch.setattr("llmc.cli.usage.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
-    assert re.search(r"the prices of models are of 20\d\d-\d\d-\d\d; `llmc prices update`", run(root).stderr)
+    assert re.search(
+        r"the prices of models are of 20\d\d-\d\d-\d\d; `llmc prices update FILE", run(root).stderr
+    )
 
 
 def test_nothing_used_is_said(root: Path) -> None:

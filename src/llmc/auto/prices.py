@@ -96,7 +96,7 @@ def complaint(listed: PriceList, today: date) -> str:
     days = age_days(listed, today)
     if days <= OLD_DAYS:
         return ""
-    return f"the prices of models are of {listed.as_of or 'no known day'}; `llmc prices update` brings newer ones"
+    return f"the prices of models are of {listed.as_of or 'no known day'}; `llmc prices update FILE|URL` brings newer ones"
 
 
 class NoPrices(ValueError):

@@ -19,7 +19,7 @@ REDRAW_S = 0.25
 _TOLD = {
     "task_assigned": ("cyan", "{worker}  takes task {task_id}: {subject}"),
     "rebase_conflicted": ("magenta", "{worker}  conflicts in {files}; it resolves them itself"),
-    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and mends it"),
+    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and fixes it"),
     "task_completed": ("green", "{worker}  landed task {task_id}: {subject}"),
     "task_failed": ("red", "{worker}  gave task {task_id} back: {reason}"),
     "fleet_parked": ("yellow", "everybody waits: {reason}"),

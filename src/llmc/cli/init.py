@@ -146,7 +146,7 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
     if wanted is None and sys.stdin.isatty() and is_terminal():
         asked = " and ".join(map(str, missing))
         question = (
-            f"Claude Code asks once whether it may work in a directory. Answer for {asked} now, in {config}?"
+            f"Claude Code works only in directories that you trust. Mark {asked} as trusted in {config}?"
         )
         wanted = ask(question, default=True)
     for place in missing if wanted else ():

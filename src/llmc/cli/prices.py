@@ -71,19 +71,19 @@ def _cells(price: Price) -> list[str]:
 
 
 @command.command("update")
-@click.argument("source", metavar="[FILE|URL]", default=service.PUBLIC)
+@click.argument("source", metavar="FILE|URL")
 @json_option
 @click.pass_context
 def update(ctx: click.Context, source: str, as_json: bool) -> None:
     """Bring a newer list, from a file or a URL, into this root.
 
     \b
-    Examples:
-      llmc prices update
-      llmc prices update ~/Downloads/prices.json
+    Example:
+      llmc prices update ~/Downloads/model_prices_and_context_window.json
 
-    It takes what `llmc prices list --json` prints, and the list of LiteLLM, which is fetched from the web where nothing
-    is named. Your own prices, in config.toml, still go over it.
+    It takes what `llmc prices list --json` prints, and the list of LiteLLM:
+    https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
+    Your own prices, in config.toml, still go over it.
     """
     before, now = service.update(project_of(ctx), source)
     names = [name for name in now.prices if now.prices[name] != before.prices.get(name)]

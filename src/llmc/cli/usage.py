@@ -38,7 +38,7 @@ KEYS: dict[str, Callable[[Row], str]] = {
 def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """Show the tokens that agents used, and what they cost (`llmc prices list`).
 
-    Token limits count input, output and what is written to the cache; cache reads are shown, and cost what they cost.
+    Token limits count input, output and what is written to the cache; cache reads are billed, but do not count toward limits.
 
     \b
     Examples:
@@ -59,14 +59,14 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     if not keys:
         note("nothing was used" + ("" if since == "0" else f" since {since}"))
         return
-    head = (by, "input", "output", "cache write", "cache read", "limits count", "cost", "share")
+    head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
     body = [_cells(key, spent[key], total) for key in keys] + [_cells("total", total, total)]
     _print_table([head, *body])
     for model in total.unpriced:
         key = join_key(["prices", model, "input"])
         note(
             f"no price for {model}; in dollars for a million tokens: `llmc config set {_quoted(key)} N`, then output; "
-            "or `llmc prices update`"
+            "or `llmc prices update FILE|URL`"
         )
     if old := complaint(prices.listed, date.today()):
         note(old)
