@@ -32,6 +32,7 @@ KINDS: dict[str, str] = {
     "trust": "the client does not trust the root, and would stop in a dialog",
     "person": "a person is in the way of a worker: a draft, an open dialog, an attached terminal or a hold",
     "bug": "llmc met an error that nobody thought of while it looked after a worker; the others go on",
+    "trouble": "llmc cannot look after a worker: every round ends with the same error",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
     # of a task or a goal
     "quarantined": "a task failed too often; it waits for `llmc tasks requeue`",
@@ -56,7 +57,7 @@ KINDS: dict[str, str] = {
 }
 
 #: what was raised about a worker, and goes with it
-OF_WORKERS = ("accept_failed", "trust", "person", "bug", "worktree")
+OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
 
 
 class Item(NamedTuple):

@@ -20,7 +20,7 @@ from llmc.daemon.task_pool import TaskPool
 from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
-from llmc.services.auto_run import Run
+from llmc.services.auto_run import BEGINS, Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
@@ -186,7 +186,19 @@ class AutoMode:
         if self._failed is not None or self._loop is None:
             return  # over, or not begun yet
         try:
+            self._run.went_well(project.store.worker(name), "look")
             auto.attend(self._run, project, name, clock, problem)
+        except HardFailure as failure:
+            self.fail(failure)
+
+    def could_not_look(self, name: str, error: LlmcError) -> None:
+        """Its lane failed before anything was decided: tried again a few times, then it is a hard failure."""
+        if self._failed is not None or self._loop is None:
+            return
+        try:
+            record = self._project.store.worker(name)
+            cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
+            self._run.try_later(record, "look", BEGINS, cause, error)
         except HardFailure as failure:
             self.fail(failure)
 

@@ -287,7 +287,7 @@ class Daemon:
             self.seen.pop(name, None)
             return
         self.born[name] = record.created_at_unix
-        self.lanes[name] = Lane(name, self.rounds.look, self.pool, self.log, self.rounds.tell_bug)
+        self.lanes[name] = Lane(name, self.rounds.look, self.pool, self.log, self.rounds.tell_trouble)
         self.lanes[name].poke()
         pane = await loop.run_in_executor(self.pool, self.project.pane, record)
         if isinstance(pane, Pane) and not pane.dead:
