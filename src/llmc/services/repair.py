@@ -74,9 +74,9 @@ def _repair(project: Project, finding: Finding) -> Repair:
         else:
             text = _OF_THE_ROOT[finding.kind](project, finding.subject)
     except LlmcError as error:
-        return Repair(finding, False, f"not mended: {error.message} {error.hint}".strip())
+        return Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip())
     except OSError as error:
-        return Repair(finding, False, f"not mended: {error}")
+        return Repair(finding, False, f"not repaired: {error}")
     with contextlib.suppress(LlmcError), project.store.transaction() as tx:
         tx.emit("repaired", worker=finding.worker or None, kind=finding.kind, problem=finding.text)
     return Repair(finding, True, text)
@@ -100,10 +100,10 @@ def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[R
                     mended.add((name, mend.text))
     except LlmcError as error:
         return [
-            Repair(finding, False, f"not mended: {error.message} {error.hint}".strip()) for finding in plan
+            Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip()) for finding in plan
         ]
     return [
-        Repair(finding, True, "mended")
+        Repair(finding, True, "repaired")
         if (finding.worker, finding.subject) in mended
         else Repair(finding, True, "changed meanwhile")
         for finding in plan
