@@ -38,12 +38,13 @@ def questions(view: GoalView) -> list[Question]:
     for one in view.assignments.values():
         if one.status is AssignmentStatus.BLOCKED:
             waiting.setdefault(one.work_node_id, []).append(one)
-    parents = {node.parent_id for node in view.nodes.values()}
+    asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
+    parents = {node.parent_id for node in view.nodes.values()} if asking else set()
     found = []
-    for node in view.nodes.values():
+    for node in asking:
         if node.node_id in waiting:
             found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
-        elif node.status is NodeStatus.BLOCKED and node.node_id not in parents:
+        elif node.node_id not in parents:
             found.append(_question(view, node, node.blocked_reason, None))
     return found
 

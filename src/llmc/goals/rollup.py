@@ -132,12 +132,11 @@ def whole_progress(view: GoalView) -> Progress:
 def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
     """Leaves that are done, and leaves in all, of each node and of the goal."""
     given_up = view.goal.status is GoalStatus.CANCELLED
-    parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
-    for node in view.nodes.values():
-        parts[node.kind].append(node)
+    every = view.nodes.values()
+    parts = ([node for node in every if node.kind is kind] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST))
     found: dict[str, tuple[int, int]] = {}
     below: dict[str, tuple[int, int]] = {"": (0, 0)}
-    for node in chain.from_iterable(parts.values()):
+    for node in chain.from_iterable(parts):
         done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
             done, total = (done, total) if given_up else (0, 0)
