@@ -59,7 +59,7 @@ def test_the_last_block_counts() -> None:
         work_node_id="S1.1.1",
         status=Claim.IN_PROGRESS,
         summary="wrote the parser",
-        next="test it",
+        next=("test it",),
         blockers=(),
         evidence=Evidence(
             files_touched=("a.py",),
@@ -176,7 +176,7 @@ def test_what_a_report_leaves_out_stays() -> None:
     second = parse(block({"status": "blocked", "summary": "still waiting"})).update
     assert second is not None
     full = merged(second, former)
-    assert (full.summary, full.next, full.blockers) == ("still waiting", "test it", ("no key",))
+    assert (full.summary, full.next, full.blockers) == ("still waiting", ("test it",), ("no key",))
     assert full.evidence == first.evidence
     assert merged(Update(summary="on"), None) == Update(summary="on")
     going_on = merged(Update(status=Claim.IN_PROGRESS), former)

@@ -38,6 +38,31 @@ def problems_of(value: Any, limits: Limits = LIMITS) -> list[str]:
     return [] if isinstance(found, Plan) else [str(problem) for problem in found]
 
 
+#: as the document that plans follow has it, letter by letter
+EXAMPLE = (Path(__file__).parents[1] / "cases/goals/example-plan.json").read_text()
+
+
+@pytest.mark.req("3-080", "3-081")
+def test_the_documents_own_example_is_a_plan() -> None:
+    """What it leaves out follows from the rest; what does not follow is still asked for.
+
+    Break: leave `completed` out of `check_value`, or let it fill in the criteria of a leaf.
+    """
+    found = check_plan(EXAMPLE, LIMITS)
+    assert isinstance(found, Plan), found
+    phase, subtask = found.phases[0], found.phases[0].children[0].children[0]
+    assert phase.acceptance == ("All its tasks are done.",)
+    assert subtask.objective == subtask.name == "Define schemas + migrations"
+    value = json.loads(EXAMPLE)
+    task = value["phases"][0]["tasks"][0]
+    del task["outcome"], task["acceptance"], task["subtasks"][0]["acceptance"]
+    assert problems_of(value) == [
+        "$.phases[0].tasks[0]: `acceptance` is missing",
+        "$.phases[0].tasks[0]: `objective` or `outcome` is missing",
+        "$.phases[0].tasks[0].subtasks[0]: `acceptance` is missing",
+    ]
+
+
 @pytest.mark.req("3-078", "3-135")
 @pytest.mark.parametrize(
     ("text", "said"),

@@ -189,6 +189,9 @@ class Node(Row, frozen=True, kw_only=True):
     risk_level: str = ""
     #: a command that llmc runs on the rebased commit before the work lands
     verify: str = ""
+    #: of a leaf: the first step when nothing moves, and how long it may be silent; None: as for all work
+    recovery_policy: Recovery | None = None
+    idle_after_ms: int | None = None
     status: NodeStatus = NodeStatus.TODO
     #: a person set the status, and rollups leave it alone
     overridden: bool = False

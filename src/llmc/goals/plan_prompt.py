@@ -52,7 +52,9 @@ _NODE_RULES = """\
   all that is needed, leaves a repository that works, and can be finished in an hour or two.
 - Leaves that wait for nothing run at the same time. Of two that would change the same lines, one waits for the other.
 - Optional: `verify` (of a leaf: one shell command that passes when it is done, run on its commit), `definitionOfDone`,
-  `suggestedAgentId` or `suggestedAgentType`, `requiredTools` (array), `estimatedEffort`, `riskLevel` (low, med, high)."""
+  `suggestedAgentId` or `suggestedAgentType`, `requiredTools` (array), `estimatedEffort`, `riskLevel` (low, med, high).
+  Of a leaf also `idleAfter` (how long it may be silent before it counts as stalled, such as "45m") and `recoveryPolicy`
+  (what is done first then: nudge, resend_last, replan, reassign or escalate)."""
 
 PLAN = PromptTemplate(
     "llmc.plan.v1",

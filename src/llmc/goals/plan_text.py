@@ -30,6 +30,8 @@ _FIELDS = {
     "tools": "requiredTools",
     "effort": "estimatedEffort",
     "risk": "riskLevel",
+    "recovery": "recoveryPolicy",
+    "idle-after": "idleAfter",
 }
 _GOAL_FIELDS = {"success": "successCriteria", "constraint": "constraints"}
 _ONE_A_LINE = ("acceptance", "successCriteria", "constraints")

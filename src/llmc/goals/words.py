@@ -124,12 +124,14 @@ def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
 def _how_to_report(goal_id: str, node_id: str) -> str:
     """The contract, with an example whose status is none: read back, it is refused."""
     return (
-        'To report, run `llmc report progress|blocked|done "..."`, or end a reply with one block like this, with'
-        " what applies:\n\n"
+        'To report, run `llmc report progress|blocked|done "..."` (with `--decision "what | why"`, `--question`,'
+        " `--next`, `--evidence test:...` where they apply), or end a reply with one block like this, with what"
+        " applies:\n\n"
         "```json\n"
         f'{{"{KEY}": {{"goalId": "{goal_id}", "workNodeId": "{node_id}",'
         ' "status": "in_progress | blocked | done",\n'
         '  "summary": "what changed", "next": "next concrete action", "blockers": ["what you need"],\n'
+        '  "decisions": [{"decision": "...", "rationale": "..."}], "openQuestions": ["..."],\n'
         '  "evidence": {"filesTouched": ["..."], "testsRun": ["..."], "commits": ["..."]}}}\n'
         "```"
     )

@@ -341,7 +341,8 @@ class Runner:
         # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
         dispatch_id, text = budget.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
-        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, **ids)
+        where = goal.origin.origin_delivery_context
+        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
         goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")

@@ -6,7 +6,7 @@ from functools import partial
 from llmc.errors import NotFound, Refused, UsageError
 from llmc.goals import by_hand
 from llmc.goals.clean import check_typed
-from llmc.goals.model import BlockedReason, Change, GoalStatus, GoalView, Node, NodeStatus
+from llmc.goals.model import BlockedReason, Change, GoalStatus, GoalView, Node, NodeStatus, Recovery
 from llmc.goals.questions import Question, answered, questions
 from llmc.goals.rollup import after, settled
 from llmc.goals.transitions import HUMAN
@@ -98,6 +98,19 @@ def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: s
     return _on_node(
         project, node_id, goal_id, lambda view, node, now: by_hand.follow_again(node, now, reason)
     )
+
+
+def set_recovery(
+    project: Project, node_id: str, goal_id: str = "", *, recovery: str | None, idle_after_s: float | None
+) -> Node:
+    """`recovery` and `idle_after_s`: None leaves it as it is; "" or 0: as for all work."""
+
+    def write(view: GoalView, node: Node, now: float) -> Change:
+        step = node.recovery_policy if recovery is None else Recovery(recovery) if recovery else None
+        limit = node.idle_after_ms if idle_after_s is None else round(idle_after_s * 1000) or None
+        return by_hand.set_recovery(view, node, now, step, limit)
+
+    return _on_node(project, node_id, goal_id, write)
 
 
 def inbox(project: Project) -> list[Question]:
