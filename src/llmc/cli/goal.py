@@ -17,6 +17,7 @@ from llmc.config.durations import format_duration
 from llmc.errors import Exit, UsageError
 from llmc.goals.export import goal_tree
 from llmc.goals.model import DeliveryContext, Goal, GoalView, Priority
+from llmc.goals.reached import criterion
 from llmc.services import goals as service
 from llmc.services.goal_planning import ConfiguredPlanner
 from llmc.services.goal_replans import replan
@@ -46,7 +47,7 @@ def command() -> None:
 
     \b
     Examples:
-      llmc goal create --title "Import CSV files" --criterion "make test passes"
+      llmc goal create --title "Import CSV files" --verify "make test"
       llmc goal list
       llmc goal show goal_1f0c9a7e42
       llmc goal pause goal_1f0c9a7e42
@@ -57,6 +58,10 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What can be said of a goal besides its title."""
     several = {
         "--criterion": ("criteria", "What must be true in the end; can be given several times."),
+        "--verify": (
+            "verify",
+            "A command that must pass in the end: llmc runs it before the goal is completed.",
+        ),
         "--non-goal": ("non_goals", "What is not wanted."),
         "--constraint": ("constraints", "What must be kept to."),
         "--assumption": ("assumptions", "What is taken for granted."),
@@ -109,6 +114,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     words = {key: value for key, value in given.items() if value is not None}
     words["budget_usd"] = words.pop("budget", 0.0)
     words["reply_to"] = _reply_to(words)
+    words["criteria"] = _criteria(words)
     planner = ConfiguredPlanner() if planned else None
 
     def kept(goal: Goal) -> None:
@@ -239,6 +245,7 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
       llmc goal update goal_1f0c9a7e42 --priority urgent --owner ada
     """
     where = _reply_to(given)
+    given["criteria"] = _criteria(given)
     fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
     if where != DeliveryContext():
         fields["reply_to"] = where
@@ -255,6 +262,11 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     _say(goal, as_json)
     if "budget_usd" in fields:
         _note_budget(project, goal)
+
+
+def _criteria(given: dict[str, Any]) -> tuple[str, ...]:
+    """What --criterion and --verify say; both replace the whole list."""
+    return (*given.pop("criteria", ()), *map(criterion, given.pop("verify", ())))
 
 
 def _reply_to(given: dict[str, Any]) -> DeliveryContext:

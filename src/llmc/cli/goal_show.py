@@ -10,6 +10,7 @@ from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
 from llmc.goals import draw
+from llmc.goals.criteria import unchecked
 from llmc.goals.export import goal_tree, said_of
 from llmc.goals.handoff import handoff as written
 from llmc.goals.model import GoalView
@@ -121,6 +122,15 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         "constraints": "; ".join(goal.constraints),
         "owner": goal.owner,
     }
+    if goal.asks is not None:
+        facts["asks"] = f"{goal.asks.reason.question} (llmc overseer answer {goal.goal_id} ...)"
+    if goal.checked is not None:
+        found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
+        found += [f"not checked, for you to judge: {text}" for text in unchecked(goal)]
+        said = f"on {goal.checked.commit[:12]}" + (
+            "" if goal.checked.by == "overseer" else ", completed by a person"
+        )
+        facts["checked"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
     unpriced = f" (and tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [

@@ -66,6 +66,8 @@ You plan a goal for a team of developers: as phases, their tasks, and the subtas
 The plan:
 - At most $phases phases, $tasks tasks in a phase, $subtasks subtasks in a task. A larger plan is refused, not cut.
 - Phases come in their order, but nothing waits that is not told to by `deps`.
+- `successCriteria` are what is true when the whole goal is reached. One that a shell command can show reads exactly
+  "`COMMAND` passes": it is run when the plan is done, and the goal is not reached before it passes.
 {_NODE_RULES}
 
 The shape (`subtasks` may be empty or left out):

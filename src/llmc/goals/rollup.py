@@ -18,6 +18,7 @@ from llmc.goals.model import (
     NodeKind,
     NodeStatus,
 )
+from llmc.goals.reached import is_reached
 
 S = NodeStatus
 
@@ -180,14 +181,18 @@ def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None
     return BlockedReason(kind="parts", text=f"{names} blocked{said}")
 
 
-def _rolled_goal(goal: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+    goal, is_done = before, is_completed(phases)
+    if (
+        phases and not is_done and goal.checked is not None
+    ):  # what was found then says nothing about what comes
+        goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
-    if is_completed(phases) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+    if is_done and is_reached(goal) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
         wanted = GoalStatus.COMPLETED
-    elif goal.status is GoalStatus.COMPLETED and phases and not is_completed(phases):
+    elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
         wanted = GoalStatus.ACTIVE
-    if wanted is goal.status:
-        return None
-    moved, event = transitions.move_goal(goal, wanted, now)
-    events.append(event)
-    return moved
+    if wanted is not goal.status:
+        goal, event = transitions.move_goal(goal, wanted, now)
+        events.append(event)
+    return goal if goal is not before else None

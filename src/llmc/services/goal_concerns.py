@@ -21,7 +21,8 @@ def of_goal(view: GoalView) -> Concerns:
     """The items of one goal that is not over."""
     found = {}
     for one in questions(view):
-        said = f"{one.work_node_id} {one.node_name} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
+        who = f"{one.work_node_id} {one.node_name}".strip()
+        said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
         listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
         answer = f'llmc overseer answer {one.id} "..."'
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)

@@ -166,16 +166,17 @@ class Aside(Struct):
     tell: Callable[[], None]
     _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
 
-    def begin(self, action: Action, deed: Callable[[], Done]) -> None:
-        """Unless it is under way."""
+    def begin(self, action: Action, deed: Callable[[], Done]) -> bool:
+        """Unless it is under way; whether it was begun."""
         if action.dispatch_id in self._begun:
-            return
+            return False
         try:
             future = self.pool.submit(_whatever_happens, deed)
         except RuntimeError:
-            return  # everything ends here; the intent is stored
+            return False  # everything ends here; the intent is stored
         self._begun[action.dispatch_id] = action, future
         future.add_done_callback(lambda _: self.tell())
+        return True
 
     def assignments(self) -> set[str]:
         """Those that something is under way for."""

@@ -15,7 +15,7 @@ from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.event_log import EventLog, rows_of
-from llmc.goals.intents import REPLAN, WITHDRAW, Action
+from llmc.goals.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
 from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
 from llmc.names import PromptId, TaskKey, WorkerName, carries, header_line
@@ -57,8 +57,8 @@ class Done(Struct, frozen=True):
 
 
 def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Everything but a replan, which takes a planner and its time (services/goal_runner.py)."""
-    assert action.purpose != REPLAN
+    """Everything but what takes a planner and its time (services/goal_runner.py)."""
+    assert action.purpose not in (REPLAN, DIAGNOSE)
     try:
         with fault_step("goals.dispatch"):
             match action.mode:

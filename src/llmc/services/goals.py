@@ -16,7 +16,7 @@ from msgspec.structs import replace as replaced
 
 from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
-from llmc.goals import budget, policy
+from llmc.goals import budget, policy, unplanned
 from llmc.goals.clean import check_typed
 from llmc.goals.model import (
     Change,
@@ -137,11 +137,13 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
         )
     view = with_repo_context(project, view)
     try:
-        made = planner.plan(project, view, file)
+        made = planner.plan(project, replaced(view, goal=replace(view.goal, asks=None)), file)
     except LlmcError as error:
-        data = {"reason": error.message}
-        failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data=data)
-        store.apply(Change(events=(failed,)))
+        why = error.message
+        # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
+        store.update(goal_id, lambda now: unplanned.failed(now, why, now_unix(), asks=file is None))
+        project.wake()
+        goal_concerns.after_a_word(project, store)
         raise
 
     def write(now: GoalView) -> Change:
@@ -152,6 +154,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
     store.update(goal_id, write, typed=file is not None)
     project.wake()
+    goal_concerns.after_a_word(project, store)
     return store.view(goal_id)
 
 
@@ -173,6 +176,8 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
         named = {key: value for key, value in fields.items() if key != "reply_to"}
         if "reply_to" in fields:
             named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
+        if "success_criteria" in fields:  # what was found says nothing about these
+            named |= {"checked": None, "asks": None if view.goal.checked else view.goal.asks}
         return Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
 
     _, made = open_store(project).update(goal_id, write, typed=True)
