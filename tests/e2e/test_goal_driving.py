@@ -224,7 +224,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     )
     made = goals.planner(fleet, plan([[first]], [[second]]))
     fleet.llmc("config", "set", "overseer.goals.planner.command", made)
-    goal = goals.create(fleet)
+    goal = goals.create(fleet, "The goal", "--verify", "test -e part-1 && echo reached")
     daemon = Daemon(fleet)
     # The daemon ticks by itself; and when it is told to, and then it is waited for.
     goals.wait_for(fleet, lambda: goals.events(fleet, "assignment.active"))
@@ -270,6 +270,9 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert sorted(goals.parts(fleet)) == [1, 2]
     done = assignment(fleet, goal, "S1.1.1")
     assert (done.status, done.retry_count) == (AssignmentStatus.DONE, 0)
+    (checked,) = goals.events(fleet, "goal.checked")
+    assert (checked["data"]["passed"], checked["data"]["commit"]) == (True, fleet.git("rev-parse", "main"))
+    assert "reached" in (fleet.root / "logs/criteria.log").read_text()
     handoff = fleet.llmc("goal", "handoff", goal).out
     assert "by hand; why: two formats (S1.1.1)" in handoff, "what was decided is not lost with the merge"
     assert daemon.stop() == 0

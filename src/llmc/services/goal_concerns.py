@@ -64,8 +64,8 @@ def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView])
 
 
 def after_a_word(project: Project, store: GoalStore) -> None:
-    """A person changed something: a daemon ticks by itself, and without one nobody else would tell."""
-    if project.daemon_runs():
+    """A person changed something: a daemon that drives goals ticks by itself, and without one nobody else would tell."""
+    if project.config.overseer.goals.enabled and project.daemon_runs():
         return
     with contextlib.suppress(LlmcError, OSError):
         with store.reading() as found:
