@@ -112,14 +112,14 @@ def test_an_assignment_has_its_own_first_step(first: Recovery, sent: list[str]) 
     policy = Policy(planner=True, max_reminders=0)
     leaf = OneLeaf(policy, risk_level="high", **said).begin()
     assert (leaf.one.recovery_policy, leaf.one.idle_after_ms) == (first, 7_200_000)
-    found = climb(leaf, seen())
+    found = climb(leaf, seen(), hours=12)
     assert [purpose for purpose, _ in found] == sent
     assert 7200 <= found[0][1] - START < 7400, "and it is silent for as long as it may be"
 
     leaf = OneLeaf(policy, risk_level="high").begin()
     node = leaf.view.nodes[leaf.one.work_node_id]
     leaf.view = after(leaf.view, by_hand.set_recovery(leaf.view, node, leaf.now, first, 7_200_000))
-    assert climb(leaf, seen()) == found
+    assert climb(leaf, seen(), hours=12) == found
 
 
 @pytest.mark.req("3-104")
