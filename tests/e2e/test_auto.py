@@ -26,7 +26,7 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 @pytest.mark.req(
     "0-002", "0-004", "0-005", "0-008", "0-010", "0-011", "0-020", "0-022", "0-031", "0-034", "0-041", "0-044",
-    "0-045", "0-047", "0-048", "0-084", "0-090",  "0-095", "4-003",
+    "0-045", "0-047", "0-048", "0-073", "0-084", "0-090", "0-095", "4-003",
     "4-004", "4-006", "4-020", "4-021", "4-022",
     "4-025", "4-045", "4-046", "4-060", "4-061", "4-062", "4-070", "4-072", "4-100", "4-107",
 )  # fmt: skip
@@ -39,7 +39,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
     root, out = fleet.root, fleet.dir
-    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json"
+    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json"
     add(fleet, 2, priority=2)
     add(fleet, 10, priority=2, label="ui", llmc={"model": "haiku"})
     add(fleet, 3, after=(10,), priority=0)
@@ -57,7 +57,8 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
         f"pwd >> {out}/where; echo $LLMC_TASK_ID $FROM_OUTSIDE >> {out}/done; cp {root}/state.json {out}/after-$LLMC_TASK_ID.json; "
         f"cp {root}/.llmc/daemon.json {root}/.llmc/auto.heartbeat {out}; git log -1 --format=%s"
     )
-    daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, FROM_OUTSIDE="yes")
+    given = {"FROM_OUTSIDE": "yes", "LLMC_TRACE": "1"}
+    daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, **given)
     assert daemon.ends() == 0, daemon.said
     assert auto.landed(fleet) == [4, 2, 10, 3, 6, 7]
     assert [row["task_id"] for row in fleet.events("task_completed")] == ["4", "2", "10", "3", "5", "6", "7"]
@@ -81,6 +82,13 @@ def _check_claim(fleet: Fleet) -> None:
     assert worker["assignment"]["task_id"] == "4"
     assert worker["assignment"]["claim"] == claimed["metadata"]["llmc"]["claim"]
     assert worker["worktree_path"] == str(fleet.worktree("auto-1"))
+    daemon = json.loads((fleet.dir / "daemon.json").read_text())
+    first = json.loads((fleet.dir / "first-beat.json").read_text())
+    assert first["instance_id"] == daemon["instance_id"], "before the first task"
+    log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
+    writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
+    assert writes
+    assert {row["message"] for row in writes} == {"state.json was written: 1 workers, 1 of them auto"}
 
 
 def _check_prompts(fleet: Fleet) -> None:

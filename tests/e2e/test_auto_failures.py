@@ -252,8 +252,10 @@ def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
 
 @pytest.mark.req("4-041", "4-090", "4-091", "4-092", "4-106")
 def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
-    """Break: look at a file once only, while it is being written; or raise for what cannot be read, or clear nothing."""
+    """Break: look at a file once only, while it is being written; raise for what cannot be read, skip it, or clear nothing."""
     fleet = set_up(scripted)
+    unreadable = task_dir(fleet) / "6.json"  # for root as well
+    unreadable.symlink_to(unreadable.name)
     (task_dir(fleet) / "7.json").write_text(json.dumps({"id": "7"}))
     os.utime(task_dir(fleet) / "7.json", (1, 1))
     add(fleet, 1)
@@ -268,17 +270,29 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
         rows = fleet.llmc("status", "--json").json["attention"]
         return {row["who"]: f"{row['kind']} {row['text']}" for row in rows}
 
-    assert list(told()) == ["7.json"]
+    assert sorted(told()) == ["6.json", "7.json"]
+    assert "6.json is no task: Too many levels of symbolic links" in told()["6.json"]
+    unreadable.unlink()
+    auto.wait_for(fleet, lambda: noted() == {"7.json"})
     assert f"bad_input {task_dir(fleet)}/7.json is no task: `subject` is missing" in told()["7.json"]
     # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
     assert "no valid JSON" in told()["8.json"]
-    add(fleet, 2)
+    # An agent links tasks in a circle: those are held, and stop nobody.
+    nine = json.loads((task_dir(fleet) / "9.json").read_text())
+    linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
+    for task in linked:
+        (fleet.dir / f"{task['id']}.json").write_text(json.dumps(task))
+    add(fleet, 2, f"@sh cp {fleet.dir}/4?.json {task_dir(fleet)}", commit(2))
     auto.wait_completed(fleet, 2)
+    auto.wait_for(fleet, lambda: "40" in noted())
+    assert "stuck these tasks wait for each other in a circle: 40, 41" in told()["40"]
     (task_dir(fleet) / "8.json").unlink()
     add(fleet, 7)
     auto.wait_completed(fleet, 4)  # 9 waited for it
+    (task_dir(fleet) / "40.json").unlink()
+    (task_dir(fleet) / "41.json").unlink()
     auto.wait_for(fleet, lambda: not noted())
     assert told() == {}
     assert daemon.stop() == 0

@@ -510,7 +510,7 @@ def test_a_missing_program_is_said_once() -> None:
 def test_the_summary() -> None:
     assert summary([]) == "no problems"
     found = whole(GOOD, open_directories=("a",), source_problem="x", source_fix="y")
-    assert summary(found) == "2 problems, 1 of them --repair mends"
+    assert summary(found) == "2 problems, 1 fixable with --repair"
 
 
 @pytest.mark.parametrize(

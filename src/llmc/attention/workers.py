@@ -31,9 +31,9 @@ WORDS = {
 }
 #: what has to be done first, by the cause of a failure
 FIRST = {
-    "auth": "log in again with `claude`",
+    "auth": "claude /login",
     "config": "llmc config edit",
-    "disk": "free some disk space",
+    "disk": "llmc trash prune",
 }
 DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
 
@@ -114,6 +114,19 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
     return DETACH if row["attached"] else _acting_command(row)
 
 
+def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
+    """The same for whoever was refused something, with the reason; what is at work has to be waited for."""
+    name = row["name"]
+    if row["status"] in AT_WORK and not has_dialog(row, seen):
+        return f"Wait for it: llmc wait {name} --status needs_review"
+    found = _most_urgent(record, row, seen, facts)
+    said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
+    command = (found[3] if found else "") or next_command(row, seen, facts)
+    if not command:
+        return f"It goes on by itself: llmc wait {name}"
+    return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
+
+
 def _acting_command(row: Raw) -> str:
     """What changes a worker that waits; llmc does none of it while a person is attached."""
     name = row["name"]
@@ -145,7 +158,7 @@ def _after_error(row: Raw) -> str:
     name = row["name"]
     reset = f"llmc reset {name}"
     if row["conflicted_files"]:
-        return f"resolve it (llmc console {name}), or llmc message {name}, or {reset}"
+        return f"llmc console {name} (resolve it there), or llmc message {name}, or {reset}"
     first = FIRST.get(row["cause"])
     return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 

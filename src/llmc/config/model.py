@@ -240,6 +240,8 @@ NoticeKind = Literal[
     "task_quarantined",
     "worker_error",
     "blocked",
+    "waiting",
+    "notice",
     "needs_input",
     "needs_review",
     "digest",

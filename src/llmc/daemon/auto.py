@@ -128,7 +128,8 @@ class AutoMode:
             loop.call_later(PULSE_S, self._pulse, loop)
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
-        """From now on tasks are given out."""
+        """From now on tasks are given out; the first heartbeat was before that."""
+        assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
             tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
             for key in ("budget:run", "budget:day"):

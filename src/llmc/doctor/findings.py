@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-REPAIR = "--repair mends this"
+REPAIR = "fixable with --repair"
 
 
 class Kind(StrEnum):
@@ -67,7 +67,7 @@ class Kind(StrEnum):
     ACCEPT_STOPPED = "accept_stopped"
     #: an undo stopped, and nobody goes on with it
     UNDO_STOPPED = "undo_stopped"
-    #: a prompt is on its way, and nobody brings it
+    #: a prompt is pending, but no daemon is running
     DELIVERY_STOPPED = "delivery_stopped"
     #: a worker of config.toml was never added
     NOT_ADDED = "not_added"
@@ -107,6 +107,8 @@ class Kind(StrEnum):
     NOTIFY = "notify"
     #: other people may look into a private directory or write to the root, or llmc cannot use a directory
     PERMISSIONS = "permissions"
+    #: rows of the ledger or of the event log cannot be used, and are skipped
+    BAD_ROWS = "bad_rows"
     #: the disk is nearly full
     DISK = "disk"
     #: the trash is large
@@ -156,7 +158,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.BRANCH,
     ),
     "source": (Kind.SOURCE,),
-    "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
+    "files": (Kind.PERMISSIONS, Kind.BAD_ROWS, Kind.DISK, Kind.TRASH),
 }
 
 
@@ -199,4 +201,4 @@ def summary(found: Iterable[Finding]) -> str:
     if not every:
         return "no problems"
     mended = sum(finding.repairable for finding in every)
-    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} of them --repair mends"
+    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} fixable with --repair"

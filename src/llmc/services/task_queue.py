@@ -23,15 +23,17 @@ from llmc.tasks.claims import is_nobodys, is_ours, is_unowned, pending_again, st
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
 from llmc.tasks.origin import believed, is_out_of_date
+from llmc.tasks.stuck import Stuck, stuck
 from llmc.tools.clock import now_unix
 
-Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task]], None]
+#: is shown the list at each look, and what is stuck in it; says which of that is held for a person
+Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
 #: is told of a task that is pending again because nobody had it
 Freed = Callable[[TaskFiles, Task], None]
 
 
 class BrokenList(LlmcError):
-    """Its tasks name each other in a way that cannot be followed: none is given out before a person has looked."""
+    """Its tasks name each other in a way that cannot be followed: auto mode does not begin before a person has looked."""
 
 
 class TaskQueue:
@@ -45,7 +47,7 @@ class TaskQueue:
         tell: Tell | None = None,
         on_freed: Freed | None = None,
     ) -> None:
-        """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: is shown the list at each look."""
+        """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: puts what needs a person on the attention list."""
         self.files = files
         self.ledger = ledger
         self._origins = origins
@@ -122,12 +124,12 @@ class TaskQueue:
         return self.ledger.books().holds(claim_id)
 
     def check(self) -> None:
-        """Raises BrokenList with everything that is wrong."""
+        """Raises BrokenList with everything that is wrong, but for what appeared while auto mode ran: that is held."""
         with self._turn:
-            self._look()
+            self._look(starting=True)
 
-    def _look(self) -> Books:
-        """The index is what files and ledger say now; raises BrokenList where that cannot be followed."""
+    def _look(self, starting: bool = False) -> Books:
+        """The index is what files and ledger say now. What is stuck in it cannot begin, and stops nobody else."""
         changed, self._changed = self._changed, set()
         try:
             found = self.files.changes(changed)
@@ -143,9 +145,13 @@ class TaskQueue:
             self._undecided = self._origins.undecided(found.tasks, self._index.tasks, self.ledger)
             books = self.ledger.books()
         self._free_nobodys(found, books)
+        unreadable = {bad.task_id for bad in self.files.unreadable}
+        wrong = stuck(self._index.circles, self._index.dangling, unreadable)
+        held: Collection[TaskId] = ()
         if self._tell is not None:
-            self._tell(self.files, books, self._index.tasks)
-        _refuse_broken(self._index, {bad.task_id for bad in self.files.unreadable})
+            held = self._tell(self.files, books, self._index.tasks, wrong, starting)
+        if starting:
+            _refuse_broken([said for task, said in wrong.items() if task not in held])
         return books
 
     def _note_new(self, found: Changes) -> None:
@@ -199,20 +205,12 @@ class TaskQueue:
 
 def open_queue(project: Project) -> TaskQueue:
     files = open_list(project)
-    tell = partial(task_concerns.tell, project)
+    tell = partial(task_concerns.tell_running, project)
     freed = partial(task_concerns.note_freed, project)
     return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell, freed)
 
 
-def _refuse_broken(index: Index, unreadable: Collection[TaskId]) -> None:
-    """What cannot be read is on the attention list, and stops nobody; what waits for it does so until it can be."""
-    problems = [
-        f"task {row.task} waits for task {row.missing}, which does not exist"
-        for row in index.dangling
-        if row.missing not in unreadable
-    ]
-    if index.circle:
-        problems.append(f"these tasks wait for each other in a circle: {', '.join(index.circle)}")
+def _refuse_broken(problems: list[str]) -> None:
     if problems:
         raise BrokenList(
             "the task list cannot be used: " + "; ".join(problems), hint="See `llmc tasks list`."

@@ -26,7 +26,7 @@ ACTIONS: dict[str, str] = {
     "agent_exited": "the agent's process ended (`exit_code`)",
     "agent_stopped": "the agent's turn ended, and what git showed then (`ahead`, `dirty`)",
     "agent_failed": "the agent's turn ended with an API error (`error`, `cause`)",
-    "agent_reported": "the agent said how its work stands (`kind`, `text`)",
+    "agent_reported": "the agent said how its work stands (`kind`, `text`; `update`: what its options said, `message_id`: where in its conversation)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: its text)",
     "question_answered": "a person answered with `llmc answer` (`outcome`, `answer`)",
     "hook_received": "another hook event of the agent (`hook`)",
@@ -101,7 +101,7 @@ ACTIONS: dict[str, str] = {
     ),
     "overseer_started": "a supervisor began (`pid`, `adopted`: the pid of a daemon that it took over, or null)",
     "overseer_daemon_started": "the supervisor's daemon registered (`pid`, `instance_id`)",
-    "goal_asked": "a goal needs a person (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question)",
+    "goal_asked": "a goal needs a person (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question, `deliver`: where its goal wants it told)",
     "goal_ticked": "a tick of the goals did something (`reason`: why it came, `actions`: in words)",
     "goal_acted": (
         "something was sent for a goal (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `purpose`, `mode`, "

@@ -12,6 +12,8 @@ from llmc.tasks.model import is_number
 
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
+#: see `name_the_unnamed`
+_UNNAMED = "unnamed_are_of"
 #: the cause of an agent that ended by itself in the middle of a task
 CRASH = "crash"
 
@@ -229,7 +231,7 @@ def name_the_unnamed(list_name: str, at_unix: float) -> dict[str, Any]:
 
     Written once, by the first llmc that knows better, with the list that is configured then: afterwards nobody could tell.
     """
-    return {"ts": at_unix, "action": "unnamed_are_of", "list": list_name}
+    return {"ts": at_unix, "action": _UNNAMED, "list": list_name}
 
 
 def has_unnamed(books: Books) -> bool:
@@ -242,9 +244,14 @@ def is_told_again(made: Made, event: str) -> bool:
     return not made.event or made.event == event
 
 
+def is_entry(row: Mapping[str, Any]) -> bool:
+    """Whether a row says what happened, and to which task."""
+    return isinstance(row.get("action"), str) and ("task" in row or row["action"] == _UNNAMED)
+
+
 def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
     """The books after these entries. An entry that is repeated changes nothing more."""
-    for row in entries:
+    for row in filter(is_entry, entries):
         _enter(books, row)
     return books
 
