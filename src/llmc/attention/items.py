@@ -25,19 +25,22 @@ KINDS: dict[str, str] = {
     "offline": "the agent of a worker does not run, and the worker has a task",
     "crash": "the agent of a worker crashed",
     "error": "a worker stopped with an error",
-    "conflict": "a worker gave up on the conflicts of a rebase",
+    "conflict": "a worker gave up on the conflicts of a rebase, or aborted it",
     "accept_failed": "the last accept of a worker failed; its commits are as before",
+    "late_work": "a worker committed more while its work landed; that did not land, and is kept in the trash",
     "unconfirmed": "llmc typed a prompt and got no proof that it arrived",
     "login": "the client is logged out, or the API refuses its account",
     "trust": "the client does not trust the root, and would stop in a dialog",
     "person": "a person is in the way of a worker: a draft, an open dialog, an attached terminal or a hold",
     "bug": "llmc met an error that nobody thought of while it looked after a worker; the others go on",
+    "trouble": "llmc cannot look after a worker: every round ends with the same error",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
     # of a task or a goal
     "quarantined": "a task failed too often; it waits for `llmc tasks requeue`",
     "parked_task": "a task used up its budget; it waits for `llmc tasks requeue`",
     "proposed": "a worker proposed a task; it waits for `llmc tasks approve`",
     "task_question": "a task that llmc will not take before a person has decided about it",
+    "stuck": "tasks that wait for each other, or for one that does not exist; the others go on",
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
     "goal_question": "a goal, or a part of one, asks something",
     "goal_stalled": "nothing moves in a part of a goal",
@@ -56,7 +59,7 @@ KINDS: dict[str, str] = {
 }
 
 #: what was raised about a worker, and goes with it
-OF_WORKERS = ("accept_failed", "trust", "person", "bug", "worktree")
+OF_WORKERS = ("accept_failed", "trust", "person", "bug", "trouble", "worktree")
 
 
 class Item(NamedTuple):

@@ -135,7 +135,6 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     elif made.planned:
         for line in drawn(made.view):
             say(line)
-    _note_budget(project, goal)
     if made.planned:
         note_undriven(project, [goal])
     if made.problem and not as_json:
@@ -260,8 +259,6 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     project = project_of(ctx)
     goal = service.change(project, goal_id, fields)
     _say(goal, as_json)
-    if "budget_usd" in fields:
-        _note_budget(project, goal)
 
 
 def _criteria(given: dict[str, Any]) -> tuple[str, ...]:
@@ -323,15 +320,6 @@ _mover(
 
 
 goal_show.add_to(command)
-
-
-def _note_budget(project: Project, goal: Goal) -> None:
-    """A limit in dollars limits nothing while nobody knows what a token costs."""
-    if goal.budget_usd and not project.config.prices:
-        note(
-            paint("its budget cannot be kept: config.toml has no prices. ", "yellow", err=True)
-            + "For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens"
-        )
 
 
 def _say(goal: Goal, as_json: bool) -> None:

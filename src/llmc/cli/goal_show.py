@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from llmc.cli.goal_views import complete_goal, note_undriven, warn
+from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
 from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
@@ -24,6 +24,8 @@ from llmc.tools.files import write_atomic
 MOST_SAID = 10
 
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
+#: where to look at the only one does no harm
+_perhaps_a_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
 
 
 def add_to(group: click.Group) -> None:
@@ -32,12 +34,12 @@ def add_to(group: click.Group) -> None:
 
 
 @click.command("show")
-@goal_argument
+@_perhaps_a_goal
 @click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram.")
 @json_option
 @click.pass_context
-def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None:
-    """Draw a goal's plan: what is done, who is at what, what keeps it, and what it has cost.
+def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) -> None:
+    """Draw a goal's plan: what is done, assignees, blockers, and what it has cost. The only goal need not be named.
 
     \b
     Example:
@@ -45,7 +47,7 @@ def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None
     """
     project = project_of(ctx)
     store = open_store(project)
-    view = store.view(goal_id)
+    view = store.view(the_goal(store, goal_id))
     warn(store)
     if mermaid:
         say_lines(draw.mermaid(view), nl=False)
@@ -64,18 +66,20 @@ def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None
 
 
 @click.command("handoff")
-@goal_argument
+@_perhaps_a_goal
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
 @json_option
 @click.pass_context
-def handoff(ctx: click.Context, goal_id: str, output: Path | None, as_json: bool) -> None:
+def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
     """Print all that somebody needs to go on with a goal: purpose, state, decisions, next steps, questions, evidence.
 
     \b
     Example:
       llmc goal handoff goal_1f0c9a7e42 --output HANDOFF.md
     """
-    text = handoff_of(project_of(ctx), goal_id)
+    project = project_of(ctx)
+    goal_id = the_goal(open_store(project), goal_id)
+    text = handoff_of(project, goal_id)
     if output is not None:
         write_atomic(output, text.encode())
     if as_json:

@@ -20,7 +20,7 @@ from llmc.daemon.task_pool import TaskPool
 from llmc.errors import ConfigError, LlmcError, UsageError
 from llmc.names import WorkerName
 from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
-from llmc.services.auto_run import Run
+from llmc.services.auto_run import BEGINS, Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
@@ -128,7 +128,8 @@ class AutoMode:
             loop.call_later(PULSE_S, self._pulse, loop)
 
     def begin(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
-        """From now on tasks are given out."""
+        """From now on tasks are given out; the first heartbeat was before that."""
+        assert self._heartbeat is not None
         with self._project.store.transaction() as tx:
             tx.update_auto(run="running", run_unix=tx.now, run_cause="", run_reason="")
             for key in ("budget:run", "budget:day"):
@@ -186,7 +187,19 @@ class AutoMode:
         if self._failed is not None or self._loop is None:
             return  # over, or not begun yet
         try:
+            self._run.went_well(project.store.worker(name), "look")
             auto.attend(self._run, project, name, clock, problem)
+        except HardFailure as failure:
+            self.fail(failure)
+
+    def could_not_look(self, name: str, error: LlmcError) -> None:
+        """Its lane failed before anything was decided: tried again a few times, then it is a hard failure."""
+        if self._failed is not None or self._loop is None:
+            return
+        try:
+            record = self._project.store.worker(name)
+            cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
+            self._run.try_later(record, "look", BEGINS, cause, error)
         except HardFailure as failure:
             self.fail(failure)
 
@@ -195,7 +208,8 @@ class AutoMode:
         if self._failed is not None:
             return
         self._failed = failure
-        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause}
+        status = self._status_of(failure.worker)
+        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause, "status": status}
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
@@ -209,10 +223,18 @@ class AutoMode:
             "output": failure.output[-4000:],
         }
         self._log.error(failure.reason, extra=extra)
-        self._say(f"auto mode ends: {failure.cause}: {failure.reason}")
+        where = f" ({failure.worker} was {status})" if status else ""
+        self._say(f"auto mode ends: {failure.cause}: {failure.reason}{where}")
         if failure.output:
             self._note(failure.output)
         self._end(1)
+
+    def _status_of(self, worker: str) -> str:
+        """What a worker was when it failed; "" where nobody can tell: the state may be what is broken."""
+        with contextlib.suppress(LlmcError):
+            record = self._project.store.read().workers.get(WorkerName(worker))
+            return str(record.status) if record is not None else ""
+        return ""
 
     def tick(self, state: State) -> None:
         """Once a second, with the state as it is: what only the clock brings."""

@@ -33,7 +33,7 @@ class Lane:
         log: logging.Logger,
         tell: Callable[[str, Exception | None], None] = lambda name, error: None,
     ) -> None:
-        """`tell`: is told of an error that nobody thought of, and with None that a round went well after it."""
+        """`tell`: is told of an error, and with None that a round went well after it."""
         self.name = name
         self._tell = tell
         self._has_failed = True  # in the daemon before this one, for all that is known
@@ -79,6 +79,7 @@ class Lane:
             self._log.info(
                 error.message, extra={"action": "lane_problem", "worker": self.name, "hint": error.hint}
             )
+            self._say(error)
         except Exception as error:
             self._log.exception(
                 "bug in a lane", extra={"action": "lane_failed", "worker": self.name, "cause": "bug"}

@@ -1,6 +1,7 @@
 """One round of a lane: everything that may have to be done for one worker."""
 
 import logging
+import re
 import time
 import traceback
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode
 from llmc.daemon.log import say
 from llmc.daemon.patrol import Watch
-from llmc.errors import LlmcError, NotFound
+from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.given import written_out
 from llmc.names import WorkerName
 from llmc.panes import Pane
@@ -21,7 +22,11 @@ from llmc.services.project import Project
 from llmc.services.recover import finish_interrupted
 from llmc.services.usage import Meters, record_usage
 from llmc.tools.clock import monotonic, now_unix
+from llmc.tools.proc import ShuttingDown
 from llmc.workers.model import Status, WorkerRecord
+
+#: a round that fails may go well a moment later; after this a person is told
+PASSES_S = 10.0
 
 
 class Rounds(Struct):
@@ -40,6 +45,7 @@ class Rounds(Struct):
     #: a worker's status is another one
     _on_status: Callable[[], None]
     _meters: Meters = field(default_factory=Meters)
+    _failing_since: dict[str, float] = field(default_factory=dict)
 
     def look(self, name: str, patrol: bool) -> None:
         """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
@@ -68,9 +74,21 @@ class Rounds(Struct):
             if name in self._current().store.read().workers:
                 raise
             # Removed: its lane goes with the wake-up that follows.
+        except (LockTimeout, Refused, ShuttingDown):
+            raise
+        except LlmcError as error:
+            if self._is_auto(name) and self._auto is not None:
+                self._auto.could_not_look(name, error)
+            raise
 
-    def tell_bug(self, name: str, error: Exception | None) -> None:
-        """A round ended with an error that nobody thought of, or with None went well after one."""
+    def tell_trouble(self, name: str, error: Exception | None) -> None:
+        """A round failed, or with None went well after that. What may pass by itself is told when it has not."""
+        if error is None:
+            self._failing_since.pop(name, None)
+        elif isinstance(error, LlmcError):
+            since = self._failing_since.setdefault(name, monotonic())
+            if isinstance(error, Refused) or monotonic() - since < PASSES_S:
+                return
         key = f"lane {name}"
         with self._current().store.transaction() as tx:
             if error is None:
@@ -78,9 +96,8 @@ class Rounds(Struct):
                 return
             record = tx.state.workers.get(WorkerName(name))
             task = record.assignment.task_id if record is not None and record.assignment is not None else ""
-            last = "".join(traceback.format_exception_only(error)).strip()[-500:]
-            text = f"{name}" + (f" at task {task}" if task else "") + f": a bug in llmc: {written_out(last)}"
-            tx.raise_item(key, kind="bug", severity="blocked", who=name, text=text, next="llmc logs daemon")
+            where = name + (f" at task {task}" if task else "")
+            tx.raise_item(key, severity="blocked", who=name, **_trouble(where, error))
 
     def _is_auto(self, name: str) -> bool:
         return self._auto is not None and name in self._auto.workers
@@ -120,3 +137,17 @@ class Rounds(Struct):
             )
             bell = wants_a_person and project.config.defaults.sound_on_review
             say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}", bell=bell)
+
+
+def _trouble(where: str, error: Exception) -> dict[str, str]:
+    """What the attention list says of a worker that nobody can look after."""
+    if isinstance(error, LlmcError):
+        command = re.search("`(llmc [^`]+)`", error.hint)
+        text = f"{where}: llmc cannot look after it: {error.message}"
+        return {"kind": "trouble", "text": text, "next": command[1] if command else "llmc doctor"}
+    last = "".join(traceback.format_exception_only(error)).strip()[-500:]
+    return {
+        "kind": "bug",
+        "text": f"{where}: a bug in llmc: {written_out(last)}",
+        "next": "llmc logs daemon",
+    }

@@ -21,7 +21,7 @@ REBUILD = "`llmc doctor --rebuild` makes a new one from the worktrees and sessio
 def diagnose(facts: Facts) -> list[Finding]:
     """Everything that is wrong, in the order of a report."""
     facts = _without_a_lost_state(facts)
-    found = [finding for program in facts.programs for finding in _program(program)]
+    found = [finding for program in facts.programs for finding in of_program(program)]
     found += _installation(facts) + _config(facts) + _state(facts) + _daemon(facts.daemon)
     found += _sessions(facts) + _worktrees(facts) + _git(facts) + _files(facts)
     found += unattended_findings(facts)
@@ -75,7 +75,8 @@ def parse_version(text: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-def _program(program: Program) -> list[Finding]:
+def of_program(program: Program) -> list[Finding]:
+    """It is missing, or older than what llmc was tried with."""
     if program.problem:
         fix = program.fix or f"install {program.name}"
         return [Finding(Kind.PROGRAM, program.problem, fix, subject=program.name)]
@@ -231,6 +232,9 @@ def _files(facts: Facts) -> list[Finding]:
     for path in facts.open_directories:
         text = f"other people may look into {path}"
         found.append(Finding(Kind.PERMISSIONS, text, REPAIR, "", path, True))
+    for path, text in facts.bad_rows:
+        fix = f"{REPAIR}: they are put aside in logs/bad-rows.log"
+        found.append(Finding(Kind.BAD_ROWS, text, fix, "", path, True))
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
         text = f"only {facts.disk_free_bytes // 2**20} MB are free on the disk of the root"
         found.append(Finding(Kind.DISK, text, "free some space; `llmc trash prune` lets old work go"))

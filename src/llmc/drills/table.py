@@ -40,7 +40,7 @@ _ALL = (
           "all sessions are new, the tasks are done again", A, work.tmux_killed),
     Drill("session-killed-again", "10", "a tmux session is killed as often as it comes back", "the third time without a task completed", 60.0,
           "remediated, the task is done again", AI, work.session_killed_again),
-    Drill("worktree-broken", "11", "a worktree does not know its repository any more", "git fails", 30.0,
+    Drill("worktree-broken", "11", "the repository does not know a worktree any more", "git fails", 30.0,
           "remediated by `llmc doctor --repair`, the task is done again", AI, work.worktree_broken),
     Drill("post-accept-fails", "12", "the post-accept command fails", "its exit code", START_S,
           "what landed stays; remediated, the next task is taken", AI, work.post_accept_fails),

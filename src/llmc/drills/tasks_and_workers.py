@@ -1,5 +1,6 @@
 """Drills: where tasks come from, and the workers that do them (rows 1 to 12)."""
 
+import shutil
 from pathlib import Path
 
 from llmc.drills.scratch import Scratch
@@ -161,14 +162,14 @@ def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
 
 
 def worktree_broken(scratch: Scratch) -> None:
-    """The worktree does not know its repository any more."""
+    """The repository does not know its worktree any more. (A worktree that names another one is put right at once.)"""
     scratch.create()
     scratch.remedy("llmc doctor --repair --yes")
     scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
     scratch.supervise()
     scratch.reached("go")
     scratch.breaks_now()
-    (scratch.root / ".worktrees" / "auto-1" / ".git").write_text("gitdir: /nowhere\n")
+    shutil.rmtree(scratch.root / ".git" / "worktrees" / "auto-1")
     scratch.open("go")
     scratch.noticed("failure:")
     scratch.all_landed()

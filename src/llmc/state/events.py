@@ -20,7 +20,7 @@ ACTIONS: dict[str, str] = {
     "prompt_pending": "a prompt is in state and about to be typed (`prompt_id`)",
     "prompt_delivered": "what became of a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent got a prompt that llmc did not send",
-    "session_launched": "an agent was started in a tmux pane of its own (`instance`)",
+    "session_launched": "an agent was started in a tmux pane of its own (`instance`, `agent`, `model`)",
     "session_started": "the agent said it is ready (`source`, `claude_session_id`)",
     "session_ended": "the agent said it ends (`end`: its reason)",
     "agent_exited": "the agent's process ended (`exit_code`)",
@@ -47,7 +47,7 @@ ACTIONS: dict[str, str] = {
     "background_ended": "llmc ended what an agent had left running in the background (`pids`, `commands`)",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
-        "a worker's commit landed on the default branch (`commit`, `prompt`, "
+        "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",
@@ -75,11 +75,11 @@ ACTIONS: dict[str, str] = {
     "daemon_stopped": "the daemon ended in order",
     "auto_started": "the daemon began to give tasks to auto workers (`concurrency`)",
     "auto_stopped": "no more tasks are given, and what ran has ended (`reason`)",
-    "auto_failed": "auto mode ended because of a failure (`cause`, `worker`, `task_id`, `reason`)",
+    "auto_failed": "auto mode ended because of a failure (`cause`, `worker`, `status` of that, `task_id`, `reason`)",
     "task_assigned": "an auto worker took a task (`task_id`, `subject`, `label`, `claim`)",
     "task_completed": "a task's work has landed, or nothing had to change (`task_id`, `commit`: null then)",
     "task_released": "a task is free again and nothing counts against it (`task_id`, `cause`)",
-    "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `ref`: where unfinished work is pinned)",
+    "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `retry_in_s`: it waits so long after a crash, `ref`: where unfinished work is pinned)",
     "task_quarantined": "a task failed too often and waits for a person (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and waits for a person (`task_id`, `cause`)",
     "task_proposed": "a worker's session made a task that waits for `tasks approve` (`task_id`, `subject`)",

@@ -48,6 +48,8 @@ TURN_GOES_ON = "its turn goes on"
 INTERRUPTED = "interrupted"
 #: why a worker needs a person although its agent asked nothing
 DIALOG = "dialog"
+#: why an agent was ended that is about to be started again
+ANOTHER_MODEL = "to be started with another model"
 #: why a worker waits for review that was started with commits in its worktree
 FOUND_COMMITS = "commits are there"
 #: why a worker waits for review though its rebase did not come to anything
