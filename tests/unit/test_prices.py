@@ -135,7 +135,9 @@ def test_what_is_no_list_is_refused(data: object) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=4,
     )
 )
 def test_no_value_breaks_it(data: object) -> None:
