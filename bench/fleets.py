@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import statistics
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,10 +63,6 @@ def llmc() -> str:
 def pace_ms() -> float:
     """How fast the machine is at this moment; for targets in milliseconds, which a busy machine misses."""
     return program_ms([python(), "-c", "pass"], os.environ)
-
-
-def pace_note(times_ms: list[float]) -> str:
-    return f"python -c pass beside it: {statistics.median(times_ms):.0f} ms"
 
 
 def _bin() -> Path:

@@ -59,5 +59,5 @@ def run() -> list[Row]:
 def _listener(path: str) -> Iterator[tuple[str, socket.socket]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(path)
-        sock.settimeout(5)
+        sock.settimeout(60)
         yield path, sock

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from tests.support.fleet import Fleet
 
-from bench.fleets import AGENTS, TURN_LIMIT_S, fleet, llmc, pace_ms, pace_note, wait_for_rest
+from bench.fleets import AGENTS, TURN_LIMIT_S, fleet, llmc, pace_ms, wait_for_rest
 from bench.measure import Row, interleave, row
+from llmc.event_log import rows_of
 from llmc.services.project import Project
 from llmc.services.tasks import send_message
 from llmc.tools.processes import wait_until
-from llmc.workers.model import Outcome, Status
+from llmc.workers.model import Status
 
 NAME = "hook_to_state"
 LIMIT_MS = 300
@@ -25,6 +26,8 @@ PATROL_MS = 60_000
 ROUNDS = 30
 #: long enough that submit has left the worker's lock when the turn ends
 TURN = "@sleep 0.5"
+#: on a slow machine the turn may be over before anybody looks
+TRIES = 10
 
 
 def run() -> list[Row]:
@@ -46,11 +49,14 @@ def _run(agent: str) -> list[Row]:
             ROUNDS,
             warm_up=1,
         )
-    note = pace_note(times.pop("pace"))
+    pace = times.pop("pace")
     target = LIMIT_MS / PATROL_MS
     return [
         row(
-            NAME, f"{agent}, {case}", values, "60 s patrol", PATROL_MS, target=target, judged="p95", note=note
+            *(NAME, f"{agent}, {case}", values, "60 s patrol", PATROL_MS),
+            target=target,
+            judged="p95",
+            pace_ms=pace,
         )
         for case, values in times.items()
     ]
@@ -59,15 +65,18 @@ def _run(agent: str) -> list[Row]:
 def _turn(made: Fleet, project: Project, current: Callable[[], str]) -> float:
     """One turn; milliseconds from its Stop until `current` returned the status that follows from it."""
     log = made.root / "logs/events.jsonl"
-    with project.worker_lock("adam"):
-        receipt = send_message(project, "adam", TURN)
-    assert receipt.outcome is Outcome.ACKNOWLEDGED, receipt
-    offset = log.stat().st_size
-    assert project.store.worker("adam").status is Status.WORKING
-    seen_ns = _watch(current)
-    stopped_ns = _stop_ns(log, offset)
-    wait_for_rest(project, "adam", Status.NEEDS_REVIEW)
-    return (seen_ns - stopped_ns) / 1e6
+    for _ in range(TRIES):
+        offset = log.stat().st_size
+        with project.worker_lock("adam"):
+            receipt = send_message(project, "adam", TURN)
+        assert receipt.outcome.arrived, receipt
+        is_in_time = project.store.worker("adam").status is Status.WORKING
+        seen_ns = _watch(current)
+        stopped_ns = _stop_ns(log, offset)
+        wait_for_rest(project, "adam", Status.NEEDS_REVIEW)
+        if is_in_time:
+            return (seen_ns - stopped_ns) / 1e6
+    raise RuntimeError(f"the turn was over before it could be watched, {TRIES} times")
 
 
 def _watch(current: Callable[[], str]) -> int:
@@ -96,10 +105,11 @@ def _stop_ns(log: Path, offset: int) -> int:
     def written() -> bool:
         with log.open("rb") as file:
             file.seek(offset)
-            rows = [json.loads(line) for line in file.read().splitlines()]
-        found.extend(row["event"] for row in rows if row["action"] == "agent_stopped")
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]  # the last line is being written
+        found.extend(row["event"] for row in rows_of(whole.splitlines()) if row["action"] == "agent_stopped")
         return bool(found)
 
-    if not wait_until(written, 5):
+    if not wait_until(written, TURN_LIMIT_S):
         raise RuntimeError("no agent_stopped in the event log")
     return int(found[0].partition("-")[0])

@@ -38,10 +38,16 @@ def _cells(row: Row) -> list[str]:
         _ms(row.p95_ms),
         f"{row.floor}: {_ms(row.floor_ms)}",
         f"{row.ratio:.3g}x{judged}",
-        "" if row.target is None else f"{row.target:.3g}x = {_ms(row.target * row.floor_ms)}",
+        ""
+        if row.target is None
+        else f"{row.target:.3g}x = {_ms(row.target * row.floor_ms)}{_allowance(row)}",
         "" if row.target is None else "ok" if row.ok else "short",
         row.note,
     ]
+
+
+def _allowance(row: Row) -> str:
+    return f" x {row.slower:.1f} (a slow machine)" if row.slower > 1.0 else ""
 
 
 def _ms(value: float) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from bench.fleets import AGENTS, fleet, pace_ms, pace_note, wait_for_rest
+from bench.fleets import AGENTS, fleet, pace_ms, wait_for_rest
 from bench.measure import Row, clock_ms, interleave, row
 from llmc.services import submit
 from llmc.services.project import Project
-from llmc.workers.model import Outcome, Status
+from llmc.workers.model import Status
 
 NAME = "submit_receipt"
 TARGET = 0.25
@@ -41,7 +41,7 @@ def _run(agent: str) -> list[Row]:
             "500 ms + 100 ms/KB",
             documents_ms(size),
             target=TARGET if size == TARGET_BYTES else None,
-            note=pace_note(times["pace"]),
+            pace_ms=times["pace"],
         )
         for case, size in SIZES.items()
     ]
@@ -50,7 +50,7 @@ def _run(agent: str) -> list[Row]:
 def _timer(project: Project, text: str) -> Callable[[], float]:
     def send() -> None:
         receipt = submit.submit(project, "adam", "message", text, then=Status.WORKING)
-        assert receipt.outcome is Outcome.ACKNOWLEDGED, receipt
+        assert receipt.outcome.arrived, receipt
 
     def timed() -> float:
         wait_for_rest(project, "adam", Status.IDLE)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
+from tests.support.webhook import Webhook
 
 pytest_plugins = ["tests.support.requirements"]
 
@@ -83,3 +84,10 @@ def scripted() -> Iterator[Fleet]:
     made = Fleet("scripted")
     yield made
     made.close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    """Takes notifications."""
+    with Webhook() as server:
+        yield server

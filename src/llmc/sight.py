@@ -4,7 +4,6 @@ One look for every surface of the attention list: `status`, `digest` and the dae
 it reads small files with the standard library. Nothing is changed, and no lock is waited for.
 """
 
-import fcntl
 import os
 import subprocess
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from llmc import given
 from llmc.attention.items import Facts, Raw, Seen
 from llmc.config import layout
+from llmc.flocks import is_locked, signer
 from llmc.panes import Pane, Panes, find
 
 #: what `git status` may take in the source of a person
@@ -25,15 +25,15 @@ _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
     """`panes`: what tmux says; None when it gave no answer."""
     lock = f"{root}/{layout.DAEMON_LOCK}"
-    running = is_held(lock)
+    running = is_locked(lock)
     overseer = read_record(f"{root}/{layout.OVERSEER_FILE}")
     workers = state.get("workers") or {}
     return Facts(
         now=now,
         running=running,
-        holder=_signer(lock) if running else None,
+        holder=signer(lock) if running else None,
         daemon=read_record(f"{root}/{layout.DAEMON}"),
-        supervised=overseer is not None and is_held(f"{root}/{layout.OVERSEER_LOCK}"),
+        supervised=overseer is not None and is_locked(f"{root}/{layout.OVERSEER_LOCK}"),
         overseer=overseer,
         workers={name: _seen(root, record, panes) for name, record in workers.items()},
         disk_free_bytes=_disk_free(root),
@@ -41,21 +41,6 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         source_is_free=_source_is_free(state),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
-
-
-def is_held(path: str) -> bool:
-    """Whether somebody has a lock now."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def read_record(path: str) -> Raw | None:
@@ -77,7 +62,7 @@ def agent_pane(record: Mapping[str, Any], panes: Panes) -> Pane | None:
 
 
 def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
-    acting = is_held(f"{root}/{layout.LOCKS}/worker-{record.get('name')}.lock")
+    acting = is_locked(f"{root}/{layout.LOCKS}/worker-{record.get('name')}.lock")
     if panes is None:
         return Seen(None, acting=acting)
     pane = agent_pane(record, panes)
@@ -106,15 +91,6 @@ def _start_of(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == b"Z" else fields[19].decode()
-
-
-def _signer(path: str) -> int | None:
-    try:
-        with open(path, "rb") as file:
-            words = file.read(200).split()
-    except OSError:
-        return None
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
 
 
 def _disk_free(root: str) -> int | None:

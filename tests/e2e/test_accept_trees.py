@@ -169,6 +169,35 @@ def test_the_worktree_is_not_touched_before_it_has_landed(alone: Fleet) -> None:
     assert in_worktree(alone, "main.txt") == "main\n"
 
 
+@pytest.mark.parametrize("kill", ["provision.reset:after", ""], ids=["killed", "quiet"])
+def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill: str) -> None:
+    """Breaks when it is said once and forgotten; or only after the reset, where a kill comes between."""
+    work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
+    alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
+    run_in_worktree(alone, f"echo more > more; git add more; {COMMIT} 'Too late'")
+    if kill:
+        alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT=f"{kill}:kill")
+        alone.llmc("accept", "adam")
+    else:
+        assert "adam committed more while its work landed" in alone.llmc("accept", "adam").err
+    assert (alone.log()[0], alone.status("adam")["status"]) == ("X", "idle")
+
+    def listed() -> list[dict[str, Any]]:
+        found = alone.llmc("status", "--json").json["attention"]
+        return [one for one in found if one["kind"] != "daemon"]
+
+    (item,) = listed()
+    assert (item["kind"], item["severity"], item["who"]) == ("late_work", "waiting", "adam")
+    command = item["next"].split()[1:]
+    if kill:
+        assert command == ["trash", "list", "--worker", "adam"]
+        (entry,) = [one for one in alone.llmc(*command, "--json").json if one["subject"] == "Too late"]
+        command = ["trash", "restore", entry["name"]]
+    assert item["next"] in alone.llmc("digest").out
+    assert "Too late" in alone.llmc(*command).out or kill
+    assert listed() == [], "whoever looked at it, or has it back, knows"
+
+
 def test_git_gc_between_two_steps_costs_nothing(alone: Fleet) -> None:
     """Breaks when the commit has no ref before it lands: accept would fail for ever."""
     before = alone.log()

@@ -7,14 +7,15 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmc.attention.items import KINDS
+from llmc.names import WorkerName
+from llmc.services.project import open_project
 from tests.support import auto, goals
+from tests.support.attention import TOLD_OF_ALL, TOLD_OF_MORE, Item, is_told, listed, on_every_surface
 from tests.support.auto import add, commit, set_up
 from tests.support.fleet import Fleet
 from tests.support.odd_client import OddClient
@@ -22,52 +23,6 @@ from tests.support.plans import COMMIT
 from tests.support.supervise import QUICK, Overseer
 from tests.support.waiting import wait_until
 from tests.support.webhook import Webhook
-
-Item = dict[str, Any]
-
-
-@pytest.fixture
-def hook() -> Iterator[Webhook]:
-    with Webhook() as server:
-        yield server
-
-
-def listed(fleet: Fleet) -> dict[str, Item]:
-    return {item["key"]: item for item in fleet.llmc("status", "--json").json["attention"]}
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def on_every_surface(fleet: Fleet, *keys: str) -> dict[str, Item]:
-    """These items are in all four; and what those show is one list."""
-    items = wait_until(lambda: _if_all(listed(fleet), keys), 20, lambda: str(listed(fleet)) + fleet.story())
-    report = fleet.llmc("digest", "--json").json
-    assert {item["key"] for item in report["waiting"]} == {item["key"] for item in report["attention"]}
-    status, digest = flat(fleet.llmc("status").out), flat(fleet.llmc("digest").out)
-    for key in keys:
-        item = items[key]
-        assert item["kind"] in KINDS
-        assert item["since_unix"] > 0, key
-        again = next(one for one in report["attention"] if one["key"] == key)
-        assert again == item, key
-        words = flat(item["text"])[:40]
-        assert words in status or item["kind"] in ("review", "input", "error", "conflict", "login"), (
-            key,
-            status,
-        )
-        assert words in digest or item["next"] in digest, (key, digest)
-        assert item["next"] in status, (key, status)
-    return items
-
-
-def _if_all(found: dict[str, Item], keys: tuple[str, ...]) -> dict[str, Item] | None:
-    return found if set(keys) <= found.keys() else None
-
-
-def is_told(hook: Webhook, *keys: str) -> None:
-    wait_until(lambda: set(keys) <= {body["key"] for body in hook.got}, 20, lambda: str(hook.kinds()))
 
 
 @pytest.mark.req("7-040", "7-041", "7-042")
@@ -78,7 +33,12 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     """
     names = ("rev", "inp", "ask", "dia", "own", "cra", "unc", "log", "con")
     fleet = scripted.set_up(
-        *names, config={"notify.webhook": hook.url, "repo.validate": "echo one; echo 'E: two'; false"}
+        *names,
+        config={
+            **TOLD_OF_MORE,
+            "notify.webhook": hook.url,
+            "repo.validate": "echo one; echo 'E: two'; false",
+        },
     )
     fleet.up()
 
@@ -124,6 +84,13 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
     assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
+
+    # A hold of two hours may have been forgotten.
+    with open_project(str(fleet.root)).store.transaction() as tx:
+        tx.update(WorkerName("inp"), held_since_unix=tx.now - 7200)
+    items = on_every_surface(fleet, "held:inp")
+    assert (items["held:inp"]["severity"], items["held:inp"]["next"]) == ("waiting", "llmc release inp")
+    is_told(hook, "held:inp")
 
     # An accept that fails says why, with the last lines of what failed; one that meets a dirty source says that.
     assert items["review:rev"]["next"] == "llmc review rev"
@@ -232,22 +199,17 @@ def test_a_fleet_that_waits(
 ) -> None:
     """Parked until when; a budget that is used up, or nearly. Break: no `_parked`, no `_tell_budgets`, no item in `_drain_over_budget`."""
     config = {f"auto.{name}": value for name, value in config.items()}
-    fleet = set_up(scripted, **{"notify.webhook": hook.url, **config})
+    fleet = set_up(scripted, **{"notify.webhook": hook.url, **TOLD_OF_ALL, **config})
     add(fleet, 1, does)
     fleet.up("--auto")
-    items = wait_until(lambda: _if_all(listed(fleet), (key,)), 30, fleet.story)
+    items = on_every_surface(fleet, key)
     assert items[key]["severity"] == severity
     assert words in items[key]["text"]
-    report = fleet.llmc("digest", "--json").json
-    assert key in {item["key"] for item in report["attention"]}
-    if key == "budget:day":
-        assert key not in {body["key"] for body in hook.got}, "it is worth knowing, no more"
-    else:
-        is_told(hook, key)
+    is_told(hook, key)
 
 
 def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
-    scripted: Fleet, tmp_path: Path
+    scripted: Fleet, hook: Webhook, tmp_path: Path
 ) -> None:
     """Break: leave a function out of `fleet_items`; or take a supervisor that was killed for one that ended in order."""
     fleet = set_up(scripted, **QUICK)
@@ -272,10 +234,10 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     assert f"daemon.json names {os.getpid()}" in items["other_daemon"]["text"]
     record.write_text(real)
     fleet.llmc("down")
-    _on_a_small_disk(fleet, tmp_path)
+    _on_a_small_disk(fleet, hook, tmp_path)
 
 
-def _on_a_small_disk(fleet: Fleet, tmp_path: Path) -> None:
+def _on_a_small_disk(fleet: Fleet, hook: Webhook, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
@@ -284,13 +246,19 @@ def _on_a_small_disk(fleet: Fleet, tmp_path: Path) -> None:
         pytest.skip("no disk of its own can be had here")
     try:
         fleet.llmc("init", "--target", str(disk / "root"))
-        found = fleet.llmc("--root", str(disk / "root"), "status", "--json").json["attention"]
-        assert [(item["key"], item["severity"]) for item in found] == [("disk", "blocked")]
+        fleet.root = disk / "root"
+        fleet.llmc("config", "set", "notify.webhook", hook.url)
+        fleet.llmc("add", "adam")
+        items = on_every_surface(fleet, "disk")
+        assert (list(items), items["disk"]["severity"]) == (["disk"], "blocked")
+        fleet.up()
+        is_told(hook, "disk")
+        fleet.llmc("down")
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
+def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) -> None:
     """With a daemon the tick says so; without one the command that changes it, wherever the goals are kept.
 
     Break: no `goal_concerns.tell` in `_leave_mark`, or no `after_a_word` in `_on_node`.
@@ -302,6 +270,8 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
             "overseer.goals.idle_after": "1s",
             "overseer.goals.max_retries": "50",
             "overseer.goals.storage.dir": str(scripted.dir / "kept"),
+            "notify.webhook": hook.url,
+            **TOLD_OF_ALL,
         },
     )
     wait = f"@sh {auto.until(fleet.dir / 'go')}; llmc report blocked 'Which colour?'"
@@ -313,8 +283,16 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet) -> None:
     def of_kind(kind: str) -> list[Item]:
         return [item for item in listed(fleet).values() if item["kind"] == kind]
 
-    (stalled,) = wait_until(lambda: of_kind("goal_stalled"), 30, fleet.story)
+    def while_it_stalls() -> list[Item]:
+        with fleet.frozen_daemon():  # llmc gets it going again and again
+            found = of_kind("goal_stalled")
+            if found:
+                on_every_surface(fleet, found[0]["key"])
+        return found
+
+    (stalled,) = wait_until(while_it_stalls, 30, fleet.story)
     assert (stalled["who"], stalled["severity"]) == (goal, "notice")
+    is_told(hook, stalled["key"])
     (fleet.dir / "go").touch()
     (asked,) = wait_until(lambda: of_kind("goal_question"), 30, fleet.story)
     on_every_surface(fleet, asked["key"])

@@ -26,19 +26,22 @@ def lines(fleet: Fleet, name: str) -> list[str]:
 
 @pytest.mark.req(
     "0-002", "0-004", "0-005", "0-008", "0-010", "0-011", "0-020", "0-022", "0-031", "0-034", "0-041", "0-044",
-    "0-045", "0-047", "0-048", "0-084", "0-090",  "0-095", "4-003",
+    "0-045", "0-047", "0-048", "0-073", "0-084", "0-090", "0-095", "4-003",
     "4-004", "4-006", "4-020", "4-021", "4-022",
     "4-025", "4-045", "4-046", "4-060", "4-061", "4-062", "4-070", "4-072", "4-100", "4-107",
 )  # fmt: skip
 def test_tasks_land_one_after_another(scripted: Fleet) -> None:
-    """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice."""
+    """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice.
+
+    Or leave the task's own model where it is: `has_its_model` always true.
+    """
     fleet = set_up(scripted, **{"auto.post_accept_command": "exit 9"})
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
     root, out = fleet.root, fleet.dir
-    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json"
+    look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json"
     add(fleet, 2, priority=2)
-    add(fleet, 10, priority=2, label="ui")
+    add(fleet, 10, priority=2, label="ui", llmc={"model": "haiku"})
     add(fleet, 3, after=(10,), priority=0)
     add(fleet, 4, look, commit(4, "git fetch -q"), priority=1, label="odd")
     add(fleet, 5, "@sh llmc report done --no-changes 'it is there'")
@@ -54,7 +57,8 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
         f"pwd >> {out}/where; echo $LLMC_TASK_ID $FROM_OUTSIDE >> {out}/done; cp {root}/state.json {out}/after-$LLMC_TASK_ID.json; "
         f"cp {root}/.llmc/daemon.json {root}/.llmc/auto.heartbeat {out}; git log -1 --format=%s"
     )
-    daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, FROM_OUTSIDE="yes")
+    given = {"FROM_OUTSIDE": "yes", "LLMC_TRACE": "1"}
+    daemon = Daemon(fleet, "--max-tasks", "7", "--post-accept-command", after, **given)
     assert daemon.ends() == 0, daemon.said
     assert auto.landed(fleet) == [4, 2, 10, 3, 6, 7]
     assert [row["task_id"] for row in fleet.events("task_completed")] == ["4", "2", "10", "3", "5", "6", "7"]
@@ -63,6 +67,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     assert "Co-Authored" not in fleet.git("log", "--format=%B", "main")
     _check_claim(fleet)
     _check_prompts(fleet)
+    _check_models(fleet)
     _check_post_accept(fleet)
     assert "7 tasks were begun" in daemon.said
     assert auto.auto(fleet)["tasks_completed"] == 7
@@ -77,6 +82,13 @@ def _check_claim(fleet: Fleet) -> None:
     assert worker["assignment"]["task_id"] == "4"
     assert worker["assignment"]["claim"] == claimed["metadata"]["llmc"]["claim"]
     assert worker["worktree_path"] == str(fleet.worktree("auto-1"))
+    daemon = json.loads((fleet.dir / "daemon.json").read_text())
+    first = json.loads((fleet.dir / "first-beat.json").read_text())
+    assert first["instance_id"] == daemon["instance_id"], "before the first task"
+    log = (fleet.root / "logs/daemon.jsonl").read_text().splitlines()
+    writes = [row for row in map(json.loads, log) if row.get("action") == "state_written"]
+    assert writes
+    assert {row["message"] for row in writes} == {"state.json was written: 1 workers, 1 of them auto"}
 
 
 def _check_prompts(fleet: Fleet) -> None:
@@ -87,6 +99,22 @@ def _check_prompts(fleet: Fleet) -> None:
     )
     assert "Of all tasks.\n\nDo 2\n\n@sh" in plain
     assert "browser" not in plain
+
+
+def _check_models(fleet: Fleet) -> None:
+    """Task 10 has a model of its own: which one answered, the transcript says."""
+    used: dict[str, set[str]] = {}
+    task = ""
+    for row in fleet.transcript_rows():
+        content = (row.get("message") or {}).get("content")
+        if row.get("type") == "user" and isinstance(content, str) and "\nDo " in content:
+            task = content.partition("\nDo ")[2].split()[0]
+        elif row.get("type") == "assistant":
+            used.setdefault(task, set()).add(row["message"]["model"].split("-")[1])
+    assert used.pop("10") == {"haiku"}
+    assert set().union(*used.values()) == {"opus"}
+    launched = [row["model"] for row in fleet.events("session_launched")]
+    assert launched == ["opus", "haiku", "opus"]
 
 
 def _check_post_accept(fleet: Fleet) -> None:
@@ -111,7 +139,10 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert "auto-1: task 4 completed" in said
     stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
     assert all(stamp.match(line) for line in said.splitlines())
-    assert len([line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]) == 6
+    begun = [line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]
+    assert [line.split(" ", 1)[1].partition(" $ ")[0] for line in begun] == [
+        f"auto-1 task {number}" for number in (4, 2, 10, 3, 6, 7)
+    ]
 
 
 @pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from llmc.config.layout import tmux_server
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet, Result
+from tests.support.attention import TOLD_OF_ALL, is_told, on_every_surface
+from tests.support.fleet import REAL_IN_SOAK, Fleet, Result
 from tests.support.odd_client import OddClient
 from tests.support.plans import auto_config
 from tests.support.waiting import wait_until
+from tests.support.webhook import Webhook
 
 HOOKS = [
     "SessionStart (startup)",
@@ -58,7 +60,7 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
     return fleet.set_up(config=auto_config(fleet, **{"defaults.ready_timeout_s": "60", **config}))
 
 
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_client_that_works_passes(fleet: Fleet) -> None:
     """Both agents. Break: launch it where the root's trust does not count; send no /exit; leave the session behind."""
     set_up(fleet)
@@ -76,11 +78,11 @@ def test_a_client_that_works_passes(fleet: Fleet) -> None:
     assert f"canary: {found['client']} with {found['tmux']}: passed" in doctor.splitlines()[0]
 
 
-def test_it_is_tried_when_its_version_is_new(scripted: Fleet) -> None:
+def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> None:
     """Break: forget what was tried; take a failed try for a good one; hold a manual `up` up; ignore --no-canary."""
     fleet = scripted
     client = OddClient(fleet, "slow:Stop")
-    set_up(fleet)
+    set_up(fleet, **{"notify.webhook": hook.url, **TOLD_OF_ALL})
     assert "needs --auto" in fleet.llmc("up", "--no-canary", code=2).err
     first = up(fleet)
     assert "canary: queue: passed" in first.err, "a busy agent was sent a message, and its transcript told"
@@ -109,6 +111,10 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet) -> None:
     assert "canary" not in fleet.llmc("up", "--detach").err
     fleet.llmc("down")
     assert "canary" not in up(fleet, "--no-canary").err
+    items = on_every_surface(fleet, "canary")
+    assert "3.0.1 (odd) failed its try: it ended with exit code 3 on /exit" in items["canary"]["text"]
+    assert items["canary"]["next"] == "llmc down && llmc up --auto --canary"
+    is_told(hook, "canary")
     fleet.llmc("down")
     client.is_broken()
     up(fleet)

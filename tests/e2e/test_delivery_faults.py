@@ -18,7 +18,7 @@ from llmc.services.project import open_project
 from llmc.services.tasks import start_task
 from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
 from llmc.tools.processes import is_alive
-from tests.support import starved_agent
+from tests.support import late_screen, starved_agent
 from tests.support.fleet import REAL_IN_SOAK, SCRIPTED_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import seed_config
@@ -194,22 +194,34 @@ def test_a_short_prompt_whose_enter_never_works(shared: Fleet) -> None:
 
 def test_a_paste_that_is_shown_late_is_known_again(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that rests, and has not drawn yet what it was given. Break: take our own text for a person's draft."""
-    scripted.set_up("adam")
-    scripted.up()
-    with scripted.frozen_daemon():
-        scripted.llmc(
-            "message",
-            "adam",
-            mark_prompt(scripted, "late"),
-            code=-signal.SIGKILL,
-            LLMC_FAULT="submit.paste:after:kill",
-        )
-        monkeypatch.setattr(Typist, "_trace_of_an_earlier_try", lambda _: _Trace.NONE)
-        project = open_project(str(scripted.root))
+    fleet, frozen = scripted, scripted.dir / "frozen"
+    late_screen.write(fleet.dir / "agent", frozen)
+    fleet.env |= {"LLMC_AGENT": str(fleet.dir / "agent"), "CLAUDE_CONFIG_DIR": str(fleet.config_dir)}
+    fleet.config_dir.mkdir()
+    seed_config(fleet.config_dir, [fleet.root])
+    fleet.set_up("adam")
+    fleet.up()
+    found: list[_Trace] = []
+    look = Typist._trace_of_an_earlier_try
+
+    def drawn_after_the_look(typist: Typist) -> _Trace:
+        found.append(look(typist))
+        frozen.unlink()
+        os.kill(typist.pane.pid, signal.SIGWINCH)  # it draws everything
+        wait_until(typist._box_is_ours)
+        return found[-1]
+
+    frozen.touch()
+    with fleet.frozen_daemon():
+        killed = {"LLMC_FAULT": "submit.paste:after:kill"}
+        fleet.llmc("message", "adam", mark_prompt(fleet, "late"), code=-signal.SIGKILL, **killed)
+        monkeypatch.setattr(Typist, "_trace_of_an_earlier_try", drawn_after_the_look)
+        project = open_project(str(fleet.root))
         with project.worker_lock("adam"):
             assert submit.deliver(project, "adam").outcome.arrived
-    wait_until(lambda: marks(scripted, "late") == 1)
-    assert turns_with(scripted, scripted.status("adam")["prompt_id"]) == 1
+    assert found == [_Trace.NONE], "it rested, and nothing was to be seen"
+    wait_until(lambda: marks(fleet, "late") == 1)
+    assert turns_with(fleet, fleet.status("adam")["prompt_id"]) == 1
 
 
 def test_a_client_that_is_busy_for_a_moment_after_its_stop(

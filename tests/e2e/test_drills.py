@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from llmc.drills.model import Kind
 from llmc.drills.table import DRILLS, ROWS
 from tests.support import zygote
 from tests.support.fleet import Fleet
@@ -53,13 +54,34 @@ def test_a_night_in_minutes(scripted: Fleet, seed: int) -> None:
     assert report["outcome"] == "passed", report
 
 
+#: who makes each row good, by the document; and where the drill shows that llmc does it otherwise
+_BY_THE_DOCUMENT = {
+    **dict.fromkeys(("3", "5", "9", "13", "24"), Kind.AUTO),
+    "15a": Kind.AUTO_THEN_AI,
+    **dict.fromkeys(("1", "2", "6", "7", "8", "10", "11", "12", "14", "15", "18"), Kind.AI),
+    **dict.fromkeys(("20", "20a", "21", "22", "23", "27"), Kind.AI),
+    **dict.fromkeys(("4", "16", "17", "19", "25", "26"), Kind.HUMAN),
+}
+_BY_ITSELF = ("4", "7", "8", "18", "19")
+
+
 @pytest.mark.req("0-230")
 def test_there_is_one_for_each_row() -> None:
-    """Break: leave a row out, or call one by another kind without saying so."""
-    rows = {drill.row: drill.kind_of_row for drill in ROWS}
-    assert len(rows) == 29
-    assert Counter(rows.values()) == {"AUTO": 5, "AUTO->AI": 1, "AI": 17, "HUMAN": 6}
-    assert all(bool(drill.because) == (drill.instead_of is not None) for drill in ROWS)
+    """Who makes it good is what the drill itself compares with what happened (`_kind_problems`).
+
+    Break: leave a row out, or change the `kind` of a drill; with or without `instead_of`.
+    """
+    kinds: dict[str, set[Kind]] = {}
+    for one in ROWS:
+        kinds.setdefault(one.row, set()).add(one.kind)
+        assert one.kind_of_row is _BY_THE_DOCUMENT[one.row]
+        assert bool(one.because) == (one.instead_of is not None) == (one.row in _BY_ITSELF)
+    assert kinds == {
+        row: {Kind.AUTO if row in _BY_ITSELF else kind} for row, kind in _BY_THE_DOCUMENT.items()
+    }
+    assert Counter(_BY_THE_DOCUMENT.values()) == {"AUTO": 5, "AUTO->AI": 1, "AI": 17, "HUMAN": 6}
+    found = Counter(kind for (kind,) in kinds.values())
+    assert found == {"AUTO": 10, "AUTO->AI": 1, "AI": 14, "HUMAN": 4}
     assert DRILLS["night"] not in ROWS
 
 

@@ -123,7 +123,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
     (["review"], REFUSED, ["no worker waits for review", "llmc status"]),
     (["review", "adma"], NOT_FOUND, ["no worker 'adma'", 'Did you mean "adam"?']),
     (["review", "--interface", "emacs"], USAGE, ["emacs", "difftastic"]),
-    (["reject", "adam", "no good"], REFUSED, ["adam is offline", "llmc up --detach"]),
+    (["reject", "adam", "no good"], REFUSED, ["adam is offline", "Next: llmc up"]),
     (["reject", "not good enough"], REFUSED, ["not clear whose", "llmc review"]),
     (["reject", "adma", "no good"], NOT_FOUND, ["no worker 'adma'"]),
     (["peek", "adam", "-n", "many"], USAGE, ["many", "llmc peek --help"]),

@@ -14,13 +14,6 @@ from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 from tests.support.webhook import SECRET, Webhook
 
-
-@pytest.fixture
-def hook() -> Iterator[Webhook]:
-    with Webhook() as server:
-        yield server
-
-
 Follow = Callable[..., Path]
 
 

@@ -239,11 +239,8 @@ def tasks(grounds: Grounds, dice: Random) -> None:
         assert _files(grounds.tasks) == before, "who looks changes nothing"
         queue = task_queue.open_queue(open_project(str(grounds.root)))
         taken = []
-        try:
-            while (found := queue.take_next("auto-1", ())) is not None and len(taken) < 9:
-                taken.append(found[0].id)
-        except task_queue.BrokenList as error:  # circles, and what waits for nothing: as documented
-            taken = ["777"] if "in a circle" in error.message or "does not exist" in error.message else []
+        while (found := queue.take_next("auto-1", ())) is not None and len(taken) < 9:
+            taken.append(found[0].id)
         assert "777" in taken, "the others go on"
         if dice.random() < 0.1:
             for argv in (("tasks", "requeue", "1"), ("tasks", "done", "1"), ("tasks", "approve", "1")):

@@ -14,11 +14,16 @@ import pytest
 from llmc.config.edit import set_value
 from llmc.doctor.diagnose import diagnose
 from llmc.doctor.findings import Kind
-from llmc.services import claims, examine, repair
+from llmc.names import TaskId, TaskKey
+from llmc.services import claims, digest, examine, repair
 from llmc.services.project import Project, open_project
 from llmc.services.prompts import task_of, task_prompt
 from llmc.services.task_list import open_list
+from llmc.state.events import read_lines
+from llmc.state.ledger import Ledger
+from llmc.tasks.books import Claim, entry
 from llmc.tools import git, locks
+from llmc.tools.files import append_line
 from llmc.tools.wake import listen, receive
 from llmc.workers.model import WorkerRecord
 from tests.support.fleet import in_soak
@@ -323,3 +328,42 @@ def test_a_daemon_that_is_not_itself(project: Project, tmp_path: Path) -> None:
     finally:
         listening.close()
         os.close(claim)
+
+
+_BAD = (b"{not json}", b"[1]", b'{"ts": 1.0, "action": "created"}', b'{"ts": 2}', b"\x1b[31m\xff", b"null")
+
+
+def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> None:
+    """Break: skip them in silence; tell of what a kill cut short; rewrite the file under those who append to it."""
+    ledger = Ledger(project.root.tasks_ledger, list_name="plan")
+    row = entry("created", Claim("c1", TaskKey("plan", TaskId("1")), "adam"), 1.0)
+    ledger.write(row)
+    appender = project.root.tasks_ledger.open("ab")
+    for line in (*_BAD, b'{"ts": 1.0, "action": "cla', b""):
+        append_line(project.root.tasks_ledger, line)
+    append_line(project.root.events, _BAD[0])
+    with project.store.transaction() as tx:
+        tx.emit("auto_started")  # the log goes on after it
+    assert ledger.books().created == {TaskKey("plan", TaskId("1"))}, "the rest is read without"
+    digest.tell_lists(project)
+    items = project.store.read().attention
+    assert {key: (one.kind, one.severity, one.next) for key, one in items.items()} == {
+        "rows tasks.jsonl": ("bad_input", "waiting", "llmc doctor --repair"),
+        "rows events.jsonl": ("bad_input", "notice", "llmc doctor --repair"),
+    }
+    assert items["rows tasks.jsonl"].text.startswith(f"6 rows of {project.root.tasks_ledger} cannot be used")
+    assert kinds(project) == [Kind.BAD_ROWS] * 2
+    size, events = project.root.tasks_ledger.stat().st_size, len(list(read_lines(project.root.events)))
+    mend(project)
+    assert (kinds(project), project.store.read().attention) == ([], {})
+    aside = (project.root.logs / "bad-rows.log").read_bytes()
+    assert [line.partition(b": ")[2] for line in aside.splitlines()] == [*_BAD, _BAD[0]]
+    # Whoever has the file open, or knows a place in it, goes on.
+    assert project.root.tasks_ledger.stat().st_size == size
+    assert len(list(read_lines(project.root.events))) >= events
+    appender.write(
+        json.dumps(entry("created", Claim("c2", TaskKey("plan", TaskId("2")), "adam"), 2.0)).encode() + b"\n"
+    )
+    appender.close()
+    for known in (ledger, Ledger(project.root.tasks_ledger, list_name="plan")):
+        assert {task.id for task in known.books().created} == {"1", "2"}

@@ -1,13 +1,18 @@
 """Landing: a fast-forward of the source's branch, and never a touch on what a person did not commit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from llmc.errors import Refused
+from llmc.errors import LlmcError, Refused
 from llmc.services import landing, provision
+from llmc.services.accept import accept
 from llmc.services.landing import BaseMoved, SourceBusy
 from llmc.services.project import Project
+from llmc.workers.decide import FOUND_COMMITS
+from llmc.workers.model import Status
+from llmc.workers.transitions import step
 from tests.support.repos import (
     Mold,
     Repo,
@@ -284,3 +289,29 @@ def test_a_new_branch_never_moves_one_that_is_there(
     with pytest.raises(Refused, match="has a branch taken already"):
         landing.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
     assert scene.source.head("refs/heads/taken") == scene.base
+
+
+def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is lost after the source took it. Break: end the accept, as for any other failure; its task would be done again."""
+    scene = scene_on(source, tmp_path)
+    with scene.project.store.transaction() as tx:
+        tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
+    land = landing.land
+
+    def cut_off(*args: Any, **options: Any) -> None:
+        land(*args, **options)
+        raise LlmcError("the connection was lost")
+
+    monkeypatch.setattr(landing, "land", cut_off)
+    with scene.project.worker_lock("w1"), pytest.raises(LlmcError, match="connection was lost"):
+        accept(scene.project, "w1")
+    journal = scene.project.store.worker("w1").accept
+    assert journal is not None
+    assert journal.step == "land"
+    landed = scene.tip()
+    monkeypatch.undo()
+    with scene.project.worker_lock("w1"):
+        assert accept(scene.project, "w1").commit == landed
+    assert (scene.tip(), scene.project.store.worker("w1").accept) == (landed, None)

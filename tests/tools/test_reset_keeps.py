@@ -340,6 +340,7 @@ def test_no_byte_is_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch, name: st
     kept = bench.everything()
     assert [word for word in here if word not in kept] == []
     assert git.tree_state(bench.tree.path).clean
+    assert bench.tree.git("clean", "-nd") == "", "not even what `git status` does not show"
     assert bench.tree.head() == bench.tree.head(bench.project.base)
     assert bench.reset() is None, "and the next reset finds nothing to keep"
 

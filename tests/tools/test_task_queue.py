@@ -10,12 +10,14 @@ import pytest
 
 from llmc.agents.task_files import TaskFiles
 from llmc.names import TaskId
-from llmc.services import claims
-from llmc.services.task_queue import TaskQueue
+from llmc.services import claims, digest
+from llmc.services.project import Project
+from llmc.services.task_queue import BrokenList, TaskQueue, open_queue
 from llmc.state.ledger import Ledger
 from llmc.tasks.books import Claim
 from llmc.tasks.model import TaskStatus
 from llmc.tools import files as tools
+from tests.support.repos import Mold, Repo, make_project, project_at
 
 
 @pytest.fixture
@@ -190,3 +192,62 @@ def test_a_claim_that_cannot_be_written_is_none(queue: TaskQueue) -> None:
     with pytest.raises(Exception, match="cannot write"):
         queue.take_next("auto-1", ())
     assert queue.ledger.books().claims == {}
+
+
+@pytest.fixture
+def project(mold: Mold) -> Project:
+    def make(place: Path) -> None:
+        source = Repo(place / "source")
+        source.commit("README.md")
+        made = make_project(str(source.path), place / "root")
+        auto = f'[auto]\ntask_list_id = "plan"\ntasks_root = "{place}/tasks"\n'
+        made.root.config.write_text(f'[repo]\nsource = "{source.path}"\n{auto}')
+        (place / "tasks/plan").mkdir(parents=True)
+
+    return project_at(mold.place(make) / "root")
+
+
+@pytest.mark.req("4-023", "4-024", "4-094", "4-095")
+def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Project) -> None:
+    """An agent may link tasks as it likes. Break: raise in `_look` although it is not the start; or hold what is new at the start."""
+
+    def held() -> dict[str, str]:
+        found = project.store.read().attention
+        return {one.who: one.text.partition(". The others")[0] for one in found.values()}
+
+    queue = open_queue(project)
+
+    def add(number: int, **fields: Any) -> None:
+        os.utime(put(queue, number, **fields), (1, number))  # of a while ago: nobody is writing it
+
+    add(1)
+    queue.check()
+    add(2, blockedBy=["3"])
+    add(3, blocks=["2"], blockedBy=["2"])
+    add(4, blockedBy=["4"])
+    add(5, blockedBy=["99"])
+    add(6, blockedBy=["2"])
+    queue.note_changed(None)
+    first = taken(queue)
+    assert first is not None
+    assert (first[0], taken(queue, "auto-2")) == ("1", None), "what waits for a circle waits, too"
+    circle = "these tasks wait for each other in a circle: "
+    assert held() == {
+        "2": f"{circle}2, 3",
+        "4": f"{circle}4",
+        "5": "task 5 waits for task 99, which does not exist",
+    }
+    # They are held over a restart; what is new then stops it, and names them all.
+    open_queue(project).check()
+    add(7, blockedBy=["8"])
+    add(8, blockedBy=["7"])
+    with pytest.raises(BrokenList, match=r"cannot be used: these tasks .* in a circle: 7, 8$"):
+        open_queue(project).check()
+    (queue.files.directory / "7.json").unlink()
+    (queue.files.directory / "8.json").unlink()
+    # A person puts it right, with no daemon there: whoever looks next sees that.
+    add(3)
+    add(4)
+    digest.tell_lists(project)
+    assert set(held()) == {"5"}
+    open_queue(project).check()

@@ -10,6 +10,7 @@ from llmc.cli.overview import attention_lines
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
 from llmc.state.store import Store
+from llmc.workers import decide
 
 
 def plain(text: str, style: str) -> str:
@@ -107,8 +108,9 @@ def found(
         ({"status": "offline", "reason": "exited", "current_prompt": "x"}, Seen(), "offline:adam", "waiting", "llmc up"),
         ({"status": "offline", "reason": "down"}, Seen(), "", "", ""),
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
-        ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "log in again with `claude`, then llmc message adam, or llmc reset adam"),
+        ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
+        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or resolve it (llmc console adam), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),
@@ -183,7 +185,7 @@ AUTO: dict[str, object] = {"pid": 7, "auto": True, "agent": "scripted", "version
         (RUN, {"running": False, "daemon": AUTO, "supervised": True, "overseer": {}}, set(), ""),
         ({"run": "stopped"}, {"running": False, "daemon": None}, {"daemon"}, "llmc up"),
         ({}, {}, set(), ""),
-        (FAILED, {"running": False, "daemon": None}, {"auto"}, "log in again with `claude`, then llmc up --auto"),
+        (FAILED, {"running": False, "daemon": None}, {"auto"}, "claude /login, then llmc up --auto"),
         (FAILED, {}, {"auto"}, "llmc up --auto"),
         ({}, {"holder": 8}, {"other_daemon"}, "llmc doctor"),
         ({"parked_until_unix": NOW + 60, "parked_cause": "limit"}, {"daemon": AUTO}, {"parked"}, "llmc digest"),

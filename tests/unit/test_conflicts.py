@@ -142,13 +142,16 @@ def test_a_region_without_an_end_goes_to_the_end() -> None:
 
 
 def test_the_size_is_bounded() -> None:
-    """Breaks when a region of a generated file is sent whole."""
+    """Breaks when a region of a generated file is sent whole, or when the room is not counted down."""
     long = "\n".join(["<<<<<<< HEAD", *["x" * 1000] * 5000, ">>>>>>> c0ffee"])
     shown, left = conflicts.bounded([long] * 20)
-    assert 0 < len(shown) < 20
-    assert left >= 0
-    assert all(len(text) < 61 * 301 for text in shown)
-    assert "more lines" in shown[0]
+    each = conflicts.MAX_REGION_LINES + 1  # with the line that says what is left out
+    assert len(shown) == conflicts.MAX_LINES // each
+    assert left == conflicts.MAX_LINES - len(shown) * each
+    assert {len(text.split("\n")) for text in shown} == {each}
+    assert max(len(line) for text in shown for line in text.split("\n")) == conflicts.MAX_LINE_CHARS
+    assert f"({5002 - conflicts.MAX_REGION_LINES} more lines)" in shown[0]
+    assert conflicts.bounded(["a\nb", "c"], room=2) == (["a\nb"], 0)
 
 
 @given(st.text())

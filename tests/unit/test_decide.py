@@ -23,7 +23,7 @@ from llmc.workers.decide import (
     wants_git,
 )
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Assignment, Delivery, Outcome, Report, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Report, Status, WorkerRecord
 from tests.support.records import worker
 
 S = Status
@@ -244,6 +244,14 @@ def test_every_row(row: Row) -> None:
     if verdict.change and verdict.change.to is S.NEEDS_REVIEW:
         assert row.git is not None
         assert verdict.change.fields == {"commit_sha": row.git.head}
+
+
+def test_what_waits_is_what_is_there_but_not_while_it_is_accepted() -> None:
+    """Breaks when a turn that ends during an accept changes what that accept is about."""
+    waits = worker(S.NEEDS_REVIEW, commit_sha="old")
+    assert judge(waits, event(STOP), Facts(git=AHEAD)).fields == {"commit_sha": AHEAD.head}
+    taken = replace(waits, accept=AcceptJournal(step="validate", started_unix=1.0, tip="old"))
+    assert judge(taken, event(STOP), Facts(git=AHEAD)).fields == {}
 
 
 @pytest.mark.req("1-059")

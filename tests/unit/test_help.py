@@ -4,17 +4,20 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import llmc
+from llmc.attention.items import Facts, Seen
+from llmc.attention.workers import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
 from llmc.cli.app import cli, run
 from llmc.cli.attach import detach_keys
 from llmc.fit import cells, fitted
-from llmc.workers.advice import advice
 from llmc.workers.model import Status
-from tests.support.records import worker
 
 
 def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple[str, click.Command]]:
@@ -88,12 +91,50 @@ def test_a_wide_screen_on_a_narrow_terminal() -> None:
     assert cells(fitted("│ 日本 " + "─" * 400 + " │", 80)) <= 80
 
 
-@pytest.mark.parametrize("status", list(Status))
-def test_advice_is_a_command_that_helps(status: Status) -> None:
-    """Break: `wait for needs_review` to somebody whose worker waits for them."""
-    said = advice(worker(status))
-    waits = status in (Status.WORKING, Status.REVIEWING, Status.REJECTED, Status.REBASING)
-    assert ("llmc wait" in said) == waits
-    assert "llmc " in said
-    if status is Status.NEEDS_INPUT:
-        assert "llmc message" in said
+RECORDS = st.fixed_dictionaries(
+    {
+        "name": st.just("adam"),
+        "status": st.sampled_from([str(status) for status in Status]),
+        "reason": st.sampled_from(["", "question", "blocked", "crashed", "conflicts not resolved", "dialog"]),
+        "auto": st.booleans(),
+        "held": st.booleans(),
+        "delivery": st.sampled_from(
+            [None, *({"outcome": one} for one in ("pending", "typed", "unconfirmed"))]
+        ),
+        "accept": st.sampled_from([None, {"step": "land"}]),
+        "assignment": st.sampled_from([None, {"task_id": "1"}]),
+        "conflicted_files": st.sampled_from([[], ["a"]]),
+        "cause": st.sampled_from(["", "auth", "config", "disk", "git"]),
+        "error_reason": st.sampled_from(["", "it fails", "not trusted; `llmc init --trust`"]),
+        "commit_sha": st.sampled_from([None, "c0ffee"]),
+        "reviewed_sha": st.sampled_from([None, "c0ffee"]),
+    }
+)
+SEEN = st.builds(
+    Seen,
+    st.sampled_from([None, True, False]),
+    st.sampled_from(["", "dialog open"]),
+    st.booleans(),
+    st.booleans(),
+)
+RUNNING = st.sampled_from(
+    [Facts(1e9), Facts(1e9, running=True), Facts(1e9, running=True, daemon={"auto": True})]
+)
+KNOWN = {path for path, _ in commands()} | {"claude /login"}
+
+
+@given(RECORDS, SEEN, RUNNING)
+def test_one_rule_names_the_next_command(record: dict[str, Any], seen: Seen, facts: Facts) -> None:
+    """Break: words that are no command; a second rule for whoever was refused; `wait` where a person is waited for."""
+    row = worker_view(record, seen.attached)
+    offered = next_command(row, seen, facts)
+    for part in re.split(", then |, or | && ", offered) if offered not in ("", DETACH) else []:
+        assert " ".join(part.split()[:2]) in KNOWN, offered
+    said = advice(record, row, seen, facts)
+    works = row["status"] in AT_WORK and not has_dialog(row, seen)
+    if works or not offered:
+        assert "llmc wait adam" in said
+        return
+    assert "llmc wait" not in said
+    answers = f"llmc answer {row['name']}" in said
+    assert said.endswith(f"Next: {offered}") or answers

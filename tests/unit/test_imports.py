@@ -13,7 +13,7 @@ from llmc.state.store import Store
 from llmc.workers.model import WorkerRecord
 
 #: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
-MOST = 92
+MOST = 93
 
 HEAVY = {
     *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),

@@ -4,8 +4,9 @@ from typing import Any, get_args
 
 import pytest
 
-from llmc.attention.items import Item
-from llmc.auto.notices import KINDS, Notice, Over, failing_after, judge, of_items, payload, scrubbed
+from llmc.attention.items import KINDS as ITEM_KINDS
+from llmc.attention.items import SEVERITIES, Item
+from llmc.auto.notices import KINDS, LASTING, Notice, Over, failing_after, judge, of_items, payload, scrubbed
 from llmc.config.model import NoticeKind, Notify
 
 
@@ -24,7 +25,7 @@ def event(action: str, **fields: Any) -> dict[str, Any]:
 def test_the_kinds_are_those_of_the_configuration() -> None:
     """Break: a kind in one of the two places only."""
     assert tuple(KINDS) == get_args(NoticeKind)
-    assert set(KINDS) - set(Notify().on) == {"needs_input", "needs_review"}
+    assert set(KINDS) - set(Notify().on) == {"needs_input", "needs_review", "waiting", "notice"}
 
 
 def item(kind: str, severity: str = "blocked", who: str = "adam", next: str = "llmc attach adam") -> Item:
@@ -74,6 +75,14 @@ def test_who_selects_kinds_is_told_of_those() -> None:
     assert told_of(item("question"), on=("needs_input",)) == [("needs_input", "question:adam")]
     assert told_of(item("review", "waiting"), on=("needs_review",)) == [("needs_review", "review:adam")]
     assert told_of(item("question"), item("crash"), on=("digest",)) == []
+
+
+@pytest.mark.parametrize("kind", ITEM_KINDS)
+def test_whoever_wants_to_hear_everything_does(kind: str) -> None:
+    """Each kind of the list, as urgent as it may be. Break: tell only what is `blocked`, or leave a severity out."""
+    for severity in SEVERITIES:
+        assert told_of(item(kind, severity), on=SEVERITIES) == [(severity, f"{kind}:adam")]
+        assert severity in LASTING, "it is told again when it was over"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Whether the daemon is well, from facts alone."""
 
 import json
+import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -102,13 +103,28 @@ def test_which_lines_count() -> None:
     assert records[1].output == "Traceback"
 
 
-@given(
-    st.recursive(st.none() | st.integers() | st.text(), lambda t: st.dictionaries(st.text(), t) | st.lists(t))
+_IDENTITY = {"pid": 1, "start_time_unix": 2, "instance_id": "x"}
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda t: st.dictionaries(st.text(), t) | st.lists(t),
 )
+
+
+@given(_ANYTHING | st.fixed_dictionaries({}, optional=dict.fromkeys(_IDENTITY, _ANYTHING)))
+@example({**_IDENTITY, "start_time_unix": 10**400})
+@example({**_IDENTITY, "start_time_unix": float("nan")})
+@example({**_IDENTITY, "pid": True})
 def test_any_registration_can_be_read(row: object) -> None:
-    """Break: read the pid without looking whether there is one."""
-    assert Identity.read(row) is None or isinstance(row, dict)
-    assert Identity.read({"pid": 1, "start_time_unix": 2, "instance_id": "x"}) == Identity(1, 2.0, "x")
+    """Break: read the pid without looking whether there is one, or take what is no number for one."""
+    found = Identity.read(row)
+    if found is not None:
+        assert isinstance(row, dict)
+        assert (type(found.pid), type(found.instance_id)) == (int, str)
+        assert math.isfinite(found.start_time_unix)
+        assert (row["pid"], row["instance_id"]) == (found.pid, found.instance_id)
+    assert Identity.read(_IDENTITY) == Identity(1, 2.0, "x")
+    for key in _IDENTITY:
+        assert Identity.read({**_IDENTITY, key: None}) is None
 
 
 def test_failures_say_what_they_found() -> None:

@@ -15,6 +15,8 @@ AT_WORK = ("working", "reviewing", "rejected", "rebasing")
 ASKS = ("question", "permission")
 #: reasons of a worker whose conflicts are left to a person (workers/decide.py)
 GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
+#: reason of a worker that aborted the rebase it was told to finish: its commits are as before
+ABORTED = "rebase aborted by the worker"
 #: reasons that scripts look for, in words
 WORDS = {
     "stopped_clean": "stopped without a commit",
@@ -29,9 +31,9 @@ WORDS = {
 }
 #: what has to be done first, by the cause of a failure
 FIRST = {
-    "auth": "log in again with `claude`",
+    "auth": "claude /login",
     "config": "llmc config edit",
-    "disk": "free some disk space",
+    "disk": "llmc trash prune",
 }
 DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
 
@@ -48,7 +50,9 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
         "held": record.get("held", False),
         "attached": attached,
         "task_id": (record.get("assignment") or {}).get("task_id"),
-        "task_subject": (record.get("assignment") or {}).get("subject"),
+        "task_subject": (record.get("assignment") or {}).get("subject")
+        or record.get("current_subject")
+        or None,
         "prompt": record.get("current_prompt", ""),
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),
@@ -110,6 +114,19 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
     return DETACH if row["attached"] else _acting_command(row)
 
 
+def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
+    """The same for whoever was refused something, with the reason; what is at work has to be waited for."""
+    name = row["name"]
+    if row["status"] in AT_WORK and not has_dialog(row, seen):
+        return f"Wait for it: llmc wait {name} --status needs_review"
+    found = _most_urgent(record, row, seen, facts)
+    said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
+    command = (found[3] if found else "") or next_command(row, seen, facts)
+    if not command:
+        return f"It goes on by itself: llmc wait {name}"
+    return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
+
+
 def _acting_command(row: Raw) -> str:
     """What changes a worker that waits; llmc does none of it while a person is attached."""
     name = row["name"]
@@ -141,7 +158,7 @@ def _after_error(row: Raw) -> str:
     name = row["name"]
     reset = f"llmc reset {name}"
     if row["conflicted_files"]:
-        return f"resolve it (llmc console {name}), or llmc message {name}, or {reset}"
+        return f"llmc console {name} (resolve it there), or llmc message {name}, or {reset}"
     first = FIRST.get(row["cause"])
     return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 
@@ -195,6 +212,8 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
         return "unconfirmed", "waiting", said, command
     if row["auto"]:
         return None  # it goes on with auto mode, and that this does not run is an item of its own
+    if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
+        return _aborted(row)
     if row["status"] == "needs_review":
         return "review", "waiting", _review(row), command
     if row["status"] == "needs_input":
@@ -236,6 +255,14 @@ def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
         return "question", "blocked", f"{said}{listed}", command
     severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
     return "dialog", severity, "a dialog of its client is open, and waits for an answer", command
+
+
+def _aborted(row: Raw) -> _Found:
+    """The worker cannot, or will not, bring its work onto the newest base: a person is told, and decides."""
+    name, at = row["name"], f": {_task(row)}" if _task(row) else ""
+    said = f"it aborted its rebase, and its work conflicts with the default branch{at}"
+    again = f"llmc rebase {name}, or resolve it (llmc console {name}), or llmc reject {name}"
+    return "conflict", "blocked", said, DETACH if row["attached"] else again
 
 
 def _review(row: Raw) -> str:

@@ -13,7 +13,7 @@ from llmc.tasks.model import Task, TaskStatus, in_order
 from llmc.workers.model import WorkerRecord
 
 #: items about a task; `who` is its id
-_OF_TASKS = ("quarantined", "parked_task", "proposed", "task_question")
+_OF_TASKS = ("quarantined", "parked_task", "proposed", "task_question", "stuck")
 
 
 class Facts(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from llmc.attention.items import Item
+from llmc.attention.items import SEVERITIES, Item
 from llmc.auto.digest import Digest
 from llmc.fit import printable, visible
 
@@ -24,6 +24,8 @@ KINDS: dict[str, str] = {
     "task_quarantined": "a task failed too often and waits for a person",
     "worker_error": "a worker of yours is in error, or its agent crashed",
     "blocked": "anything else that is `blocked` in `llmc status`: a question, a dialog, a dirty source, a full disk",
+    "waiting": "anything else that is `waiting` in `llmc status`: a proposed task, a failed accept, a long hold",
+    "notice": "anything else that is a `notice` in `llmc status`: a budget that is near, a goal in which nothing moves",
     "needs_input": "a worker of yours waits for an answer or a message",
     "needs_review": "a worker of yours has work to review",
     "digest": "auto mode has ended; the report on it",
@@ -45,7 +47,7 @@ _OF_ITEMS = {
 #: told by the goals themselves, once for each dispatch: how the keys of such items begin
 _TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
 #: the kinds that last as long as their item is on the list
-LASTING = frozenset({*_OF_ITEMS.values(), "blocked"})
+LASTING = frozenset({*_OF_ITEMS.values(), *SEVERITIES})
 #: items whose `who` is the name of a worker, or of a task
 _OF_TASKS = ("quarantined", "parked_task", "proposed")
 _BODY_CHARS = 4000
@@ -98,13 +100,13 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
 
 
 def _kind_of(item: Item, on: Collection[str]) -> str:
-    """The kind under which an item is told; "" when it is not. What is only worth knowing is not, but for a park."""
+    """The kind under which an item is told; "" when it is not. A severity is a kind, too, for what has none of its own."""
     if item.key.startswith(_TOLD_ELSEWHERE):
         return ""
     kind = _OF_ITEMS.get(item.kind, "")
     if kind in on and (item.severity != "notice" or item.kind == "parked"):
         return kind
-    return "blocked" if item.severity == "blocked" and "blocked" in on else ""
+    return item.severity if item.severity in on else ""
 
 
 def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
@@ -130,6 +132,8 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "goal_asked":
             title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
+            where = row.get("deliver")
+            facts |= where if isinstance(where, dict) else {}
             return [Notice("goal_asked", str(row.get("dispatch_id")), title, str(row.get("reason")), facts)]
         case "auto_stopped" | "task_completed":
             return [Over("auto_failed")]

@@ -163,7 +163,7 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         return Exit.DONE
     say(f"a new {root.state.name} with {len(done.workers)} workers")
     for worker in done.workers:
-        task = " ".join(worker.current_prompt.split())[:60]
+        task = " ".join((worker.current_subject or worker.current_prompt).split())[:60]
         claimed = f" at task {worker.assignment.task_id}" if worker.assignment else ""
         say(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
         for text in done.unknown.get(worker.name, []):

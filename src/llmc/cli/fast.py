@@ -15,8 +15,9 @@ from llmc.attention.items import Facts, Raw
 from llmc.attention.workers import self_review_waits, worker_view
 from llmc.cli.output import print_json, say
 from llmc.config import layout, trust
+from llmc.flocks import is_locked
 from llmc.panes import FORMAT, Panes, parse
-from llmc.sight import agent_pane, is_held, look
+from llmc.sight import agent_pane, look
 
 POLL_S = 0.02
 #: so much of a text of an event is in its line
@@ -130,7 +131,7 @@ def _has_workers(state: Raw) -> bool:
 
 
 def daemon_runs(root: str) -> bool:
-    return is_held(f"{root}/{layout.DAEMON_LOCK}")
+    return is_locked(f"{root}/{layout.DAEMON_LOCK}")
 
 
 def tmux_panes(root: str) -> Panes | None:

@@ -10,7 +10,8 @@ from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
 from llmc.goals import draw
-from llmc.goals.export import goal_tree
+from llmc.goals.criteria import unchecked
+from llmc.goals.export import goal_tree, said_of
 from llmc.goals.handoff import handoff as written
 from llmc.goals.model import GoalView
 from llmc.goals.rollup import progress
@@ -18,6 +19,9 @@ from llmc.services.goal_budget import GoalCost, GoalSpending
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.tools.files import write_atomic
+
+#: so many decisions, questions and steps are shown
+MOST_SAID = 10
 
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
 #: where to look at the only one does no harm
@@ -49,12 +53,14 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
         say_lines(draw.mermaid(view), nl=False)
         return
     spent = GoalSpending().of(project, view)
+    with store.reading() as found:
+        said = said_of(view, found.crystallizations(view.goal.goal_id))
     if as_json:
-        print_json({**goal_tree(view), "cost": cost_row(spent, view)})
+        print_json({**goal_tree(view), "cost": cost_row(spent, view), **said})
         return
     for line in drawn(view):
         say(line)
-    for line in about(view, spent):
+    for line in (*about(view, spent), *said_lines(said)):
         say(line)
     note_undriven(project, [view.goal])
 
@@ -120,6 +126,15 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         "constraints": "; ".join(goal.constraints),
         "owner": goal.owner,
     }
+    if goal.asks is not None:
+        facts["asks"] = f"{goal.asks.reason.question} (llmc overseer answer {goal.goal_id} ...)"
+    if goal.checked is not None:
+        found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
+        found += [f"not checked, for you to judge: {text}" for text in unchecked(goal)]
+        said = f"on {goal.checked.commit[:12]}" + (
+            "" if goal.checked.by == "overseer" else ", completed by a person"
+        )
+        facts["checked"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
     unpriced = f" (and tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [
@@ -133,6 +148,24 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         )
         lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, {rest}")
     return lines
+
+
+def said_lines(said: dict[str, Any]) -> list[str]:
+    """What workers decided, asked and want to do next; `llmc goal handoff` has all of it."""
+    why = [
+        f"{row['decision']} ({row['rationale']})" if row["rationale"] else row["decision"]
+        for row in said["decisions"]
+    ]
+    rows = {
+        "decided:": list(zip(said["decisions"], why, strict=True)),
+        "open:": [(row, row["question"]) for row in said["openQuestions"]],
+        "next:": [(row, row["action"]) for row in said["nextActions"]],
+    }
+    return [
+        f"{name:<12} {row['workNodeId']}: {' '.join(text.split())}"
+        for name, found in rows.items()
+        for row, text in found[-MOST_SAID:]
+    ]
 
 
 def cost_row(spent: GoalCost, view: GoalView) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def question_row(one: Question) -> dict[str, Any]:
 
 def question_lines(one: Question, now: float) -> list[str]:
     asked = one.reason.question or one.reason.text
-    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}"
+    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}".strip()
     lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
     lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
     return [*lines, f'    llmc overseer answer {one.id} "..."']

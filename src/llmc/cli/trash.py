@@ -57,6 +57,7 @@ def show(ctx: click.Context, ref: str, as_json: bool) -> None:
     project = project_of(ctx)
     entry = service.find(project.root, ref)
     text = service.describe(project, entry)
+    service.seen(project, entry)
     print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
 
 

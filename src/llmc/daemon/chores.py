@@ -3,7 +3,7 @@
 import logging
 
 from llmc.errors import LlmcError
-from llmc.services import rebase, undo
+from llmc.services import bad_rows, rebase, undo
 from llmc.services.log_rotation import follow_own_output, rotate_logs
 from llmc.services.project import Project
 from llmc.services.provision import refresh_base
@@ -24,6 +24,14 @@ def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
             refresh_base(project)
     except (LlmcError, OSError) as error:
         log.info(str(error), extra={"action": "patrol_problem"})
+
+
+def look_at_rows(project: Project, log: logging.Logger) -> None:
+    """Rows that cannot be used are on the attention list."""
+    try:
+        bad_rows.tell(project)
+    except (LlmcError, OSError) as error:
+        log.info(str(error), extra={"action": "rows_not_looked_at"})
 
 
 def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> None:

@@ -194,7 +194,8 @@ class Daemon:
     async def _serve(self, stopping: asyncio.Event) -> None:
         patrolled = monotonic()
         rotated = -ROTATE_S
-        self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
+        for chore in (chores.finish_undo, chores.look_at_rows):
+            self.loop.run_in_executor(self.pool, chore, self.project, self.log)
         self.watch.begin(now_unix(), patrolled)
         while not stopping.is_set():
             try:
@@ -233,6 +234,7 @@ class Daemon:
         """Look at everybody, in case a wake-up was missed; not while an earlier patrol is still at it."""
         self._find_new_workers()
         self._look_at_trash(monotonic())
+        self.loop.run_in_executor(self.pool, chores.look_at_rows, self.project, self.log)
         self.loop.run_in_executor(self.pool, chores.finish_undo, self.project, self.log)
         interval_s = max(CLIENT_WATCH_S, self.project.config.defaults.patrol_interval_secs)
         jump = self.watch.tick(now_unix(), monotonic(), interval_s)

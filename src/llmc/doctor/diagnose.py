@@ -232,6 +232,9 @@ def _files(facts: Facts) -> list[Finding]:
     for path in facts.open_directories:
         text = f"other people may look into {path}"
         found.append(Finding(Kind.PERMISSIONS, text, REPAIR, "", path, True))
+    for path, text in facts.bad_rows:
+        fix = f"{REPAIR}: they are put aside in logs/bad-rows.log"
+        found.append(Finding(Kind.BAD_ROWS, text, fix, "", path, True))
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
         text = f"only {facts.disk_free_bytes // 2**20} MB are free on the disk of the root"
         found.append(Finding(Kind.DISK, text, "free some space; `llmc trash prune` lets old work go"))

@@ -219,6 +219,8 @@ class Facts(Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     claims: tuple[LeftClaim, ...] = ()
     task_problems: tuple[str, ...] = ()
+    #: tasks that are in progress by their files, and that nobody has
+    unowned_tasks: tuple[str, ...] = ()
     #: of the goals' store, each with its fix
     goal_problems: tuple[tuple[str, str], ...] = ()
     manual_notes: tuple[ManualNote, ...] = ()
@@ -232,5 +234,7 @@ class Facts(Struct, frozen=True):
     objects_shared: bool = False
     #: key and text of settings in the clone that were undone
     undone: tuple[tuple[str, str], ...] = ()
+    #: files with rows that cannot be used, and what is said of those
+    bad_rows: tuple[tuple[str, str], ...] = ()
     #: of the root, what other people may write to
     writable_by_others: tuple[str, ...] = ()

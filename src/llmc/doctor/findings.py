@@ -45,6 +45,8 @@ class Kind(StrEnum):
     TASK_LIST = "task_list"
     #: a task is claimed by a worker that is not at it
     CLAIM = "claim"
+    #: a task is in progress by its file, and nobody has it
+    UNOWNED_TASK = "unowned_task"
     #: the goals' store is damaged, was set aside, or holds what cannot be read
     GOALS = "goals"
     #: tmux gave no answer
@@ -105,6 +107,8 @@ class Kind(StrEnum):
     NOTIFY = "notify"
     #: other people may look into a private directory or write to the root, or llmc cannot use a directory
     PERMISSIONS = "permissions"
+    #: rows of the ledger or of the event log cannot be used, and are skipped
+    BAD_ROWS = "bad_rows"
     #: the disk is nearly full
     DISK = "disk"
     #: the trash is large
@@ -133,7 +137,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.HOOKS,
     ),
     "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.UNDO_STOPPED, Kind.DELIVERY_STOPPED),
-    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
+    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.UNOWNED_TASK, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
         Kind.WORKTREE_BROKEN,
@@ -154,7 +158,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.BRANCH,
     ),
     "source": (Kind.SOURCE,),
-    "files": (Kind.PERMISSIONS, Kind.DISK, Kind.TRASH),
+    "files": (Kind.PERMISSIONS, Kind.BAD_ROWS, Kind.DISK, Kind.TRASH),
 }
 
 

@@ -43,10 +43,14 @@ class Identity(Struct, frozen=True):
         """The one that daemon.json names; None where that says nothing useful."""
         if not isinstance(row, dict):
             return None
-        pid, started, instance = row.get("pid"), row.get("start_time_unix"), row.get("instance_id")
-        if not isinstance(pid, int) or not isinstance(started, int | float) or not isinstance(instance, str):
+        pid, started, instance = (
+            row.get("pid"),
+            given.number(row.get("start_time_unix")),
+            row.get("instance_id"),
+        )
+        if type(pid) is not int or started is None or not isinstance(instance, str):
             return None
-        return cls(pid, float(started), instance)
+        return cls(pid, started, instance)
 
 
 class Record(Struct, frozen=True):

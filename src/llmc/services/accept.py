@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
-from llmc.auto.model import NOT_DIRTY, due_fields
+from llmc.auto.model import NOT_DIRTY, Due, due_fields
 from llmc.errors import LlmcError, Refused
 from llmc.fit import gist
 from llmc.names import TaskKey
@@ -30,8 +30,10 @@ from llmc.services import (
     rebase,
     review,
     submodules,
+    trash,
     worktrees,
 )
+from llmc.services.attention import advice
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
 from llmc.state.store import Transaction, accept_key
@@ -39,7 +41,6 @@ from llmc.tools import git, locks
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.proc import ShuttingDown
-from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import step
 
@@ -144,7 +145,7 @@ def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
-            hint=advice(record),
+            hint=advice(project, record.name),
         )
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)
@@ -519,12 +520,24 @@ class _Pipeline:
         if not self._is_fresh():
             rebase.refuse_if_disturbed(self.project, self.record)
             late = self._has_more()
+            if late:  # before the worktree is reset: whoever goes on after a crash finds nothing more there
+                self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
             ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
             if ref:
                 with self.project.store.transaction() as tx:
                     tx.emit("work_pinned", worker=self.name, reason="late" if late else "accepted", ref=ref)
-                self.late = ref if late else ""
+                if late:
+                    self.late = ref
+                    self._tell_late(trash.late_key(ref), f"llmc trash show {trash.short(ref)}")
         return self.journal
+
+    def _tell_late(self, key: str, next: str) -> None:
+        said = (
+            f"{self.name} committed more while its work landed; that did not land, and is kept in the trash"
+        )
+        with self.project.store.transaction() as tx:
+            tx.clear_item(trash.late_key(self.name))
+            tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)
 
     def _is_fresh(self) -> bool:
         """Whether the worktree is the new base already; a killed git may have left its lock there all the same."""
@@ -549,6 +562,7 @@ class _Pipeline:
                     worker=self.name,
                     commit=self.journal.squash,
                     prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                    subject=self.record.current_subject,
                     reviewed=self.journal.reviewed,
                 )
             else:
@@ -571,7 +585,7 @@ def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | Non
     tx.update_auto(
         tasks_completed=auto.tasks_completed + 1,
         last_task_completion_unix=tx.now,
-        **due_fields((*auto.due, task) if commit else auto.due),
+        **due_fields((*auto.due, Due(task, name)) if commit else auto.due),
         **NOT_DIRTY,
     )
     tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)

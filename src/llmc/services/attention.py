@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+from llmc.attention import workers as rules
 from llmc.attention.items import Item
 from llmc.attention.listing import attention
 from llmc.services.project import Project
@@ -17,6 +18,18 @@ def current(project: Project) -> list[Item]:
     panes = project.tmux.panes() if state.get("workers") else {}
     seen = None if isinstance(panes, Unknown) else panes
     return attention(state, look(str(project.root.path), state, seen, time.time()))
+
+
+def advice(project: Project, name: str) -> str:
+    """What a person can do about a worker for which a command was just refused. The caller may hold its lock."""
+    state = project.store.read_raw()
+    record = (state.get("workers") or {}).get(name)
+    if record is None:
+        return "Next: llmc status"
+    panes = project.tmux.panes()
+    facts = look(str(project.root.path), state, None if isinstance(panes, Unknown) else panes, time.time())
+    seen = facts.seen(name)._replace(acting=False)  # that is the refused command itself
+    return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
 
 
 def fields_of(one: Raised) -> dict[str, str]:

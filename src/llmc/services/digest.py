@@ -19,7 +19,7 @@ from llmc.errors import LlmcError
 from llmc.event_log import EventLog
 from llmc.goals.questions import questions
 from llmc.goals.waits import held_up_by
-from llmc.services import attention, goal_concerns, task_concerns
+from llmc.services import attention, bad_rows, goal_concerns, task_concerns
 from llmc.services.goal_work import open_views
 from llmc.services.goals import open_store
 from llmc.services.project import Project
@@ -150,6 +150,7 @@ def tell_lists(project: Project) -> None:
     problems: list[str] = []
     _tasks(project, problems)
     _held_up(project, problems)
+    bad_rows.tell(project)
 
 
 def _items(project: Project, problems: list[str]) -> list[Item]:

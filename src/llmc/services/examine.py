@@ -18,6 +18,7 @@ from llmc.errors import ConfigError, LlmcError, NotFound
 from llmc.names import OVERSEER
 from llmc.panes import Panes
 from llmc.services import (
+    bad_rows,
     canary,
     clone_guard,
     examine_unattended,
@@ -100,6 +101,7 @@ def examine(root: Root) -> seen.Facts:
         unusable=examine_unattended.unusable(root),
         claims=examine_unattended.claims(project),
         task_problems=() if config_problems else examine_unattended.task_problems(project),
+        unowned_tasks=() if config_problems else examine_unattended.unowned_tasks(project),
         goal_problems=examine_unattended.goal_problems(project),
         manual_notes=examine_unattended.manual_notes(root),
         dead_overseer=examine_unattended.dead_overseer(root),
@@ -107,6 +109,9 @@ def examine(root: Root) -> seen.Facts:
         source_dirty=_source_dirty(project) if has_git and not config_problems and not source_problem else (),
         objects_shared=has_clone and own_objects.is_shared(root.path / ".git"),
         writable_by_others=_writable_by_others(root),
+        bad_rows=tuple(
+            (str(path), bad_rows.words(path, rows)) for path, rows in bad_rows.by_file(root).items()
+        ),
         undone=_undone(project),  # last: git above may have found something
     )
 

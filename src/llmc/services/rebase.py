@@ -14,6 +14,7 @@ from llmc.agents.protocol import ClientStatus
 from llmc.errors import LlmcError, Refused, ToolFailed
 from llmc.panes import Pane
 from llmc.services import checking, intake, merging, provision, quiet, review, submit, trash, worktrees
+from llmc.services.attention import advice
 from llmc.services.authorship import committer
 from llmc.services.commands import CommandFailed
 from llmc.services.project import Project
@@ -26,7 +27,6 @@ from llmc.tools.faults import step as fault_step
 from llmc.tools.processes import leftovers, wait_until
 from llmc.tools.tmux import Unknown
 from llmc.workers import decide
-from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 from llmc.workers.transitions import NO_REBASE, step
 
@@ -76,7 +76,7 @@ def rebase(project: Project, name: str) -> Rebased:
         state = "being accepted" if record.accept is not None else record.status
         raise Refused(
             f"{name} is {state}, only a worker in needs_review can be rebased",
-            hint=advice(record),
+            hint=advice(project, record.name),
         )
     if not was_interrupted(record):
         refuse_if_dirty(record)

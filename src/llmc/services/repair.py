@@ -18,6 +18,7 @@ from llmc.doctor.records import mends
 from llmc.errors import LlmcError, Refused
 from llmc.names import SessionName, WorkerName
 from llmc.services import (
+    bad_rows,
     canary,
     claims,
     clone_guard,
@@ -30,6 +31,7 @@ from llmc.services import (
     reset,
     sessions,
     slots,
+    task_commands,
     trash,
     worktrees,
 )
@@ -258,6 +260,13 @@ def _free_task(project: Project, claim_id: str) -> str:
     return "free again"
 
 
+def _free_unowned(project: Project, task_id: str) -> str:
+    if task_id not in examine_unattended.unowned_tasks(project):
+        return "no longer so"
+    task_commands.release(project, task_id)
+    return "pending again"
+
+
 def _configure(project: Project, _: str) -> str:
     with project.repo_lock():
         configure_clone(project.root.path)
@@ -314,6 +323,12 @@ def _remove_branch(project: Project, branch: str) -> str:
     return f"removed; its commits are kept: llmc trash restore {trash.short(ref)}" if ref else "removed"
 
 
+def _put_rows_aside(project: Project, path: str) -> str:
+    bad_rows.put_aside(project.root, Path(path))
+    bad_rows.tell(project)
+    return "put aside in logs/bad-rows.log"
+
+
 _OF_A_WORKER: dict[Kind, Callable[[Project, WorkerRecord], str]] = {
     Kind.SESSION_MISSING: _offline,
     Kind.SESSION_DEAD: _offline,
@@ -342,6 +357,8 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.OVERSEER_CRASHED: _forget_overseer,
     Kind.GIT_LOCK: _drop_git_lock,
     Kind.CLAIM: _free_task,
+    Kind.BAD_ROWS: _put_rows_aside,
+    Kind.UNOWNED_TASK: _free_unowned,
 }
 
 #: records first, or nothing could be written; then what others need; branches last
@@ -370,6 +387,8 @@ _ORDER = (
     Kind.SESSION_MISSING,
     Kind.SESSION_DEAD,
     Kind.CLAIM,
+    Kind.BAD_ROWS,
+    Kind.UNOWNED_TASK,
     Kind.BRANCH,
 )
 

@@ -13,7 +13,7 @@ from llmc.config.paths import Root
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.services import intake, provision, rebase
 from llmc.services.project import Project
-from llmc.services.trash import PREFIX, is_pin, short
+from llmc.services.trash import PREFIX, is_pin, late_key, short
 from llmc.tools import git, proc
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import explain
@@ -146,6 +146,15 @@ def describe(project: Project, entry: Entry) -> str:
     return "\n\n".join(parts)
 
 
+def seen(project: Project, entry: Entry) -> None:
+    """A person looked at it, or took it back: that it did not land need not be said again."""
+    keys = {late_key(entry.ref or entry.name), late_key(entry.worker)}
+    if keys & project.store.read().attention.keys():
+        with project.store.transaction() as tx:
+            for key in keys:
+                tx.clear_item(key)
+
+
 def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restored:
     """A new branch at the pinned commit, in the root's clone and in a local source; no checkout is touched."""
     if entry.ref is None or entry.commit is None:
@@ -166,6 +175,7 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
         quiet = ["--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-auto-maintenance"]
         spec = f"{entry.ref}:refs/heads/{name}"
         git.git(source, "fetch", *quiet, "--no-recurse-submodules", str(root), spec, timeout_s=600)
+    seen(project, entry)
     return Restored(name, entry.commit, tuple(str(place) for place in places))
 
 
@@ -257,6 +267,7 @@ def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
             after = tx.move(record.name, step(Status.NEEDS_REVIEW, RESTORED, commit_sha=head))
         elif record.status is not Status.OFFLINE:
             after = tx.move(record.name, step(Status.NEEDS_INPUT, RESTORED))
+    seen(project, entry)
     return GivenBack(record.name, head, after.status, dirty)
 
 

@@ -9,11 +9,11 @@ from llmc.names import WorkerName
 from llmc.review import messages
 from llmc.review.patch import patch_id
 from llmc.services import merging, provision
+from llmc.services.attention import advice
 from llmc.services.project import Project
 from llmc.state.model import State
 from llmc.tools import git
 from llmc.tools.clock import now_unix
-from llmc.workers.advice import advice
 from llmc.workers.model import Reviewed, Status, WorkerRecord
 
 
@@ -73,7 +73,7 @@ def longest_waiting(state: State) -> WorkerRecord:
     return min(waiting, key=lambda record: record.since_unix)
 
 
-def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
+def refuse_unless_waiting(project: Project, record: WorkerRecord, verb: str) -> None:
     """Only work that waits, and that nobody is landing, can be reviewed or sent back."""
     name = record.name
     if record.accept is not None:
@@ -84,7 +84,7 @@ def refuse_unless_waiting(record: WorkerRecord, verb: str) -> None:
     if record.status is not Status.NEEDS_REVIEW:
         raise Refused(
             f"{name} is {record.status}, only a worker in needs_review can be {verb}",
-            hint=advice(record),
+            hint=advice(project, record.name),
         )
 
 

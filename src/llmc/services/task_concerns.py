@@ -1,6 +1,6 @@
 """What a person has to know of a task list: files that are no tasks, and tasks that only a person can decide about."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from llmc.agents.task_files import TaskFiles
 from llmc.names import TaskId
@@ -9,6 +9,7 @@ from llmc.services.project import Project
 from llmc.tasks.books import Books
 from llmc.tasks.draw import is_in_question
 from llmc.tasks.model import Task, TaskStatus
+from llmc.tasks.stuck import Stuck, stuck_in
 
 #: why a task waits for a person: the kind of its item, what is said of it, and the command about it
 _HOLDS = {
@@ -20,12 +21,67 @@ _HOLDS = {
 
 def tell(project: Project, files: TaskFiles, books: Books, tasks: Mapping[TaskId, Task]) -> None:
     """The attention list has what is so now, and nothing that is over. Costs nothing while nothing changes."""
+    held, wrong = _held_before(project, files), dict[TaskId, str]()
+    if held:
+        unreadable = {bad.task_id for bad in files.unreadable}
+        found = stuck_in(tasks, books.completed_in(files.list_name), unreadable)
+        wrong = {task: said for task, said in found.items() if task in held}
+    _tell(project, files, books, tasks, wrong)
+
+
+def tell_running(
+    project: Project,
+    files: TaskFiles,
+    books: Books,
+    tasks: Mapping[TaskId, Task],
+    wrong: Stuck,
+    starting: bool,
+) -> Collection[TaskId]:
+    """The same while tasks are given out: what gets stuck now is held. At the start only what was held before is."""
+    before = _held_before(project, files) if starting and wrong else frozenset()
+    held = {task: said for task, said in wrong.items() if not starting or task in before}
+    _tell(project, files, books, tasks, held)
+    return held.keys()
+
+
+def _tell(
+    project: Project, files: TaskFiles, books: Books, tasks: Mapping[TaskId, Task], wrong: Stuck
+) -> None:
     wanted = {
         **_unreadable(files),
         **_held(files, books, tasks.values()),
         **_questions(files, books, tasks.values()),
+        **_stuck(files, wrong),
     }
-    attention.sync(project, (_file_key(files, ""), _task_key(files, "")), wanted)
+    keys = (_file_key(files, ""), _task_key(files, ""), _stuck_key(files, ""))
+    attention.sync(project, keys, wanted)
+
+
+def _held_before(project: Project, files: TaskFiles) -> frozenset[TaskId]:
+    """What is stuck, and is on the list already."""
+    key = _stuck_key(files, "")
+    raised = project.store.read().attention
+    return frozenset(TaskId(one.removeprefix(key)) for one in raised if one.startswith(key))
+
+
+def _stuck(files: TaskFiles, wrong: Stuck) -> dict[str, dict[str, str]]:
+    return {
+        _stuck_key(files, task): {
+            "kind": "stuck",
+            "severity": "waiting",
+            "who": task,
+            "text": f"{said}. The others go on; change `blockedBy` or `blocks` in {files.directory}"[:1000],
+            "next": f"llmc tasks show {task}",
+        }
+        for task, said in wrong.items()
+    }
+
+
+def note_freed(project: Project, files: TaskFiles, task: Task) -> None:
+    """A task that its file called in progress, without an owner, is pending again."""
+    with project.store.transaction() as tx:
+        reason = "it was in progress without an owner"
+        tx.emit("task_released", **files.key(task.id).fields(), reason=reason, cause="", ref=None)
 
 
 def _unreadable(files: TaskFiles) -> dict[str, dict[str, str]]:
@@ -78,6 +134,10 @@ def _questions(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[st
 
 def _file_key(files: TaskFiles, name: str) -> str:
     return f"task-file {files.list_name}/{name}"
+
+
+def _stuck_key(files: TaskFiles, task_id: str) -> str:
+    return f"stuck-task {files.list_name}/{task_id}"
 
 
 def _task_key(files: TaskFiles, task_id: str) -> str:

@@ -7,6 +7,7 @@ from time import sleep
 from llmc.errors import LockTimeout, NotFound, Refused
 from llmc.names import PromptId, WorkerName
 from llmc.services import accept, intake, provision, review, submit
+from llmc.services.attention import advice
 from llmc.services.project import Project
 from llmc.services.prompts import reject_prompt, task_prompt
 from llmc.services.recover import finish_interrupted
@@ -14,7 +15,6 @@ from llmc.services.typist import Refusal, what_is_in_way
 from llmc.state.model import State
 from llmc.tools.clock import monotonic
 from llmc.tools.faults import step as fault_step
-from llmc.workers.advice import advice
 from llmc.workers.model import AcceptJournal, SelfReview, Status, WorkerRecord
 
 #: how long a `start` waits for an idle worker whose lock somebody has for a moment
@@ -32,9 +32,12 @@ CAN_TAKE_MESSAGES = (
 )
 
 
-def start_task(project: Project, name: str, prompt: str, self_review: bool | None = None) -> submit.Receipt:
+def start_task(
+    project: Project, name: str, prompt: str, self_review: bool | None = None, subject: str = ""
+) -> submit.Receipt:
     """A new task in a new conversation, on the newest base; the caller holds the worker's lock.
 
+    `subject`: what it is about, where the prompt does not begin with that.
     `self_review`: whether the agent reads its own work once more; None is what the configuration says.
     """
     before = intake.apply_pending(project, name)
@@ -51,7 +54,8 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
         )
     if record.status not in CAN_START:
         raise Refused(
-            f"{name} is {record.status}, a task can start from idle or no_changes only", hint=advice(record)
+            f"{name} is {record.status}, a task can start from idle or no_changes only",
+            hint=advice(project, record.name),
         )
     refusal = what_is_in_way(project, record)
     if refusal is not None:  # known before the worktree is reset for the task
@@ -73,6 +77,7 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
         clear=True,
         then=Status.WORKING,
         current_prompt=prompt,
+        current_subject=subject,
         self_review=SelfReview.WANTED if wanted else SelfReview.NO,
     )
 
@@ -118,7 +123,9 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
     """A message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
     if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
-        raise Refused(f"{name} is {record.status} and cannot take a message now", hint=advice(record))
+        raise Refused(
+            f"{name} is {record.status} and cannot take a message now", hint=advice(project, record.name)
+        )
     begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
     then = Status.WORKING if record.status in begins else None
     return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
@@ -127,9 +134,9 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
 def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
     """Send work back, in the conversation it was made in; the caller holds the worker's lock."""
     # Looked at before what was interrupted is finished: a rejection must not be what lands the work.
-    review.refuse_unless_waiting(intake.apply_pending(project, name), "rejected")
+    review.refuse_unless_waiting(project, intake.apply_pending(project, name), "rejected")
     record = finish_interrupted(project, name)
-    review.refuse_unless_waiting(record, "rejected")
+    review.refuse_unless_waiting(project, record, "rejected")
     prompt = reject_prompt(project, review.look(project, record), feedback)
     return submit.submit(project, name, "reject", prompt, then=Status.REJECTED)
 

@@ -226,6 +226,11 @@ def safe(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
 
 
+def late_key(about: str) -> str:
+    """The attention item about what a worker committed too late: by its ref, or by its worker until that is pinned."""
+    return f"late:{about}"
+
+
 def short(ref: str) -> str:
     """A trash ref as people write it: `adam/20261115T101612-1a2a-reset`."""
     return ref.removeprefix(PREFIX)

@@ -11,6 +11,7 @@ from llmc.config.durations import format_duration
 from llmc.config.paths import Root
 from llmc.services.project import Project
 from llmc.services.restore import Entry, entries
+from llmc.services.trash import late_key
 from llmc.state.events import read_lines
 from llmc.tools import git
 from llmc.tools.clock import age_s, now_unix
@@ -68,6 +69,8 @@ def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
         removed.append(entry)
     if removed:
         with project.store.transaction() as tx:
+            for entry in removed:
+                tx.clear_item(late_key(entry.ref or entry.name))
             tx.emit("trash_pruned", refs=[e.ref for e in removed if e.ref], names=[e.name for e in removed])
     return removed
 

@@ -9,6 +9,9 @@ from llmc.tasks.model import Task, TaskStatus, in_order
 
 Needs = Mapping[TaskId, frozenset[TaskId]]
 
+#: so many circles are named; the next ones when these are gone
+MOST_CIRCLES = 10
+
 
 class Dangling(Struct, frozen=True):
     """A task that waits for one that does not exist."""
@@ -50,6 +53,15 @@ def cycle(edges: Needs) -> tuple[TaskId, ...]:
                     (other, False) for other in sorted(edges.get(task, ()), key=in_order, reverse=True)
                 )
     return ()
+
+
+def circles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
+    """One circle after another, each of tasks that are in none before it; not more than a person would read."""
+    found: list[tuple[TaskId, ...]] = []
+    while len(found) < MOST_CIRCLES and (circle := cycle(edges)):
+        found.append(circle)
+        edges = {task: waits for task, waits in edges.items() if task not in circle}
+    return tuple(found)
 
 
 def dangling(tasks: Collection[Task], completed: Collection[str]) -> list[Dangling]:

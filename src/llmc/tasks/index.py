@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from llmc.names import TaskId
-from llmc.tasks.graph import Dangling, cycle
+from llmc.tasks.graph import Dangling, circles
 from llmc.tasks.model import Task, TaskStatus, in_order
 
 #: so many changes at once are cheaper to judge together than one by one
@@ -11,7 +11,7 @@ _MANY = 64
 
 
 class Index:
-    """What can be begun, and what is wrong; the same as choose.eligible, graph.dangling and graph.cycle would say."""
+    """What can be begun, and what is wrong; the same as choose.eligible, graph.dangling and graph.circles would say."""
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
@@ -22,7 +22,7 @@ class Index:
         self._blocking: dict[TaskId, set[TaskId]] = {}
         self._ready: set[TaskId] = set()
         self._dangling: dict[TaskId, list[TaskId]] = {}
-        self._circle: tuple[TaskId, ...] = ()
+        self._circles: tuple[tuple[TaskId, ...], ...] = ()
 
     @property
     def ready(self) -> list[Task]:
@@ -43,9 +43,9 @@ class Index:
         return [Dangling(task, other) for task, others in found for other in others]
 
     @property
-    def circle(self) -> tuple[TaskId, ...]:
-        """The ids of one circle of tasks that wait for each other; none: ()."""
-        return self._circle
+    def circles(self) -> tuple[tuple[TaskId, ...], ...]:
+        """The ids of the tasks that wait for each other, circle by circle."""
+        return self._circles
 
     def apply(self, changes: Mapping[TaskId, Task | None], completed: Collection[TaskId]) -> None:
         """Tasks as they are now (None: gone), and what the ledger knows as completed."""
@@ -103,15 +103,11 @@ class Index:
             self._ready.add(task_id)
 
     def _find_circle(self, touched: Collection[TaskId]) -> None:
-        """A new circle goes through something that changed; an old one is looked for anew until it is gone."""
-        if self._circle or len(touched) > _MANY:
-            self._circle = cycle(self._edges(self.tasks))
+        """A new circle goes through something that changed; while there is one, every change is judged with all."""
+        if not touched:
             return
-        for task_id in touched:
-            around = self._reach(task_id)
-            if task_id in around:
-                self._circle = cycle(self._edges(around))
-                return
+        if self._circles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
+            self._circles = circles(self._edges(self.tasks))
 
     def _edges(self, tasks: Iterable[TaskId]) -> dict[TaskId, frozenset[TaskId]]:
         open_ = [task for task in tasks if not self._is_completed(task)]

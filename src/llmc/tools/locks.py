@@ -11,6 +11,9 @@ from enum import IntEnum
 from pathlib import Path
 
 from llmc.errors import LockTimeout
+from llmc.flocks import is_locked as is_locked
+from llmc.flocks import signature
+from llmc.flocks import signer as signer
 from llmc.tools import progress
 from llmc.tools.files import explain, private_dir
 from llmc.tools.processes import is_alive, wait_until
@@ -37,6 +40,8 @@ class Rank(IntEnum):
     NOTIFY = 8
     #: of the goals' store, only while a damaged one is set aside
     GOALS = 9
+    #: of Serena's list of projects, which every root of a person shares
+    SERENA = 10
 
 
 #: how long a lock may outlive the process that took it
@@ -131,21 +136,6 @@ def is_locked_by_others(path: Path) -> bool:
     return path not in _ours() and is_held(path)
 
 
-def is_locked(path: Path) -> bool:
-    """Whether some process holds the lock right now."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def is_held(path: Path) -> bool:
     """Whether a living process holds the lock; a program that a killed one was just starting has it for a moment longer."""
     deadline = time.monotonic() + ORPHAN_S
@@ -175,18 +165,8 @@ def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
 
 
 def holder(path: Path) -> str:
-    """Who signed the lock file last: `pid 123 (llmc accept adam)`."""
-    try:
-        text = path.read_text(errors="replace").strip()
-    except OSError:
-        text = ""
-    return text or "an unknown process"
-
-
-def signer(path: Path) -> int | None:
-    """The pid that signed the lock file last."""
-    words = holder(path).split()
-    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+    """Who signed the lock file last, in words."""
+    return signature(path) or "an unknown process"
 
 
 def holds(pid: int, path: Path) -> bool:
