@@ -12,11 +12,11 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.config import trust
-from llmc.daemon.auto import AutoOptions, no_task_list
+from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
 from llmc.errors import Exit, LlmcError, Refused, UsageError
 from llmc.fit import printable, shortened
-from llmc.services import daemon_control
+from llmc.services import daemon_control, task_queue
 from llmc.services.canary import require
 from llmc.services.fleet import bring_up
 from llmc.services.goals import open_store
@@ -165,7 +165,7 @@ def _is_to_change(project: Project, given: Mapping[str, object]) -> bool:
 def _change_over(project: Project) -> None:
     """The plain daemon ends and leaves its agents running; the one in auto mode takes them over, as after a crash."""
     if not project.config.auto.task_list_id:
-        raise no_task_list()  # before a daemon that works is ended for one that cannot start
+        raise task_queue.no_task_list()  # before a daemon that works is ended for one that cannot start
     note(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on")
     daemon_control.hand_over(project)
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -17,10 +18,10 @@ from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
-from llmc.errors import ConfigError, LlmcError, UsageError
+from llmc.errors import ConfigError, LlmcError
 from llmc.names import WorkerName
 from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
-from llmc.services.auto_run import BEGINS, Run
+from llmc.services.auto_run import Run
 from llmc.services.digest import report, text_of
 from llmc.services.hard_failure import HardFailure
 from llmc.services.parks import Parks
@@ -75,7 +76,7 @@ class AutoMode:
     ) -> None:
         """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
         if not project.config.auto.task_list_id:
-            raise no_task_list()
+            raise task_queue.no_task_list()
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
         self._options = options
         self._log = log
@@ -184,22 +185,17 @@ class AutoMode:
 
     def look(self, project: Project, name: str, clock: Clock, problem: LlmcError | None) -> None:
         """What a worker needs, in its lane; `problem` kept the lane from finishing what was interrupted."""
+        self._guarded(partial(auto.attend, self._run, project, name, clock, problem))
+
+    def could_not_look(self, name: str, error: LlmcError) -> None:
+        """Its lane failed before anything could be decided."""
+        self._guarded(partial(auto.could_not_look, self._run, self._project, name, error))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         if self._failed is not None or self._loop is None:
             return  # over, or not begun yet
         try:
-            self._run.went_well(project.store.worker(name), "look")
-            auto.attend(self._run, project, name, clock, problem)
-        except HardFailure as failure:
-            self.fail(failure)
-
-    def could_not_look(self, name: str, error: LlmcError) -> None:
-        """Its lane failed before anything was decided: tried again a few times, then it is a hard failure."""
-        if self._failed is not None or self._loop is None:
-            return
-        try:
-            record = self._project.store.worker(name)
-            cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
-            self._run.try_later(record, "look", BEGINS, cause, error)
+            work()
         except HardFailure as failure:
             self.fail(failure)
 
@@ -384,13 +380,6 @@ class AutoMode:
             private_dir(self._project.root.logs)
             line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
             append_line(self._project.root.log("auto"), line.encode(errors="replace"))
-
-
-def no_task_list() -> UsageError:
-    return UsageError(
-        "auto mode needs a task list, and auto.task_list_id is not set",
-        hint="Name one: llmc config set auto.task_list_id my-project",
-    )
 
 
 def _is_free(record: WorkerRecord | None) -> bool:

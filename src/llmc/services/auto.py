@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
-from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
+from llmc.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.services import attention, post_accept, prompts, sessions, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import a_command_comes_first, complete_unchanged, land
@@ -34,6 +34,7 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
 
     `problem` is what kept the caller from finishing what was interrupted.
     """
+    run.went_well(project.store.worker(name), "look")
     try:
         if _is_interrupted(run, project, name, problem):
             return
@@ -58,6 +59,12 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
         raise HardFailure(
             Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output
         ) from error
+
+
+def could_not_look(run: Run, project: Project, name: str, error: LlmcError) -> None:
+    """A worker's lane failed before `attend`: tried again a few times, then it is a hard failure."""
+    cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
+    run.try_later(project.store.worker(name), "look", BEGINS, cause, error)
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:

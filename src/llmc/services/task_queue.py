@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from llmc.agents.task_files import Changes, TaskFiles, file_name
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, UsageError
 from llmc.given import written_out
 from llmc.names import TaskId
 from llmc.services import claims, task_concerns
@@ -201,6 +201,13 @@ class TaskQueue:
             self.ledger.note("was in progress without an owner: pending again", task=task_id)
             if self._on_freed is not None:
                 self._on_freed(self.files, after)
+
+
+def no_task_list() -> UsageError:
+    return UsageError(
+        "auto mode needs a task list, and auto.task_list_id is not set",
+        hint="Name one: llmc config set auto.task_list_id my-project",
+    )
 
 
 def open_queue(project: Project) -> TaskQueue:
