@@ -311,6 +311,18 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     assert journal is not None
     assert journal.step == "land"
     landed = scene.tip()
+    monkeypatch.setattr(landing, "land", land)
+
+    def no_space(*_: Any) -> None:
+        raise LlmcError("no space left")
+
+    # Whatever fails after it has landed: the accept stays, and its end says what landed.
+    monkeypatch.setattr(provision, "reset_in_place", no_space)
+    with scene.project.worker_lock("w1"), pytest.raises(LlmcError, match="no space left"):
+        accept(scene.project, "w1")
+    journal = scene.project.store.worker("w1").accept
+    assert journal is not None
+    assert (journal.step, journal.squash) == ("reset", landed)
     monkeypatch.undo()
     with scene.project.worker_lock("w1"):
         assert accept(scene.project, "w1").commit == landed
