@@ -1,6 +1,7 @@
 """`llmc accept` on ten thousand files, against the git commands that nobody can leave out, run one after another.
 
-Both find a branch that has moved by one commit, and land one commit of the worker's.
+Both find a branch that has moved by one commit, and land one commit of the worker's. Two ways by hand: with a rebase,
+as people do it, and by merging trees, as llmc does. The target stands against the first.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from llmc.services.project import Project
 from llmc.workers.model import Status
 
 NAME = "accept"
-TARGET = 1.6
+TARGET = 1.25
 ROUNDS = 12
 
 
@@ -27,13 +28,21 @@ def run() -> list[Row]:
         fill(made.source)
         made.up("--no-patrol")
         times = interleave(
-            {"llmc": _accept(made, project), "git": _bare_git(made.dir / "bare"), "start-up": _start_up},
+            {
+                "llmc": _accept(made, project),
+                "rebase": _bare_git(made.dir / "rebase", _rebased),
+                "trees": _bare_git(made.dir / "trees", _merged),
+                "start-up": _start_up,
+            },
             ROUNDS,
             warm_up=1,
         )
-    floor_ms = statistics.median(times["git"])
     note = f"of which python and imports: {statistics.median(times['start-up']):.0f} ms"
-    return [row(NAME, "10,000 files", times["llmc"], "its git commands", floor_ms, target=TARGET, note=note)]
+    rebase_ms, trees_ms = statistics.median(times["rebase"]), statistics.median(times["trees"])
+    return [
+        row(NAME, "10,000 files", times["llmc"], "git, by a rebase", rebase_ms, target=TARGET, note=note),
+        row(NAME, "10,000 files", times["llmc"], "git, by merging trees", trees_ms),
+    ]
 
 
 def _accept(made: Fleet, project: Project) -> Callable[[], float]:
@@ -57,7 +66,16 @@ def _start_up() -> float:
     return program_ms([python(), "-c", "import llmc.cli.app, llmc.cli.accept"], os.environ)
 
 
-def _bare_git(place: Path) -> Callable[[], float]:
+def _rebased(worktree: Path) -> str:
+    git(worktree, "rebase", "-q", "origin/main")
+    return "HEAD^{tree}"
+
+
+def _merged(worktree: Path) -> str:
+    return git(worktree, "merge-tree", "--write-tree", "origin/main", "HEAD")
+
+
+def _bare_git(place: Path, onto_base: Callable[[Path], str]) -> Callable[[], float]:
     """The same landing by hand: a source, a clone of it, and a worktree of the clone."""
     source, root, worktree = place / "src", place / "root", place / "root/.worktrees/w"
     source.mkdir(parents=True)
@@ -72,7 +90,7 @@ def _bare_git(place: Path) -> Callable[[], float]:
         git(worktree, "status", "--porcelain")
         git(source, "status", "--porcelain", "--untracked-files=no")
         git(root, "fetch", "-q", "origin", "+refs/heads/main:refs/remotes/origin/main")
-        tree = git(worktree, "merge-tree", "--write-tree", "origin/main", "HEAD")
+        tree = onto_base(worktree)
         squash = git(worktree, "commit-tree", tree, "-p", "origin/main", "-m", "W")
         git(root, "update-ref", "refs/land", squash)
         git(source, "fetch", "-q", str(root), "refs/land")

@@ -31,14 +31,17 @@ def lines(fleet: Fleet, name: str) -> list[str]:
     "4-025", "4-045", "4-046", "4-060", "4-061", "4-062", "4-070", "4-072", "4-100", "4-107",
 )  # fmt: skip
 def test_tasks_land_one_after_another(scripted: Fleet) -> None:
-    """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice."""
+    """Break: leave the priority out of `choose.rank`, complete the task after post_accept, or run it twice.
+
+    Or leave the task's own model where it is: `has_its_model` always true.
+    """
     fleet = set_up(scripted, **{"auto.post_accept_command": "exit 9"})
     (fleet.source / ".claude").mkdir()
     fleet.commit(".claude/llmc_task_context.toml", CONTEXT, "Context of tasks")
     root, out = fleet.root, fleet.dir
     look = f"@sh cp {task_dir(fleet)}/4.json {out}/claimed.json; cp {root}/state.json {out}/at-work.json; cp {root}/.llmc/auto.heartbeat {out}/first-beat.json"
     add(fleet, 2, priority=2)
-    add(fleet, 10, priority=2, label="ui")
+    add(fleet, 10, priority=2, label="ui", llmc={"model": "haiku"})
     add(fleet, 3, after=(10,), priority=0)
     add(fleet, 4, look, commit(4, "git fetch -q"), priority=1, label="odd")
     add(fleet, 5, "@sh llmc report done --no-changes 'it is there'")
@@ -64,6 +67,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     assert "Co-Authored" not in fleet.git("log", "--format=%B", "main")
     _check_claim(fleet)
     _check_prompts(fleet)
+    _check_models(fleet)
     _check_post_accept(fleet)
     assert "7 tasks were begun" in daemon.said
     assert auto.auto(fleet)["tasks_completed"] == 7
@@ -97,6 +101,22 @@ def _check_prompts(fleet: Fleet) -> None:
     assert "browser" not in plain
 
 
+def _check_models(fleet: Fleet) -> None:
+    """Task 10 has a model of its own: which one answered, the transcript says."""
+    used: dict[str, set[str]] = {}
+    task = ""
+    for row in fleet.transcript_rows():
+        content = (row.get("message") or {}).get("content")
+        if row.get("type") == "user" and isinstance(content, str) and "\nDo " in content:
+            task = content.partition("\nDo ")[2].split()[0]
+        elif row.get("type") == "assistant":
+            used.setdefault(task, set()).add(row["message"]["model"].split("-")[1])
+    assert used.pop("10") == {"haiku"}
+    assert set().union(*used.values()) == {"opus"}
+    launched = [row["model"] for row in fleet.events("session_launched")]
+    assert launched == ["opus", "haiku", "opus"]
+
+
 def _check_post_accept(fleet: Fleet) -> None:
     assert lines(fleet, "done") == [f"{number} yes" for number in (4, 2, 10, 3, 6, 7)]
     assert set(lines(fleet, "where")) == {str(fleet.source)}
@@ -119,7 +139,10 @@ def _check_post_accept(fleet: Fleet) -> None:
     assert "auto-1: task 4 completed" in said
     stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
     assert all(stamp.match(line) for line in said.splitlines())
-    assert len([line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]) == 6
+    begun = [line for line in log.splitlines() if stamp.match(line) and " $ pwd" in line]
+    assert [line.split(" ", 1)[1].partition(" $ ")[0] for line in begun] == [
+        f"auto-1 task {number}" for number in (4, 2, 10, 3, 6, 7)
+    ]
 
 
 @pytest.mark.req("0-042", "0-046", "0-049", "0-050", "4-026", "4-027", "4-028", "4-029", "4-107")

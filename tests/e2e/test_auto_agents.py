@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import auto
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import CRASH
 from tests.support.plans import COMMIT, auto_config, task_files
 
@@ -15,7 +15,7 @@ def work(number: int) -> str:
 @pytest.mark.parametrize(
     ("count", "workers"), [(4, 1), pytest.param(6, 2, marks=pytest.mark.soak)], ids=["one worker", "two"]
 )
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_tasks_with_a_limit_and_a_crash(fleet: Fleet, count: int, workers: int) -> None:
     """Break: count a limit as an attempt, give a parked fleet work, or leave a crashed worker's task in progress."""
     fleet.set_up(

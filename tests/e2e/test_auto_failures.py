@@ -69,6 +69,7 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
 
     Or take a task that cannot be read for a failure of the configuration, which ends auto mode.
     Or let a reset leave the task on a worker that is idle already; it is then reset for ever.
+    Or leave settle_claim out of _assign: a task whose worker became idle before it was told would be nobody's.
     """
     fleet = set_up(scripted)
     # A lane that hangs does not keep the daemon from ending.
@@ -106,12 +107,24 @@ def test_what_goes_wrong_between_a_claim_and_its_prompt(scripted: Fleet) -> None
     assert "did not take its prompt" in fleet.events("task_failed")[0]["reason"]
     assert len(fleet.events("worker_reset")) - resets <= 2
     assert daemon.stop() == 0
+    # Killed while its agent is started again, with the model of the task.
+    add(fleet, 5, llmc={"model": "haiku"})
+    daemon = Daemon(fleet, LLMC_FAULT="session.launch:before:kill:2")
+    daemon.ends()
+    daemon = Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1, 3, 2, 4, 5])
+    assert failures(fleet) == [("4", "agent", 1)]
+    assert fleet.events("session_launched")[-1]["model"] == "haiku"
+    assert daemon.stop() == 0
 
 
 @pytest.mark.req("0-051", "0-052", "0-055", "4-064")
 def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
-    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is."""
-    fleet = set_up(scripted)
+    """Break: count a limit as a failure, send every worker ahead, or leave a dead agent where it is.
+
+    Or begin a task whose agent crashed again at once: leave `_without_waiting` out of take_next.
+    """
+    fleet = set_up(scripted, **{"auto.crash_backoff_secs": "1.5"})
     out = fleet.dir
     add(
         fleet,
@@ -140,8 +153,18 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
     go.touch()
     auto.wait_completed(fleet, 4)
     assert failures(fleet) == [("1", "crash", 1)], "a session that is gone counts against no task"
-    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4]
     assert auto.auto(fleet)["parks"] == 0
+    once = f"@sh test -e {out}/crashed-5 || {{ touch {out}/crashed-5; kill -9 $PPID; sleep 9; }}"
+    add(fleet, 5, once, commit(5))
+    auto.wait_completed(fleet, 5)
+    assert sorted(auto.landed(fleet)) == [1, 2, 3, 4, 5]
+    crashed = fleet.events("task_failed")[-1]
+    again = [row["ts"] for row in fleet.events("task_assigned") if row["task_id"] == "5"][1]
+    assert (crashed["task_id"], crashed["attempt"]) == ("5", 1)
+    assert 0 < crashed["retry_in_s"] <= 1.5
+    rows = [json.loads(line) for line in (fleet.root / ".llmc/tasks.jsonl").read_text().splitlines()]
+    (failed,) = [row["ts"] for row in rows if (row["action"], row["task"]) == ("failed", "5")]
+    assert again - failed >= 1.5, "though nobody had anything else to do"
     assert daemon.stop() == 0
 
 
@@ -162,7 +185,7 @@ def test_crashes_limits_and_lost_sessions(scripted: Fleet) -> None:
 )
 def test_what_ends_it(scripted: Fleet) -> None:
     """Break: retry after an auth error, end with 0, or complete the task after its post-accept command."""
-    fleet = set_up(scripted)
+    fleet = set_up(scripted, **{"auto.crash_backoff_secs": "60"})
     fleet.llmc("config", "unset", "auto.task_list_id")
     assert "auto.task_list_id is not set" in fleet.llmc("up", "--auto", code=2).err
     fleet.llmc("config", "set", "auto.task_list_id", "plan")
@@ -179,6 +202,8 @@ def test_what_ends_it(scripted: Fleet) -> None:
     assert "auto mode ends: auth: Please run /login" in daemon.said
     failed = fleet.events("auto_failed")[-1]
     assert (failed["worker"], failed["task_id"], failed["cause"]) == ("auto-1", "1", "auth")
+    assert failed["status"] == "error"
+    assert "auto-1 was error" in (fleet.root / "logs/auto.log").read_text()
     assert (task_files(fleet)["1"]["status"], task_files(fleet)["1"].get("owner")) == ("pending", None)
     assert (fleet.worktree("auto-1") / "begun").read_text() == "begun\n", "worktrees stay as they are"
     assert fleet.tmux("list-sessions") == ""
@@ -195,6 +220,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     rows = [json.loads(line) for line in (fleet.root / "logs/daemon.jsonl").read_text().splitlines()]
     last = [row for row in rows if row["level"] == "ERROR"][-1]
     assert (last["action"], last["cause"], last["task_id"]) == ("auto_failed", "command", "1")
+    assert (last["worker"], last["status"]) == ("auto-1", "idle")
     assert last["task_file"] == str(task_dir(fleet) / "1.json")
     assert last["message"] == "the post-accept command failed with code 7"
     assert "broken pipe" in last["output"]
@@ -212,7 +238,8 @@ def test_what_ends_it(scripted: Fleet) -> None:
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
     assert "auto-1 failed at the tasks 2, 3, each time by crash" in daemon.said
-    assert [row["task_id"] for row in fleet.events("task_quarantined")] == ["2"]
+    # While the first of them waits, the other one is begun.
+    assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
 
 @pytest.mark.req("4-023", "4-024", "4-094", "4-095", "4-106")
@@ -281,9 +308,11 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     assert daemon.stop() == 0
 
 
+@pytest.mark.req("4-011", "4-066")
 def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     """Break: hand a task's text on as it is (surrogates, ESC); count what cannot be typed as a failure of git;
-    or let one file that blocks, or fills the memory, be read.
+    or let one file that blocks, or fills the memory, be read. Or give out a label that is none; or leave a task
+    where it is that its file calls in progress, and that nobody has.
     """
     fleet = set_up(scripted)
     folder = task_dir(fleet)
@@ -315,17 +344,26 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     (folder / "12.json").mkdir()
     put(13, subject="Odd", blockedBy=["../../x"])
     put(14, subject="Line\u2028ends\x85and\x0cmore", description=commit(14))
+    put(15, subject="Labelled", description=commit(15), metadata={"label": "a b"})
+    put(16, subject="Nobody's", description=commit(16), status="in_progress")
     for number in (8, 9, 10, 11, 12):
         os.utime(folder / f"{number}.json", (1, 1), follow_symlinks=False)
     add(fleet, 20, priority=4)
+    found = fleet.llmc("doctor", "--json", code=None).json["findings"]
+    assert [row["text"] for row in found if row["kind"] == "unowned_task"] == [
+        "the task 16 is in progress by its file, and nobody has it"
+    ]
     daemon = Daemon(fleet)
-    auto.wait_completed(fleet, 5, 90)
-    auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 20])
+    auto.wait_completed(fleet, 6, 90)
+    auto.wait_for(fleet, lambda: sorted(auto.landed(fleet)) == [1, 2, 7, 14, 16, 20])
+    assert [row["reason"] for row in fleet.events("task_released") if row["task_id"] == "16"] == [
+        "it was in progress without an owner"
+    ]
     states = {row["id"]: row["state"] for row in fleet.llmc("tasks", "list", "--json", code=1).json["tasks"]}
     assert {name: states[name] for name in ("3", "4")} == {"3": "quarantined", "4": "quarantined"}
     assert "it cannot be typed: the prompt is empty" in fleet.llmc("tasks", "show", "3").out
     told = {row["who"]: row["kind"] for row in fleet.llmc("status", "--json").json["attention"]}
-    bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13)}
+    bad = {f"{number}.json": "bad_input" for number in (5, 6, 8, 9, 10, 11, 12, 13, 15)}
     assert told == {**bad, "3": "quarantined", "4": "quarantined"}
     assert "bug in a lane" not in (fleet.root / "logs/daemon.jsonl").read_text()
     assert daemon.stop() == 0
@@ -394,7 +432,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     assert auto.landed(fleet) == [1]
 
 
-@pytest.mark.req("0-060", "0-063", "0-064", "0-065")
+@pytest.mark.req("0-060", "0-063", "0-064", "0-065", "0-240")
 def test_a_source_in_use(scripted: Fleet) -> None:
     """Break: forget the wait at a restart, or count no retries."""
     fleet = set_up(scripted)
@@ -450,8 +488,13 @@ def _change_auto(fleet: Fleet, **fields: float) -> None:
 @pytest.mark.req("0-032", "0-033", "0-040", "0-084", "4-063", "4-065")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> None:
-    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing."""
+    """Break: kill agents that run at a start, keep the claims at the end, or pin nothing.
+
+    Or show of a task that was released what its prompt begins with: the prologue.
+    """
     fleet = set_up(scripted)
+    (fleet.source / ".claude").mkdir()
+    fleet.commit(".claude/llmc_task_context.toml", '[default]\nprologue = "Mind the gap."\n', "Context")
     go = fleet.dir / "go"
     add(fleet, 1, f"@sh echo half > half; {until(go)}; rm half", commit(1))
     daemon = Daemon(fleet)
@@ -471,6 +514,10 @@ def test_the_end_and_the_next_start(scripted: Fleet, number: signal.Signals) -> 
     assert released[0]["ref"].removeprefix("refs/llmc/trash/") in fleet.llmc("trash", "list").out
     assert fleet.git("show", f"{released[0]['ref']}:half", cwd=fleet.root) == "half"
     assert fleet.tmux("list-sessions") == ""
+    assert "Mind the gap." in fleet.status("auto-1")["prompt"]
+    assert "Do 1" in fleet.llmc("status").out
+    for command in ("status", "digest", "doctor"):
+        assert "Mind the gap." not in fleet.llmc(command, code=None).out
     go.touch()
     daemon = Daemon(fleet, "--max-tasks", "1")
     assert daemon.ends() == 0

@@ -9,7 +9,7 @@ import pytest
 from llmc.tools import processes
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
-from tests.support.fleet import CLIENTS_IN_SOAK, NEW_CLIENT, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 DRAFT = "half a thought"
@@ -74,7 +74,7 @@ WAYS: dict[str, tuple[Callable[[Fleet, str], None], Callable[[Fleet, str], None]
 }
 
 
-@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 @pytest.mark.parametrize(
     "ways",
     [

@@ -10,7 +10,7 @@ import pytest
 from llmc import hook_client
 from llmc.cli.app import COMMANDS, FOR_AGENTS
 from llmc.config.layout import tmux_server
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -126,7 +126,7 @@ def test_no_disguise_makes_an_agent_a_person(scripted: Fleet) -> None:
 OF_TOOLS = ("no variables", "in the background", "left by its parent")
 
 
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_on_both_agents(fleet: Fleet) -> None:
     """The real client starts its tools in its own way. Break: as above."""
     fleet.set_up("adam")

@@ -12,7 +12,7 @@ import pytest
 
 from llmc.config.layout import tmux_server
 from tests.support.attention import TOLD_OF_ALL, is_told, on_every_surface
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet, Result
+from tests.support.fleet import REAL_IN_SOAK, Fleet, Result
 from tests.support.odd_client import OddClient
 from tests.support.plans import auto_config
 from tests.support.waiting import wait_until
@@ -60,7 +60,7 @@ def set_up(fleet: Fleet, **config: str) -> Fleet:
     return fleet.set_up(config=auto_config(fleet, **{"defaults.ready_timeout_s": "60", **config}))
 
 
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_client_that_works_passes(fleet: Fleet) -> None:
     """Both agents. Break: launch it where the root's trust does not count; send no /exit; leave the session behind."""
     set_up(fleet)

@@ -210,7 +210,7 @@ def test_everything_is_named_and_mended_and_nothing_is_lost(scripted: Fleet) -> 
     wanted = break_everything(fleet)
     shown = fleet.llmc("doctor", code=1).out
     assert set(findings(fleet)) == BROKEN
-    assert "22 problems, 21 of them --repair mends" in shown, shown
+    assert "22 problems, 21 fixable with --repair" in shown, shown
     assert "index.lock in its worktree, 2 hours ago" in shown
     ghost = pane_pid(fleet, f"=llmc-{fleet.root.name}-ghost:")
 

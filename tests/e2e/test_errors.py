@@ -300,7 +300,6 @@ def bin_without(tmp_path: Path) -> Any:
     return make
 
 
-@pytest.mark.req("2-001")
 @pytest.mark.parametrize("argv", [["peek", "adam"], ["up"], ["up", "--detach"]])
 def test_tmux_is_missing(shared: Fleet, bin_without: Any, argv: list[str]) -> None:
     """Break: no ToolMissing in proc.run."""
@@ -316,7 +315,6 @@ def test_status_needs_no_tmux(shared: Fleet, bin_without: Any) -> None:
     assert worker["attached"] is None
 
 
-@pytest.mark.req("2-001")
 @pytest.mark.parametrize("argv", [["add", "eve"], ["init"], ["status"]])
 def test_git_is_missing(shared: Fleet, tmp_path: Path, bin_without: Any, argv: list[str]) -> None:
     result = llmc(shared, *argv, PATH=bin_without("git"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,7 +197,7 @@ def _spend(fleet: Fleet, goal_id: str, cost: float) -> None:
 
 
 @pytest.mark.req(
-    "3-023", "3-044", "3-045", "3-097", "3-098", "3-114", "3-126", "3-136", "3-X1", "3-X11", "3-X29"
+    "3-023", "3-075", "3-044", "3-045", "3-097", "3-098", "3-114", "3-126", "3-136", "3-X1", "3-X11", "3-X29"
 )
 def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     """Break: leave GoalsLane out of the daemon; FOR_AGENTS with `work`; notices without `goal_asked`."""
@@ -212,7 +213,10 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     )
     calls = ("goal list", "work done S1.1.1", "overseer inbox", "overseer answer S1.1.1 yes", "overseer tick")
     tries = "; ".join(f"llmc {call}; echo $? >> {fleet.dir}/codes" for call in calls)
-    report = "llmc report progress halfway"
+    report = (
+        "llmc report progress halfway --decision 'by hand | two formats' --question 'Tabs too?' --next 'docs'"
+        " --progress 'half of it' --evidence 'test:make = passed' --evidence pr:12"
+    )
     first = leaf(1, f"@sh {report}; {report}; {tries}", f"@sh {until(fleet.dir / 'go')}", goals.commit(1))
     asks = f"test -e {fleet.dir}/asked || {{ touch {fleet.dir}/asked; llmc report blocked 'Which colour?'; exit 1; }}"
     second = leaf(
@@ -220,7 +224,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     )
     made = goals.planner(fleet, plan([[first]], [[second]]))
     fleet.llmc("config", "set", "overseer.goals.planner.command", made)
-    goal = goals.create(fleet)
+    goal = goals.create(fleet, "The goal", "--verify", "test -e part-1 && echo reached")
     daemon = Daemon(fleet)
     # The daemon ticks by itself; and when it is told to, and then it is waited for.
     goals.wait_for(fleet, lambda: goals.events(fleet, "assignment.active"))
@@ -251,6 +255,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert not fleet.events("goal_asked")
     reported = [row for row in goals.events(fleet, "work.reported") if row["workNodeId"] == "S1.1.1"]
     assert len(reported) == 1, "twice the same is one report, and our nudge is none"
+    _is_told_whole(fleet, goal)
     codes = (fleet.dir / "codes").read_text().split()
     assert codes == ["3"] * len(calls), "none of that is for agents"
 
@@ -265,7 +270,30 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert sorted(goals.parts(fleet)) == [1, 2]
     done = assignment(fleet, goal, "S1.1.1")
     assert (done.status, done.retry_count) == (AssignmentStatus.DONE, 0)
+    (checked,) = goals.events(fleet, "goal.checked")
+    assert (checked["data"]["passed"], checked["data"]["commit"]) == (True, fleet.git("rev-parse", "main"))
+    assert "reached" in (fleet.root / "logs/criteria.log").read_text()
+    handoff = fleet.llmc("goal", "handoff", goal).out
+    assert "by hand; why: two formats (S1.1.1)" in handoff, "what was decided is not lost with the merge"
     assert daemon.stop() == 0
+
+
+def _is_told_whole(fleet: Fleet, goal_id: str) -> None:
+    """What the options of a report say is in the goal's record, and can be traced to the message it was made in."""
+    shown = goals.shown(fleet, goal_id)
+    about = {"workNodeId": "S1.1.1"}
+    assert shown["decisions"] == [{**about, "decision": "by hand", "rationale": "two formats"}]
+    assert shown["openQuestions"] == [{**about, "question": "Tabs too?"}]
+    assert shown["nextActions"] == [{**about, "action": "docs"}]
+    text = fleet.llmc("goal", "show", goal_id).out
+    assert re.search(r"^decided: +S1.1.1: by hand \(two formats\)$", text, re.MULTILINE)
+    with store(fleet).reading() as found:
+        (said,) = [one for one in found.crystallizations(goal_id) if one.work_node_id == "S1.1.1"]
+    assert (said.current_state, said.evidence.prs) == ("half of it", ("12",))
+    assert [(one.command, one.result) for one in said.evidence.tests_run] == [("make", "passed")]
+    (message,) = said.anchors[0].message_ids
+    transcript = state(fleet)["workers"][said.anchors[0].session_key.rpartition(":")[2]]["transcript_path"]
+    assert f'"{message}"' in Path(transcript).read_text()
 
 
 def _unheeded_nudge(fleet: Fleet, goal_id: str) -> Any:

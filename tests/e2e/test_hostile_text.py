@@ -33,6 +33,7 @@ LEFT_OUT = {
         "overseer",
         "attach",
         "console",
+        "claude",
         "hook",
         "demo",
         "drill",

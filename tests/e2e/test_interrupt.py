@@ -5,7 +5,7 @@ import pytest
 from llmc.services import typist
 from llmc.workers.model import Obstacle
 from tests.e2e.test_delivery import in_process
-from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
@@ -16,7 +16,7 @@ def has_said(text: str, fleet: Fleet) -> bool:
     return text in (line.strip(" ●") for line in fleet.screen("adam").splitlines())
 
 
-@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
+@pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_esc_in_a_turn_and_a_question_that_a_person_answers(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +59,7 @@ def told(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.req(
-    *("0-100", "0-104", "0-106", "0-108", "0-116", "0-120", "0-122", "0-124", "0-130", "0-131"),
+    *("0-010", "0-100", "0-104", "0-106", "0-108", "0-116", "0-120", "0-122", "0-124", "0-130", "0-131"),
     *("0-151", "0-160", "0-163", "0-165", "0-240", "0-242", "0-245"),
 )
 def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
@@ -78,11 +80,19 @@ def test_a_daemon_that_is_killed(scripted: Fleet, overseen: Start) -> None:
         *(None, 1),
     )
     assert "Overseer  Remediating" in fleet.llmc("status").out
+    registered = overseer.row
+    assert registered["pid"] == overseer.process.pid
+    assert str(uuid.UUID(registered["instance_id"])) == registered["instance_id"]
+    assert registered["start_time_unix"] < (fleet.dir / "prompt").stat().st_mtime
+    assert "supervisor started" in Path(registered["log_file"]).read_text()
     gate.touch()
     second = wait_for(overseer, lambda: overseer.daemon(other_than=first))
+    daemon = json.loads((fleet.root / ".llmc/daemon.json").read_text())
+    assert daemon["caller_dir"] == str(Path(__file__).parents[2]), "where the supervisor was called"
     go.touch()
     auto.wait_completed(fleet, 1)
     assert auto.landed(fleet) == [1]
+    assert overseer.row["instance_id"] == registered["instance_id"], "another daemon, the same supervisor"
     # What everybody sees of it.
     view = fleet.llmc("status", "--json").json["overseer"]
     assert (view["state"], view["daemon_pid"], view["attempt"]) == ("running", second, None)

@@ -60,16 +60,17 @@ def running(shared: Fleet) -> Iterator[Fleet]:
     for known in (shared.root / ".git/rr-cache").glob("*"):
         shutil.rmtree(known)
     yield shared.new_case()
-    shared.configure({"repo.validate": ""})
+    shared.configure({"repo.validate": "", "notify.command": ""})
     shared.rest("adam")
 
 
 @pytest.mark.req("1-016", "1-116", "2-017")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
-    """Break that fails it: keep the accept's journal, or abort the rebase before the worker sees it."""
+    """Break that fails it: keep the accept's journal, abort the rebase before the worker sees it, or send /clear first."""
     set_up(fleet, repo__validate="grep -q mine a.txt")
     tip = begin(fleet, "echo mine > a.txt", BOTH)
+    conversation = record(fleet)["claude_session_id"]
     fleet.commit("a.txt", "main\n", "Theirs")
     refused = fleet.llmc("accept", "adam", "--json", code=1)
     assert refused.json["conflicts"] == ["a.txt"]
@@ -77,6 +78,9 @@ def test_a_conflict_at_accept_is_resolved_by_the_worker(fleet: Fleet) -> None:
     assert "conflicts with main in a.txt; adam resolves them now. Accept again when" in refused.err
     done = fleet.wait("adam", "needs_review")
     assert done["reason"] == "conflicts resolved"
+    assert record(fleet)["claude_session_id"] == conversation, (
+        "who made the change resolves it, and knows why"
+    )
     assert done["commit_sha"] == fleet.git("rev-parse", "HEAD", cwd=fleet.worktree("adam")) != tip
     assert fleet.log()[0] == "Theirs", "nothing has landed yet"
     fleet.llmc("accept", "adam")
@@ -168,7 +172,10 @@ def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
 
 @pytest.mark.req("1-135")
 def test_aborted_by_the_worker(running: Fleet) -> None:
-    """Break that fails it: take the end of a rebase for its success."""
+    """Break that fails it: take the end of a rebase for its success; or tell nobody but who looks at the status."""
+    told = running.dir / "told"
+    told.mkdir()
+    running.configure({"notify.command": f"cat > {told}/new-$$; mv {told}/new-$$ {told}/told-$$"})
     tip = begin(running, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
     running.commit("a.txt", "main\n", "Theirs")
     running.llmc("accept", "adam", code=1)
@@ -177,6 +184,12 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert done["commit_sha"] == tip
     assert len(running.events("rebase_aborted")) == 1
     assert record(running)["pre_rebase_sha"] == ""
+    (item,) = [row for row in running.llmc("status", "--json").json["attention"] if row["who"] == "adam"]
+    assert (item["kind"], item["severity"]) == ("conflict", "blocked")
+    assert item["next"].startswith("llmc rebase adam, or resolve it")
+    notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
+    assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
+    assert "it aborted its rebase" in notices[0]["title"]
 
 
 @pytest.mark.req("2-016", "2-023")

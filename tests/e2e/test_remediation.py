@@ -23,14 +23,15 @@ def newest_log(fleet: Fleet) -> str:
     return logs[-1].read_text() if logs else ""
 
 
-@pytest.mark.req("0-103", "0-140", "0-141", "0-144", "0-145", "0-149")
+@pytest.mark.req("0-103", "0-140", "0-141", "0-144", "0-145", "0-149", "4-005")
 @pytest.mark.parametrize("fleet", REAL_IN_SOAK, indirect=True)
 def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     """Breaks that fail it: no OverseerRoot.inbox and wake_socket of its own (the daemon would meet its hooks);
-    kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text."""
+    kill_server in close_server (`down` would end it); no clear=True; leaving tool_use out of row_text.
+    Or launch the supervisor's agent without the task list; or leave of_fleet out of worker_tasks.mark."""
     broken = fleet.source / "build.cfg"
     broken.write_text("broken\n")
-    fleet.set_up("adam", config={"defaults.ready_timeout_s": "60"})
+    fleet.set_up("adam", config={"defaults.ready_timeout_s": "60", "auto.task_list_id": "plan"})
     if fleet.agent == "claude":
         untrusted = Remedy(fleet, "Mend it.").done()
         assert untrusted["outcome"] == "failed"
@@ -42,7 +43,8 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     work = f"touch {began}; {wait.format(mended)}; echo x > x; git add x; {COMMIT} 'X'"
     fleet.llmc("start", "--prompt", f"@sh {work}")
     fix = f"{wait.format(began)}; pwd; sed -i s/broken/sound/ build.cfg; cat build.cfg; touch {mended}"
-    done = Remedy(fleet, f"The build is broken.\n@sh {fix}\n@say It is sound again.").done()
+    share = "@task Watch the build\n@sh echo the list is $CLAUDE_CODE_TASK_LIST_ID"
+    done = Remedy(fleet, f"The build is broken.\n@sh {fix}\n{share}\n@say It is sound again.").done()
     assert (done["outcome"], done["problem"]) == ("completed", ""), (done, newest_log(fleet))
     assert broken.read_text() == "sound\n"
     assert done["said"] == [
@@ -65,6 +67,14 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
         text.index("agent\n    It is sound again.\n"),
     )
     assert called < answered < replied < text.index("=== outcome\ncompleted\nduration: ")
+
+    assert "the list is plan\n" in text
+    tasks = fleet.llmc("tasks", "list", "--json").json["tasks"]
+    assert [(row["subject"], row["state"]) for row in tasks] == [("Watch the build", "proposed")]
+    waits = [
+        row["next"] for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "proposed"
+    ]
+    assert waits == ["llmc tasks approve 1"], "what it notes down becomes no work before a person has looked"
 
     pid = agent_pid(fleet)
     assert "It is sound again." in fleet.llmc("peek", "overseer").out

@@ -12,10 +12,11 @@ from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, task_files
 from tests.support.waiting import wait_until
 
-#: what has not landed yet, seen from the source; what it says besides is for the log
+#: what has not landed yet, in the source; what it says besides is for the log. It runs where the daemon was called
 POOL = """\
-echo looking >&2
+echo looking $FROM_THERE >&2
 echo x >> asked
+cd "$LLMC_SOURCE"
 test -e second && exit 4
 if test -e first; then cat {tickets}/2; else cat {tickets}/1; fi
 """
@@ -25,9 +26,12 @@ def landed(fleet: Fleet, *subjects: str) -> bool:
     return set(subjects) <= set(fleet.log())
 
 
-@pytest.mark.req("0-007", "0-057", "0-094", "0-095", "4-105")
+@pytest.mark.req("0-007", "0-010", "0-057", "0-094", "0-095", "4-105")
 def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
-    """Break: ignore the keys of open tasks in take_in; or do not raise for code 3; or leave ledger.note out."""
+    """Break: ignore the keys of open tasks in take_in; or do not raise for code 3; or leave ledger.note out.
+
+    Or run the commands where the daemon works (/), or in the source; or leave `about` out of the post-accept command.
+    """
     tickets = scripted.dir / "tickets"
     tickets.mkdir()
     script = scripted.dir / "pool.sh"
@@ -43,12 +47,17 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
         (trap / program).write_text(f"#!/bin/sh\ntouch {scripted.dir}/called\n")
         (trap / program).chmod(0o755)
     scripted.env["PATH"] = f"{trap}:{scripted.env['PATH']}"
-    scripted.set_up(config={**config, "auto.concurrency": "2", "auto.post_accept_command": "echo posted"})
+    scripted.set_up(
+        config={**config, "auto.concurrency": "2", "auto.post_accept_command": "echo posted; pwd"}
+    )
     second = {"key": "T-2", "subject": "The second", "description": work.format("second"), "priority": 0}
     (tickets / "2").write_text(json.dumps(second))
-    (scripted.source / ".git/info/exclude").write_text("asked\n")
-    scripted.up("--auto")
-    asked = scripted.source / "asked"
+    place = scripted.dir / "elsewhere"
+    place.mkdir()
+    scripted.llmc(
+        "--root", str(scripted.root), "up", "--detach", "--auto", "--no-canary", cwd=place, FROM_THERE="yes"
+    )
+    asked = place / "asked"
     wait_until(lambda: asked.exists() and len(asked.read_text().split()) > 2, 60)
     assert list(task_files(scripted)) == ["1"], "it is printed again and again while it is open"
     wait_until(lambda: landed(scripted, "first", "second"), 60)
@@ -63,20 +72,25 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     wait_until(lambda: len(asked.read_text().split()) > before, 60)
     assert scripted.events("auto_failed") == [], "none ready is no failure"
 
-    log = (scripted.root / "logs/task_pool.log").read_text()
+    told = scripted.root / "logs/task_pool.log"
+    wait_until(lambda: "exit code 4\n" in told.read_text(), 60)
+    log = told.read_text()
     for line in (
         r"task 1 discovered: The first",
         r"auto-\d task 1 selected, of 1 ready",
         r"auto-\d task 1 claimed",
         r"auto-\d task 1 completed",
         rf"\$ sh {script}",
+        r"exit code 4",
     ):
         assert re.search(rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{{4}} {line}$", log, re.MULTILINE), line
-    assert "looking\n" in log
+    assert "looking yes\n" in log
     assert '"key": "T-2"' in log
 
     posted = (scripted.root / "logs/post_accept.log").read_text()
-    assert re.match(r"\d{4}-\d\d-\d\dT\S+ \$ echo posted\nposted\n", posted)
+    stamp, whose = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", r"auto-\d task 1"
+    entry = rf"{stamp} {whose} \$ echo posted; pwd\nposted\n{re.escape(str(place))}\n{stamp} {whose} exit code 0\n"
+    assert re.match(entry, posted), posted
     assert not (scripted.dir / "called").exists(), "the task manager of former times is no part of this"
 
     script.write_text("echo 'too many claims'; exit 3\n")

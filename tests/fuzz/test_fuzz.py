@@ -283,6 +283,9 @@ def ledger(grounds: Grounds, dice: Random) -> None:
 
 def events(grounds: Grounds, dice: Random) -> None:
     path = grounds.root / layout.EVENTS
+    grounds.llmc(
+        "digest", "--json"
+    )  # what an earlier case left on the list of what needs a person goes now, with an event
     good = path.read_bytes()
     rows = [json.dumps(row).encode() for row in EVENTS]
     for _ in range(dice.choice((1, 2, 5))):
@@ -332,6 +335,8 @@ NOT_CALLED = {
     "start",
     "attach",
     "console",
+    "claude",
+    "uninstall",
     "demo",
     "drill",
     "init",

@@ -3,11 +3,14 @@
 from typing import Any
 
 from llmc.goals.model import (
+    Advice,
     Anchor,
+    Asking,
     Assignment,
     AssignmentStatus,
     BlockedReason,
     Change,
+    CriteriaCheck,
     Crystallization,
     Decision,
     DeliveryContext,
@@ -121,6 +124,10 @@ def full_change() -> Change:
             ),
         ),
         budget_usd=12.5,
+        asks=Asking(reason=BLOCKED, since=4.0, told=1, told_at=5.0),
+        checked=CriteriaCheck(
+            ts=4.0, commit="1a2b", passed=True, results=(Tested(command="make", result="ok"),), by="human"
+        ),
     )
     leaf = node(
         "S1.1.1",
@@ -138,6 +145,8 @@ def full_change() -> Change:
         estimated_effort="1h",
         risk_level="low",
         verify="pytest tests/test_csv.py",
+        recovery_policy=Recovery.ESCALATE,
+        idle_after_ms=60_000,
         overridden=True,
         blocked_reason=BLOCKED,
         started_at=2.0,
@@ -174,6 +183,7 @@ def full_change() -> Change:
         backoff_until=10.0,
         recovery_policy=Recovery.RESEND,
         applied_updates=("f1",),
+        advice=Advice(ts=8.0, message="go on", question="A or B?", options=("A", "B")),
         reminders=1,
     )
     said = crystallization(

@@ -229,7 +229,7 @@ class _Forked:
         return self._code
 
 
-def _fork_detached(argv: Sequence[str], output: Path) -> Any:
+def _fork_detached(argv: Sequence[str], output: Path, env: Mapping[str, str]) -> Any:
     """As proc.spawn_detached, for llmc itself: a session of its own, no file of ours, its output in a file."""
     assert list(argv[:3]) == [sys.executable, "-m", "llmc"], argv
     pid = os.fork()
@@ -243,7 +243,7 @@ def _fork_detached(argv: Sequence[str], output: Path) -> Any:
         {
             "argv": list(argv[3:]),
             "cwd": "/",
-            "env": dict(os.environ),
+            "env": dict(env),
             "in": os.devnull,
             "out": str(output),
             "err": str(output),

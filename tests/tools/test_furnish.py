@@ -12,7 +12,7 @@ from llmc.services import landing, lfs, provision, setup, submodules
 from llmc.services.excludes import literal_pattern
 from llmc.services.nuke import nuke_worker
 from llmc.services.project import Project
-from llmc.services.serena import named
+from llmc.services.serena import _read_list, named
 from llmc.tools import git
 from llmc.workers.model import WorkerRecord
 from tests.support.repos import (
@@ -295,16 +295,66 @@ def test_a_serena_project_of_its_own_for_each_worktree(project: Project, source:
     project = set_repo(project, serena="true")
     furnish(project, record)
     text = (worktree.path / ".serena/project.yml").read_text()
-    assert text == '# mine\nproject_name: "my src-w1"\nlanguages: [python]\n'
+    assert text == '# mine\nproject_name: "llmc-root-w1"\nlanguages: [python]\n'
     assert git.tree_state(worktree.path).clean
     source.git("commit", "-q", "-m", "Serena")
     reset(project, record)
     assert 'project_name: "shop"' in (worktree.path / ".serena/project.yml").read_text()
     local = (worktree.path / ".serena/project.local.yml").read_text()
-    assert local == 'project_name: "my src-w1"\n'
+    assert local == 'project_name: "llmc-root-w1"\n'
     assert git.tree_state(worktree.path).clean
     worktree.git("add", "-A")
     assert worktree.git("status", "--porcelain") == ""
+
+
+ONE = '- "/a b"'
+
+
+@pytest.mark.req("0-251", "0-252")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", f"projects:\n{ONE}\n"),
+        ("# mine\nlog_level: 20\n", f"# mine\nlog_level: 20\nprojects:\n{ONE}\n"),
+        ("projects: []\nlog_level: 20\n", f"projects:\n{ONE}\nlog_level: 20\n"),
+        ("projects:\n\n# next\nlog_level: 20\n", f"projects:\n{ONE}\n\n# next\nlog_level: 20\n"),
+        ("projects:\n- /x # mine\n- '/y'\nother: 1", f"projects:\n- /x # mine\n- '/y'\n{ONE}\nother: 1\n"),
+        ("projects: # all\n  - /x\n  # y\n  - /y\n", f"projects:\n  - /x\n  # y\n  - /y\n  {ONE}\n"),
+        ('projects: [/x, "/y"]\nother: 1\n', f'projects:\n- /x\n- "/y"\n{ONE}\nother: 1\n'),
+        ("projects:\n- '/a b'\n- /x\n", "projects:\n- '/a b'\n- /x\n"),
+        ("projects: null\n", f"projects:\n{ONE}\n"),
+    ],
+)
+def test_a_worktree_is_added_to_serenas_list_and_taken_off_again(before: str, after: str) -> None:
+    """Break: write the whole file anew, end the list at a comment, or add what is there already."""
+    found = _read_list(before)
+    assert found is not None
+    added = found.with_path("/a b")
+    assert added.text == after or (added == found and before == after)
+    assert added.with_path("/a b") == added
+    again = _read_list(added.text)
+    assert again is not None
+    assert "/a b" in again.paths
+    gone = _read_list(again.without_path("/a b").text)
+    assert gone is not None
+    assert gone.paths == tuple(path for path in found.paths if path != "/a b")
+    assert gone.after == found.after
+
+
+@pytest.mark.parametrize("text", ["projects: {a: b}\n", "projects: x\n", "projects: [\n  /x\n]\n"])
+def test_what_is_no_plain_list_is_left_alone(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    """Break: take it for an empty list; everything that was in it would be lost."""
+    record, _ = add_worker(project)
+    project = set_repo(project, serena="true")
+    monkeypatch.setenv("SERENA_HOME", str(tmp_path / "serena"))
+    (tmp_path / "serena").mkdir()
+    config = tmp_path / "serena/serena_config.yml"
+    config.write_text(text)
+    (said,) = furnish(project, record)
+    assert "is no plain list; add it there" in said
+    assert config.read_text() == text
 
 
 def test_a_project_file_keeps_the_rest() -> None:

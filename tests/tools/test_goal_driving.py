@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from llmc.auto.notices import Notice, of_event
+from llmc.config.model import Notify
 from llmc.config.paths import Root
 from llmc.goals.intents import Action, pending
 from llmc.goals.liveness import Message, Run, Signals
@@ -20,14 +23,15 @@ from llmc.goals.model import (
     DeliveryContext,
     Mode,
     NodeStatus,
-    Origin,
     Result,
 )
 from llmc.goals.policy import session_key
 from llmc.goals.updates import Claim, Update
 from llmc.services import goal_dispatch, goal_runner
+from llmc.services.goal_dispatch import Done, perform
 from llmc.services.goal_runner import Runner
-from llmc.services.goals import open_store
+from llmc.services.goals import NewGoal, create, open_store, reply_to
+from llmc.services.notify import _wanted, channels_of
 from llmc.services.project import Project, bare_project
 from llmc.services.transcript_tail import last_messages
 from llmc.state.events import read_lines
@@ -173,18 +177,40 @@ def test_a_busy_worker_is_left_alone_and_the_records_go_on(project: Project) -> 
 
 @pytest.mark.req("3-099", "3-115", "3-X6")
 def test_a_question_goes_where_the_goal_came_from_or_is_an_error(project: Project) -> None:
-    """Break: `_ask` without the check of the channel; an escalation that ignores the goal's origin."""
-    where = DeliveryContext(channel="pager", to="ada")
+    """The origin is what `goal create --reply-to` makes of its words. Once the channel is there, it is told there alone.
+
+    Break: `_ask` without `how_told`; an escalation that ignores the goal's origin; `_wanted` that returns all channels.
+    """
+    where = reply_to("webhook:ada", "t-1", "main")
+    assert where == DeliveryContext(channel="webhook", to="ada", thread="t-1", account="main")
+    made = create(project, NewGoal(title="Import", reply_to=where), None).view.goal
     stalls = given("A_1", "S1.1.1", S.STALLED, retry_count=9)
-    kept(project, stalls, origin=Origin(origin_delivery_context=where))
+    kept(project, stalls, origin=made.origin)
     signals = Signals(run=Run.NONE, run_id="17", session_key=stalls.session_key, messages=())
     driven(project, Seen(A_1=signals))
     after = open_store(project).view(GOAL).assignments["A_1"]
     asked = after.dispatch_history[-1]
     assert (asked.mode, asked.delivery_context) == (Mode.ESCALATE, where)
-    assert (asked.result, "nobody can be reached over 'pager'" in asked.notes) == (Result.ERROR, True)
+    assert (asked.result, "nobody can be reached over 'webhook'" in asked.notes) == (Result.ERROR, True)
     assert after.status is S.BLOCKED, "it is in the inbox"
-    assert not [line for line in read_lines(project.root.events) if b"goal_asked" in line], "not another way"
+    assert not asked_events(project), "not another way"
+
+    settings = Notify(webhook="http://127.0.0.1:9/", command="true")
+    project = replace(project, config=replace(project.config, notify=settings))
+    again = replace(action(Mode.ESCALATE, purpose="escalate"), delivery_context=where)
+    assert perform(project, again, made, None) == Done(Result.OK, "in the inbox; told by webhook")
+    [notice] = [one for row in asked_events(project) for one in of_event(row)]
+    assert isinstance(notice, Notice)
+    told = {"channel": "webhook", "to": "ada", "thread": "t-1", "account": "main"}
+    assert told.items() <= notice.facts.items(), "who gets it knows whom it is for"
+    assert list(_wanted(channels_of(settings), notice)) == ["webhook"]
+    nowhere = replace(notice, facts={"channel": "inbox"})
+    assert list(_wanted(channels_of(settings), nowhere)) == []
+
+
+def asked_events(project: Project) -> list[dict[str, Any]]:
+    rows = map(json.loads, read_lines(project.root.events))
+    return [row for row in rows if row["action"] == "goal_asked"]
 
 
 def action(mode: Mode, **fields: object) -> Action:

@@ -14,7 +14,7 @@ from llmc.config.goals import GoalPlanner
 from llmc.goals.model import AssignmentStatus, Change, Result
 from llmc.services import claims, goal_dispatch, goal_signals
 from llmc.services.goal_dispatch import Done
-from tests.support.goal_workshop import Clock, Workshop, worker_at
+from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
 
 IDLE_S, TICK_S = 900.0, 120.0
 
@@ -142,6 +142,16 @@ def test_the_effort_for_one_assignment_is_bounded(
     asked = tmp_path / "asked"
     work = AtWork(tmp_path, clock, planner=GoalPlanner(command=f"echo x >> {asked}"))
     monkeypatch.setattr(goal_dispatch, "_send", lambda *_: Done(Result.OK))
+    _fall_silent(work, clock, monkeypatch)
+    purposes = [one.purpose for one in work.shop.history()]
+    assert purposes == ["work", "nudge", "nudge", "reassign", "escalate", "reminder", "reminder", "reminder"]
+    spent = sum(one.attempts for one in work.shop.history() if one.purpose != "reminder")
+    assert spent <= 2 + 4
+    assert not asked.exists(), "no model was asked for what rules can decide"
+
+
+def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, rounds: int = 60) -> None:
+    """Whoever has it says nothing for a long time, and neither does anybody who gets it next."""
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(work.shop.ledger.books().claims.values()):
@@ -150,12 +160,54 @@ def test_the_effort_for_one_assignment_is_bounded(
             tx.remove(worker)
 
     monkeypatch.setattr(goal_dispatch, "reset_unattended", reset)
-    for _ in range(60):
+    for _ in range(rounds):
         work.shop.pass_time(clock, IDLE_S)
         if work.shop.ledger.books().claims == {}:
-            work.begin()  # the next one falls silent, too
-    purposes = [one.purpose for one in work.shop.history()]
-    assert purposes == ["work", "nudge", "nudge", "reassign", "escalate", "reminder", "reminder", "reminder"]
-    spent = sum(one.attempts for one in work.shop.history() if one.purpose != "reminder")
-    assert spent <= 2 + 4
-    assert not asked.exists(), "no model was asked for what rules can decide"
+            work.begin()
+
+
+@pytest.mark.req("3-087", "3-086")
+@pytest.mark.parametrize("answer", ["advice", "garbage"])
+def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Once the rules are at their end, and once: what it wants said is said, then its question is asked. Anything but
+    nudges and questions is refused, and then a person is asked as without it.
+
+    Break: leave `_advised` out of `_step`; take `advice.question` out of `stalled_reason`; no DIAGNOSE in `_PLANNING`.
+    """
+    told, sent = tmp_path / "told", []
+    said: dict[str, Any] = {
+        "actions": [
+            {"type": "nudge", "message": "Leave the grammar, split at commas."},
+            {"type": "escalate", "question": "CSV or TSV?", "options": ["CSV", "TSV"]},
+        ]
+    }
+    if answer == "garbage":
+        said = {"actions": [{"type": "shell", "message": "rm -rf /"}]}
+    (tmp_path / "said").write_text(json.dumps(said))
+    command = f"cat >> {told}; echo $LLMC_PLAN_KIND >> {told}.kinds; cat {tmp_path}/said"
+    work = AtWork(tmp_path, clock, planner=GoalPlanner(command=command, diagnose=True, max_repair_attempts=1))
+
+    def send(project: Any, action: Any) -> Done:
+        sent.append(action.text)
+        return Done(Result.OK)
+
+    monkeypatch.setattr(goal_dispatch, "_send", send)
+    _fall_silent(work, clock, monkeypatch, rounds=10)
+    purposes = [one.purpose for one in work.shop.history() if one.purpose != "reminder"]
+    usual = ["work", "nudge", "nudge", "reassign", "diagnose"]
+    assert "no sign of life for" in told.read_text(), "it is told what was seen"
+    reason = work.shop.one().blocked_reason
+    assert reason is not None
+    if answer == "advice":
+        assert purposes == [*usual, "nudge", "escalate"]
+        assert "split at commas" in sent[-1]
+        assert (reason.question, reason.options) == ("CSV or TSV?", ("CSV", "TSV"))
+        assert Path(f"{told}.kinds").read_text().split() == ["diagnose"]
+    else:
+        assert purposes == [*usual, "escalate"]
+        assert reason.question == f"How shall {LEAF} go on?"
+        (asked,) = [one for one in work.shop.history() if one.purpose == "diagnose"]
+        assert (asked.result, "could be used" in asked.notes) == (Result.ERROR, True)
+        assert Path(f"{told}.kinds").read_text().split() == ["diagnose"] * 2, "sent back once, and no more"

@@ -102,15 +102,17 @@ def test_what_steers_git_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_run_logged_appends_and_returns_its_own_part(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "w1.log"
     first = proc.run_logged("echo one; exit 4", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
-    second = proc.run_logged("pwd; echo two >&2", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
+    second = proc.run_logged("pwd; printf two >&2", cwd=tmp_path, env=proc.clean_env(), log=log, timeout_s=10)
     assert (first.returncode, first.stdout) == (4, "one\n")
-    assert (second.returncode, second.stdout) == (0, f"{tmp_path}\ntwo\n")
+    assert (second.returncode, second.stdout) == (0, f"{tmp_path}\ntwo")
     lines = log.read_text().splitlines()
-    assert [line.partition(" ")[2] for line in lines if "$ " in line] == [
+    assert [line.partition(" ")[2] for line in lines if line[:2] == "20"] == [
         "$ echo one; exit 4",
-        "$ pwd; echo two >&2",
+        "exit code 4",
+        "$ pwd; printf two >&2",
+        "exit code 0",
     ]
-    assert [line for line in lines if "$ " not in line] == ["one", str(tmp_path), "two"]
+    assert [line for line in lines if line[:2] != "20"] == ["one", str(tmp_path), "two"]
     assert log.stat().st_mode & 0o777 == 0o600
     assert log.parent.stat().st_mode & 0o777 == 0o700
 

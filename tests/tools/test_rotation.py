@@ -159,7 +159,8 @@ run_logged({script!r}, cwd=Path("/"), env=dict(os.environ), log=Path({str(log)!r
         process.wait()
     assert rotate(log, Limit(1))
     said = [line.decode() for line in whole_lines(str(log))]
-    assert said[-3:] == ["first", "others may write meanwhile", "second"]
+    assert said[-4:-1] == ["first", "others may write meanwhile", "second"]
+    assert said[-1].endswith(" exit code 0")
 
 
 def test_a_process_left_running_by_a_command_does_not_hold_the_log(tmp_path: Path) -> None:

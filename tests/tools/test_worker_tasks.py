@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from llmc.errors import Refused
-from llmc.names import TaskId
+from llmc.names import OVERSEER, TaskId
 from llmc.services import task_commands, task_list, task_queue, worker_tasks
 from llmc.services.intake import apply_pending
-from llmc.services.project import Project, open_project
+from llmc.services.overseer_session import own_session
+from llmc.services.project import Project, for_overseer, open_project
 from llmc.services.task_queue import TaskQueue
 from llmc.state import inbox
 from llmc.tasks.draft import Draft
@@ -341,8 +342,8 @@ def test_what_was_given_out_is_nobodys_new_task(session: Session) -> None:
     assert queue.ledger.books().made == {}
 
 
-def test_a_session_without_a_branch_has_a_list_of_its_own(session: Session) -> None:
-    """The supervisor's agent. Break: leave `has_branch` out of intake."""
+def test_a_session_that_tries_the_client_has_a_list_of_its_own(session: Session) -> None:
+    """What it makes has the numbers of other tasks. Break: leave `shares_the_list` out of intake."""
     with session.project.store.transaction() as tx:
         tx.update(WORKER, branch="", assignment=None)
     session.write(2)
@@ -350,3 +351,27 @@ def test_a_session_without_a_branch_has_a_list_of_its_own(session: Session) -> N
     session.apply()
     assert session.hold(2) is None
     assert task_queue.open_queue(session.project).ledger.books().made == {}
+
+
+@pytest.mark.req("4-005")
+def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Session) -> None:
+    """Also while the fleet's state cannot be written. Break: leave of_fleet, or the suppress, out of worker_tasks.mark."""
+    own = for_overseer(session.project)
+    with own_session(session.project):
+        own.store.change(lambda tx: tx.put(replace(tx.worker(OVERSEER), instance="i1")))
+    overseers = own.root.inbox / OVERSEER
+    overseers.mkdir(parents=True)
+    for number in (2, 3):
+        session.write(number)
+        session.hook("TaskCreated", task_id=str(number), task_subject=f"Task {number}")
+        (event,) = session.inbox.iterdir()
+        event.rename(overseers / event.name)
+        if number == 3:
+            session.project.root.state.write_text("{ broken")
+        apply_pending(own, OVERSEER)
+        assert session.hold(number) == "proposed"
+    made = task_list.open_ledger(session.project).books().made
+    assert [(key.id, one.worker, one.hold) for key, one in made.items()] == [
+        ("2", OVERSEER, "proposed"),
+        ("3", OVERSEER, "proposed"),
+    ]

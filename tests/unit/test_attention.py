@@ -10,6 +10,7 @@ from llmc.cli.overview import attention_lines
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
 from llmc.state.store import Store
+from llmc.workers import decide
 
 
 def plain(text: str, style: str) -> str:
@@ -109,6 +110,7 @@ def found(
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
+        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or resolve it (llmc console adam), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),

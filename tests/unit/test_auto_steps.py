@@ -35,7 +35,7 @@ from llmc.services.accept import STEPS
 from llmc.services.auto_landing import a_command_comes_first
 from llmc.state.model import State
 from llmc.workers.causes import Cause
-from llmc.workers.decide import FOUND_COMMITS
+from llmc.workers.decide import ABORTED, ANOTHER_MODEL, FOUND_COMMITS
 from llmc.workers.model import (
     AcceptJournal,
     Assignment,
@@ -262,6 +262,27 @@ def test_what_passes_by_itself_parks_and_never_counts(status: Status, cause: Cau
     record = at_work(status, cause=cause, error_reason="resets 3pm", reason="limit")
     assert next_step(record, Situation(now=200.0, resuming=False)) == Park(cause, "resets 3pm")
     assert next_step(record, Situation(now=200.0, resuming=True)) == Resume()
+
+
+def test_a_model_of_the_tasks_own() -> None:
+    """Break: end auto mode, or count a failure, because one task names a model that cannot be had."""
+    own = replace(TASK, model="opsu")
+    failed = worker(S.ERROR, auto=True, assignment=own, cause=Cause.CONFIG, error_reason="no such model")
+    wanted = GiveUp(Cause.TASK, "no such model", counts=False, hold="quarantined")
+    assert next_step(failed, NOW) == wanted
+    assert next_step(replace(failed, assignment=TASK), NOW) == Stop(Cause.CONFIG, "no such model")
+    between = next_step(at_work(S.OFFLINE, reason=ANOTHER_MODEL), NOW)
+    assert isinstance(between, GiveUp)
+    assert not between.counts
+
+
+@pytest.mark.req("1-135")
+def test_a_worker_that_aborts_its_rebase_does_not_land_for_ever() -> None:
+    """Break: accept what was aborted; it conflicts again, is aborted again, and costs each time."""
+    after = next_step(at_work(S.NEEDS_REVIEW, reason=ABORTED), NOW)
+    assert isinstance(after, GiveUp)
+    assert (after.cause, after.counts) == (Cause.TASK, True)
+    assert next_step(at_work(S.NEEDS_REVIEW, reason="commits"), NOW) == Accept()
 
 
 @pytest.mark.req("0-056")

@@ -53,6 +53,27 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
     assert books.attempts(key("7")) == 0
 
 
+@pytest.mark.req("0-051")
+def test_a_task_whose_agent_crashed_waits_longer_each_time() -> None:
+    """Break: leave the power out of waits_s; count other failures; or wait for a time that the clock has not reached yet."""
+
+    def after(*causes: str) -> Books:
+        rows = []
+        for number, cause in enumerate(causes, 1):
+            rows += [entry("claimed", claim(number), 100), entry("failed", claim(number), 100, cause=cause)]
+        return fold(Books(), rows)
+
+    assert Books().waits_s(key("7"), 10, 100) == 0
+    assert [after("crash").waits_s(key("7"), 10, now) for now in (100, 104, 110, 111)] == [10, 6, 0, 0]
+    assert after("crash", "crash").waits_s(key("7"), 10, 100) == 20
+    assert after("task", "crash").waits_s(key("7"), 10, 100) == 10
+    assert after("crash", "task").waits_s(key("7"), 10, 100) == 0, "it did not crash the last time"
+    assert after("crash").waits_s(key("7"), 0, 100) == 0
+    assert after("crash").waits_s(key("7"), 10, 40) == 0, "the clock was set back"
+    put_back = fold(after("crash"), [entry("requeued", claim(1), 101.0)])
+    assert put_back.waits_s(key("7"), 10, 101) == 0, "a person does not wait"
+
+
 def test_the_end_of_an_earlier_claim_does_not_end_this_one() -> None:
     """Break: let go by worker alone."""
     books = fold(Books(), [entry("claimed", claim(1), 1), entry("claimed", claim(2, "8"), 2)])

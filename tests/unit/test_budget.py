@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.auto.budget import Level, limits, verdict
-from llmc.auto.prices import cost_of
+from llmc.auto.prices import Prices, cost_of
 from llmc.auto.spending import Row, Spent, Tally, parse, spent_on, sums
 from llmc.config.model import Budget, Price
 from llmc.workers.usage import Usage
@@ -45,7 +45,7 @@ def million(**kinds: int) -> Usage:
 @pytest.mark.req("5-005")
 def test_each_kind_of_token_has_its_own_price() -> None:
     """Break: swap cache_write and cache_read in cost_of()."""
-    table = {"claude-opus": OPUS}
+    table = Prices(own={"claude-opus": OPUS})
     kinds = {
         "input_tokens": 15.0,
         "output_tokens": 75.0,
@@ -57,7 +57,7 @@ def test_each_kind_of_token_has_its_own_price() -> None:
 
 
 def test_caches_without_a_price_follow_the_input() -> None:
-    table = {"claude": Price(input=10.0, output=50.0)}
+    table = Prices(own={"claude": Price(input=10.0, output=50.0)})
     assert cost_of(table, "claude-x", million(cache_creation_input_tokens=1)) == 12.5
     assert cost_of(table, "claude-x", million(cache_read_input_tokens=1)) == 1.0
 
@@ -65,11 +65,13 @@ def test_caches_without_a_price_follow_the_input() -> None:
 @pytest.mark.req("5-005")
 def test_the_longest_beginning_of_a_name_has_the_price() -> None:
     """Break: take the first name that fits."""
-    table = {
-        "claude": Price(input=1.0, output=1.0),
-        "claude-opus-4": Price(input=3.0, output=1.0),
-        "claude-opus": Price(input=2.0, output=1.0),
-    }
+    table = Prices(
+        own={
+            "claude": Price(input=1.0, output=1.0),
+            "claude-opus-4": Price(input=3.0, output=1.0),
+            "claude-opus": Price(input=2.0, output=1.0),
+        }
+    )
     used = million(input_tokens=1)
     prices = {
         model: cost_of(table, model, used) for model in ("claude-opus-4-8", "claude-opus-3", "claude-x")
@@ -81,12 +83,12 @@ def test_the_longest_beginning_of_a_name_has_the_price() -> None:
 @pytest.mark.req("5-005")
 def test_half_a_price_is_none() -> None:
     """Output at no cost would be a wrong sum that looks right. Break: read an unset output as 0."""
-    assert cost_of({"claude": Price(input=1.0)}, "claude-x", million(input_tokens=1)) is None
+    assert cost_of(Prices(own={"claude": Price(input=1.0)}), "claude-x", million(input_tokens=1)) is None
 
 
 @given(st.lists(st.tuples(USAGES, st.sampled_from(["claude-opus", "gpt"])), max_size=8))
 def test_the_cost_of_a_sum_is_the_sum_of_the_costs(parts: list[tuple[Usage, str]]) -> None:
-    table = {"claude": OPUS}
+    table = Prices(own={"claude": OPUS})
     costs = [cost_of(table, model, used) for used, model in parts]
     rows = [row(used, model, cost) for (used, model), cost in zip(parts, costs, strict=True)]
     tally = Tally()
@@ -109,8 +111,8 @@ def row(used: Usage, model: str = "claude-opus", cost: float | None = None) -> R
 def test_a_price_that_came_later_counts_for_what_had_none() -> None:
     """Break: forget the tokens of rows without a cost."""
     tally = Tally().plus(row(million(input_tokens=1), cost=None)).plus(row(million(input_tokens=1), cost=7.0))
-    assert tally.priced({}).unpriced == ("claude-opus",)
-    spent = tally.priced({"claude": OPUS})
+    assert tally.priced(Prices()).unpriced == ("claude-opus",)
+    spent = tally.priced(Prices(own={"claude": OPUS}))
     assert (spent.cost, spent.unpriced) == (22.0, ())
 
 
@@ -127,7 +129,7 @@ def test_other_events_and_broken_ones_are_no_rows() -> None:
 def test_cache_reads_do_not_count_against_token_limits_but_cost_what_they_cost() -> None:
     """Each step reads the whole context again: it would be nearly all of every limit. Break: add them in Usage.new."""
     allowed = limits(Budget(task_tokens=1000, task_cost=1.0))
-    spent = spent_on({"claude": OPUS}, {"claude-opus": million(cache_read_input_tokens=1)})
+    spent = spent_on(Prices(own={"claude": OPUS}), {"claude-opus": million(cache_read_input_tokens=1)})
     found = verdict(allowed, task=spent)
     assert (found.level, [line.limit.unit for line in found.lines]) == (Level.HARD, ["cost"])
     for kind in ("input_tokens", "output_tokens", "cache_creation_input_tokens"):
@@ -201,7 +203,7 @@ def test_the_words_name_what_was_used_and_the_setting() -> None:
 @pytest.mark.req("5-008")
 def test_a_limit_in_dollars_that_cannot_be_checked_is_a_reason_to_stop() -> None:
     """Nobody is there at night to see that there is no ceiling. Break: leave _is_blind out of _level()."""
-    unknown = spent_on({}, {"claude-opus": million(input_tokens=1)})
+    unknown = spent_on(Prices(), {"claude-opus": million(input_tokens=1)})
     found = verdict(limits(Budget(run_cost=10.0)), run=unknown)
     assert found.level is Level.HARD
     assert found.words == "this run: no price for claude-opus, so auto.budget.run_cost cannot be checked"

@@ -64,6 +64,8 @@ def test_every_option_is_described_in_one_line() -> None:
     [
         ("repo.source", "string", ""),
         ("repo.copy", "array of strings", "[]"),
+        ("notify.urls", "array of strings", "[]"),
+        ("overseer.goals.policy.allow_agents", "array of strings", '["auto"]'),
         ("defaults.model", "string", '"opus"'),
         ("defaults.patrol_interval_secs", "duration", "60"),
         ("defaults.agent", '"claude" or "scripted"', '"claude"'),

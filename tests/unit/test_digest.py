@@ -101,7 +101,7 @@ def test_a_night() -> None:
         row(320, "task_released", task_id="3", cause="limit", reason="a usage limit"),
         assigned(330, "4", "auto-2"),
         used(340, None, 7, 0.5, "auto-3"),
-        row(400, "accepted", "adam", commit="c9", prompt="By hand\nwith care"),
+        row(400, "accepted", "adam", commit="c9", prompt="Mind the gap\n\nBy hand", subject="By hand"),
         row(4000, "auto_stopped", None, "llmc down"),
     ]
     found = report(rows, since=100)

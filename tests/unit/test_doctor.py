@@ -368,6 +368,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"task_problems": ("3.json: it is no JSON object",)}, Kind.TASK_LIST, False),
         ({"goal_problems": (("goals are in safe mode", "look at it"),)}, Kind.GOALS, False),
         ({"claims": (LeftClaim("c1", "3", "auto-1"),)}, Kind.CLAIM, True),
+        ({"unowned_tasks": ("3",)}, Kind.UNOWNED_TASK, True),
         ({"git_locks": (GitLock("/r/.git/packed-refs.lock", 301),)}, Kind.GIT_LOCK, True),
         ({"git_locks": (GitLock("/s/.git/index.lock", 301, of_source=True),)}, Kind.GIT_LOCK, False),
         ({"unusable": (Unusable("/r/.llmc", 0o500),)}, Kind.PERMISSIONS, True),
@@ -509,7 +510,7 @@ def test_a_missing_program_is_said_once() -> None:
 def test_the_summary() -> None:
     assert summary([]) == "no problems"
     found = whole(GOOD, open_directories=("a",), source_problem="x", source_fix="y")
-    assert summary(found) == "2 problems, 1 of them --repair mends"
+    assert summary(found) == "2 problems, 1 fixable with --repair"
 
 
 @pytest.mark.parametrize(

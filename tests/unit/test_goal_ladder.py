@@ -6,14 +6,19 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals import ladder
+from llmc.errors import Refused
+from llmc.goals import by_hand, ladder
 from llmc.goals.decide import answered
 from llmc.goals.intents import outcome
 from llmc.goals.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus as S
-from llmc.goals.model import BlockedReason, DeliveryContext, Goal, Mode, Origin, Recovery, Result
+from llmc.goals.model import BlockedReason, DeliveryContext, Goal, Mode, NodeKind, Origin, Recovery, Result
 from llmc.goals.model import NodeStatus as N
+from llmc.goals.plan import Limits, Plan, nodes_of
+from llmc.goals.plan_text import read_plan
 from llmc.goals.policy import Policy
+from llmc.goals.replan import _going_on
+from llmc.goals.rollup import after
 from llmc.goals.updates import Claim, Update
 from tests.support.goal_world import START, goal
 from tests.support.one_leaf import OneLeaf, seen
@@ -95,11 +100,40 @@ def test_the_waits() -> None:
     ],
 )
 def test_an_assignment_has_its_own_first_step(first: Recovery, sent: list[str]) -> None:
-    """Break: begin with LADDER[0] in `next_step`."""
-    leaf = OneLeaf(Policy(planner=True, max_reminders=0), risk_level="high").begin()
-    one = replace(leaf.one, recovery_policy=first)
-    leaf.view = replaced(leaf.view, assignments={one.assignment_id: one})
-    assert [purpose for purpose, _ in climb(leaf, seen())] == sent
+    """As a plan says it, and as `llmc work recovery` says it of work that somebody has already.
+
+    Break: begin with LADDER[0] in `next_step`; leave `recovery_policy` out of `_new_assignment` or `set_recovery`.
+    """
+    text = f"# G\n## P\n### T\n- [ ] L\n  accept: it is there\n  risk: high\n  recovery: {first}\n  idle-after: 2h\n"
+    plan = read_plan(text, Limits())
+    assert isinstance(plan, Plan)
+    [planned] = [n for n in nodes_of(plan, "goal_1", START) if n.kind is NodeKind.SUBTASK]
+    said = {"recovery_policy": planned.recovery_policy, "idle_after_ms": planned.idle_after_ms}
+    policy = Policy(planner=True, max_reminders=0)
+    leaf = OneLeaf(policy, risk_level="high", **said).begin()
+    assert (leaf.one.recovery_policy, leaf.one.idle_after_ms) == (first, 7_200_000)
+    found = climb(leaf, seen(), hours=12)
+    assert [purpose for purpose, _ in found] == sent
+    assert 7200 <= found[0][1] - START < 7400, "and it is silent for as long as it may be"
+
+    leaf = OneLeaf(policy, risk_level="high").begin()
+    node = leaf.view.nodes[leaf.one.work_node_id]
+    leaf.view = after(leaf.view, by_hand.set_recovery(leaf.view, node, leaf.now, first, 7_200_000))
+    assert climb(leaf, seen(), hours=12) == found
+
+
+@pytest.mark.req("3-104")
+def test_a_person_keeps_it_over_another_plan_and_only_of_a_leaf() -> None:
+    """Break: take both from the new node alone in `_going_on`."""
+    leaf = OneLeaf(Policy()).begin()
+    node = leaf.view.nodes[leaf.one.work_node_id]
+    with pytest.raises(Refused, match="say it of its parts"):
+        by_hand.set_recovery(leaf.view, leaf.view.nodes[node.parent_id], START, Recovery.REPLAN, None)
+    changed = replace(node, recovery_policy=Recovery.REPLAN, idle_after_ms=5000)
+    again = _going_on(changed, node, START)
+    assert (again.recovery_policy, again.idle_after_ms) == (Recovery.REPLAN, 5000)
+    other = _going_on(changed, replace(node, recovery_policy=Recovery.ESCALATE, idle_after_ms=9), START)
+    assert (other.recovery_policy, other.idle_after_ms) == (Recovery.ESCALATE, 9)
 
 
 @pytest.mark.req("3-107")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llmc.goals import words
 from llmc.goals.crystals import of_report
-from llmc.goals.model import AssignmentStatus, Evidence
+from llmc.goals.model import AssignmentStatus, Decision, Evidence
 from llmc.goals.model import Tested as Ran
 from llmc.goals.updates import (
     Claim,
@@ -18,6 +18,7 @@ from llmc.goals.updates import (
     attribute,
     claims_done,
     fingerprint,
+    flags,
     from_report,
     is_blocked,
     last_json_block,
@@ -59,7 +60,7 @@ def test_the_last_block_counts() -> None:
         work_node_id="S1.1.1",
         status=Claim.IN_PROGRESS,
         summary="wrote the parser",
-        next="test it",
+        next=("test it",),
         blockers=(),
         evidence=Evidence(
             files_touched=("a.py",),
@@ -176,12 +177,77 @@ def test_what_a_report_leaves_out_stays() -> None:
     second = parse(block({"status": "blocked", "summary": "still waiting"})).update
     assert second is not None
     full = merged(second, former)
-    assert (full.summary, full.next, full.blockers) == ("still waiting", "test it", ("no key",))
+    assert (full.summary, full.next, full.blockers) == ("still waiting", ("test it",), ("no key",))
     assert full.evidence == first.evidence
     assert merged(Update(summary="on"), None) == Update(summary="on")
     going_on = merged(Update(status=Claim.IN_PROGRESS), former)
     assert going_on.blockers == ()
     assert going_on.summary == "wrote the parser"
+
+
+@pytest.mark.req("3-075", "3-092")
+def test_what_was_decided_and_asked_adds_up() -> None:
+    """The options of `llmc report`, as the fields of a block. Break: take `former.decisions` out of `merged`."""
+    said, problems = flags(
+        progress="half of it",
+        decisions=("by hand | two formats", "no cache"),
+        questions=("Tabs too?",),
+        steps=("docs", "release"),
+        evidence=("test:make test = passed", "commit:1a2b", "pr:12", "https://example.com/x", "file: a.py"),
+    )
+    assert not problems
+    first = from_report("progress", "halfway", said)
+    assert first.decisions == (
+        Decision(decision="by hand", rationale="two formats"),
+        Decision(decision="no cache"),
+    )
+    assert (first.current_state, first.next) == ("half of it", ("docs", "release"))
+    assert first.evidence == Evidence(
+        tests_run=(Ran(command="make test", result="passed"),),
+        commits=("1a2b",),
+        prs=("12",),
+        external_refs=("https://example.com/x",),
+        files_touched=("a.py",),
+    )
+    former = of_report("C_1", assignment("auto", "auto-1"), NODE, first, START, "m-1")
+    assert former.anchors[0].message_ids == ("m-1",)
+    more = {"decisions": [{"decision": "no cache"}, "xml"], "openQuestions": ["BOM?"]}
+    both = of_report(
+        "C_2", assignment("auto", "auto-1"), NODE, merged(from_report("progress", "on", more), former), START
+    )
+    assert [one.decision for one in both.decisions] == ["by hand", "no cache", "xml"]
+    assert (both.open_questions, both.next_actions) == (("Tabs too?", "BOM?"), ("docs", "release"))
+
+
+@pytest.mark.req("3-091")
+def test_options_that_cannot_be_taken() -> None:
+    """A person sees why; what an agent wrote by hand is left out, and its words count. Break: no `problems` in `from_report`."""
+    assert flags(decisions=("x" * 501,)) == (
+        {"decisions": [{"decision": "x" * 501}]},
+        ["decisions: is longer than 500 characters"],
+    )
+    assert flags(questions=["?"] * 51)[1] == ["openQuestions: has more than 50 entries"]
+    for odd in ({"decisions": [1]}, {"nonsense": "x"}, {"evidence": {"files": []}}, "text", [1]):
+        assert from_report("progress", "halfway", odd) == from_report("progress", "halfway")
+    sly = {"goalId": "goal_2", "status": "done", "summary": "another", "blockers": [], "next": "go on"}
+    assert from_report("blocked", "no key", sly) == replace(from_report("blocked", "no key"), next=("go on",))
+
+
+@pytest.mark.req("3-X12")
+def test_a_report_is_the_same_to_an_older_llmc() -> None:
+    """What it has heard is not heard again after an update. Break: encode the update itself in `fingerprint`."""
+    said = Update(
+        goal_id="goal_1",
+        work_node_id="S1.1.1",
+        status=Claim.IN_PROGRESS,
+        summary="wrote it",
+        next=("test it",),
+        blockers=(),
+        evidence=Evidence(commits=("1a2b",)),
+    )
+    assert fingerprint(said) == "111d0bd3a4da1796680d9cb7f524fc3a"
+    assert fingerprint(from_report("blocked", "no key")) == "0d055830847c982c0e348176138e2bd9"
+    assert fingerprint(replace(said, decisions=(Decision(decision="x"),))) != fingerprint(said)
 
 
 @pytest.mark.req("3-093", "3-X13")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, NodeKind, NodeStatus
 from llmc.goals.plan import Limits, Plan, nodes_of
-from llmc.goals.plan_check import check_plan, check_split
+from llmc.goals.plan_check import check_plan, check_split, completed
 from llmc.goals.plan_schema import plan_schema
 from llmc.goals.strict_json import Problem
 from tests.support.goal_plans import (
@@ -36,6 +36,31 @@ def problems_of(value: Any, limits: Limits = LIMITS) -> list[str]:
     text = value if isinstance(value, str) else json.dumps(value)
     found = check_plan(text, limits)
     return [] if isinstance(found, Plan) else [str(problem) for problem in found]
+
+
+#: as the document that plans follow has it, letter by letter
+EXAMPLE = (Path(__file__).parents[1] / "cases/goals/example-plan.json").read_text()
+
+
+@pytest.mark.req("3-080", "3-081")
+def test_the_documents_own_example_is_a_plan() -> None:
+    """What it leaves out follows from the rest; what does not follow is still asked for.
+
+    Break: leave `completed` out of `check_value`, or let it fill in the criteria of a leaf.
+    """
+    found = check_plan(EXAMPLE, LIMITS)
+    assert isinstance(found, Plan), found
+    phase, subtask = found.phases[0], found.phases[0].children[0].children[0]
+    assert phase.acceptance == ("All its tasks are done.",)
+    assert subtask.objective == subtask.name == "Define schemas + migrations"
+    value = json.loads(EXAMPLE)
+    task = value["phases"][0]["tasks"][0]
+    del task["outcome"], task["acceptance"], task["subtasks"][0]["acceptance"]
+    assert problems_of(value) == [
+        "$.phases[0].tasks[0]: `acceptance` is missing",
+        "$.phases[0].tasks[0]: `objective` or `outcome` is missing",
+        "$.phases[0].tasks[0].subtasks[0]: `acceptance` is missing",
+    ]
 
 
 @pytest.mark.req("3-078", "3-135")
@@ -169,7 +194,7 @@ def test_the_version_is_one(version: object) -> None:
     """JSON knows one kind of number. Break: let `True` pass for 1."""
     value = {**small_plan(), "planVersion": version}
     assert (problems_of(value) == []) == (version in (1, 1.0) and version is not True)
-    assert fits(value, plan_schema(LIMITS)) == (problems_of(value) == [])
+    assert fits(completed(value), plan_schema(LIMITS)) == (problems_of(value) == [])
 
 
 def test_only_a_leaf_is_verified() -> None:
@@ -227,7 +252,8 @@ def mutate(value: Json, dice: random.Random) -> None:
 @pytest.mark.req("3-078", "3-135")
 @given(plans(), st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_check_and_the_schema_agree(value: Json, dice: random.Random, changes: int) -> None:
-    """The schema that the client is given refuses what the check calls a matter of shape, and nothing else.
+    """The schema that the client is given refuses what the check calls a matter of shape, and nothing else, but for
+    what the check fills in.
 
     Break: compare a maximum with `>=`.
     """
@@ -235,7 +261,9 @@ def test_the_check_and_the_schema_agree(value: Json, dice: random.Random, change
         mutate(value, dice)
     found = check_plan(json.dumps(value), LIMITS)
     listed: tuple[Problem, ...] = () if isinstance(found, Plan) else found
-    assert fits(value, plan_schema(LIMITS)) == (not any(problem.of_shape for problem in listed)), listed
+    assert fits(completed(value), plan_schema(LIMITS)) == (not any(problem.of_shape for problem in listed)), (
+        listed
+    )
 
 
 @pytest.mark.req("3-080")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llmc.names import TaskId, TaskKey
 from llmc.tasks import claims
-from llmc.tasks.books import Claim
+from llmc.tasks.books import Books, Claim, Made
 from llmc.tasks.model import TaskStatus, parse
 
 SEVEN = TaskKey("list", TaskId("7"))
@@ -80,10 +80,44 @@ def test_an_agent_that_calls_its_task_completed() -> None:
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
 def test_a_claim_and_its_end_leave_no_trace(metadata: dict[str, Any]) -> None:
     """Break: drop what llmc does not know."""
-    metadata.pop("llmc", None)
+    for known in ("llmc", "label"):  # these are checked
+        metadata.pop(known, None)
     raw = {**RAW, "metadata": metadata}
     taken = claims.taken(parse("7", raw), raw, OURS)
     assert taken is not None
     task = parse("7", taken)
     assert (task.status, task.owner, task.claim) == (TaskStatus.IN_PROGRESS, "auto-1", "c1")
     assert claims.given_back(task, taken, OURS) == raw
+
+
+UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
+
+
+@pytest.mark.req("4-066")
+@pytest.mark.parametrize(
+    ("change", "books", "at_work", "free"),
+    [
+        ({}, Books(), (), True),
+        ({"owner": None}, Books(), (), True),
+        ({"owner": "auto-1"}, Books(), (), False),
+        ({"status": "pending"}, Books(), (), False),
+        ({"status": "completed"}, Books(), (), False),
+        ({"metadata": {"llmc": {"claim": "of another root"}}}, Books(), (), False),
+        ({}, Books(claims={"auto-1": OURS}), (), False),
+        # An agent marks a task that it made for itself.
+        ({}, Books(made={SEVEN: Made("adam")}), ("adam",), False),
+        ({}, Books(made={SEVEN: Made("adam")}), ("baker",), True),
+        ({"metadata": {"llmc": {"by": {"worker": "adam", "root": "/other"}}}}, Books(), (), False),
+    ],
+)
+def test_what_nobody_has(change: dict[str, Any], books: Books, at_work: tuple[str, ...], free: bool) -> None:
+    """Break: free what an agent is at, or what another root has claimed."""
+    assert claims.is_nobodys(parse("7", {**UNOWNED, **change}), SEVEN, books, at_work) is free
+
+
+def test_it_is_pending_again_and_what_keeps_it_back_stays() -> None:
+    """Break: free it as a person's word does: a task that failed too often would begin again."""
+    held = {**UNOWNED, "metadata": {"llmc": {"hold": "quarantined"}}}
+    assert claims.pending_again(parse("7", held), held) == {**held, "status": "pending"}
+    owned = {**UNOWNED, "owner": "auto-1"}
+    assert claims.pending_again(parse("7", owned), owned) is None, "somebody took it meanwhile"

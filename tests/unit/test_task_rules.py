@@ -88,6 +88,33 @@ def test_priority(value: object, priority: int) -> None:
     assert task(1, priority=value).priority == priority
 
 
+@pytest.mark.req("4-011")
+@pytest.mark.parametrize("label", ["a b", "a.b", "ü", "[ui]", " ", 5, ["ui"], True])
+@pytest.mark.parametrize("status", ["pending", "in_progress"])
+def test_a_label_is_the_name_of_a_table(label: object, status: str) -> None:
+    """Break: check labels where llmc writes them only; a file of somebody else's is given out with any."""
+    with pytest.raises(BadTask, match=r"`metadata\.label` is"):
+        parse("7", {**RAW, "status": status, "metadata": {"label": label}})
+    assert parse("7", {**RAW, "status": "completed", "metadata": {"label": label}}), "what is done is done"
+
+
+@pytest.mark.parametrize("model", ["two words", "--settings", "a\nb", 7])
+def test_a_model_that_cannot_be_one_is_said(model: object) -> None:
+    """It becomes an argument of the client. Break: hand on what begins like an option."""
+    with pytest.raises(BadTask, match=r"`metadata\.llmc\.model` is"):
+        parse("7", {**RAW, "metadata": {"llmc": {"model": model}}})
+    assert (
+        parse("7", {**RAW, "metadata": {"llmc": {"model": "claude-opus-5-5[1m]"}}}).model
+        == "claude-opus-5-5[1m]"
+    )
+
+
+@pytest.mark.req("4-011")
+@pytest.mark.parametrize("label", [None, "", "ui", "UI_2-b"])
+def test_a_label_that_can_be_used(label: str | None) -> None:
+    assert parse("7", {**RAW, "metadata": {"label": label}}).label == (label or "")
+
+
 @pytest.mark.req("4-022")
 def test_an_edge_counts_from_either_side() -> None:
     """Break: look at `blockedBy` only."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.agents.claude_code import add_trust, remove_trust
 from llmc.cli import fast
 from llmc.config import trust
 from llmc.errors import LlmcError, Refused
@@ -192,3 +193,29 @@ def test_xdg_state_home_is_followed(tmp_path: Path, home: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     with pytest.raises(Refused):
         found_from(root, monkeypatch)
+
+
+def test_a_root_that_goes_is_forgotten_and_no_other(tmp_path: Path, home: Path) -> None:
+    """Break: write an empty registry, or one without its lock."""
+    one, two = make_root(tmp_path / "one"), make_root(tmp_path / "two")
+    assert trust.register(str(one))
+    assert trust.register(str(two))
+    assert trust.forget(str(one))
+    assert not trust.forget(str(one))
+    assert not trust.is_registered(str(one))
+    assert trust.is_registered(str(two))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"projects": 5}', "{"])
+def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str) -> None:
+    """Break: take out paths that only begin like the root, or write a file that could not be read."""
+    config, root = tmp_path / ".claude.json", tmp_path / "llmc"
+    config.write_text(text)
+    assert remove_trust(root, config) == 0
+    assert config.read_text() == text
+    add_trust(root / ".worktrees/adam", config.with_name("other.json"))
+    config = config.with_name("other.json")
+    for place in (root, tmp_path / "llmc-2", tmp_path):
+        add_trust(place, config)
+    assert remove_trust(root, config) == 2
+    assert set(json.loads(config.read_text())["projects"]) == {str(tmp_path / "llmc-2"), str(tmp_path)}

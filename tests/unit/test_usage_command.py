@@ -1,6 +1,8 @@
 """`llmc usage` as a table and as JSON, from a log with and without prices; and times for --since."""
 
 import json
+import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two workers; the price of one of two models is known."""
+    """Two workers; the price of one of two models is known. The list of prices will not be old for a while."""
+    (tmp_path / ".llmc").mkdir()
+    brought = {"as_of": "2100-01-01", "prices": {"claude-x": {"input": 1, "output": 1}}}
+    (tmp_path / ".llmc/prices.json").write_text(json.dumps(brought))
     (tmp_path / "config.toml").write_text('[repo]\nsource = "/none"\n')
     store = Store(Root(tmp_path))
     store.create()
@@ -52,14 +57,14 @@ def test_a_table_with_its_sum_and_what_has_no_price(root: Path) -> None:
     """Break: leave a missing price out of the sum without a word."""
     done = run(root)
     assert done.stdout == (
-        "worker  input  output  cache write  cache read  limits count       cost  share\n"
+        "worker  input  output  cache write  cache read  toward limit       cost  share\n"
         "auto-2      0     300            0       9,000           300          ?    67%\n"
         "auto-1      0     150            0      18,000           150  $2.50 + ?    33%\n"
         "total       0     450            0      27,000           450  $2.50 + ?   100%\n"
     )
     assert done.stderr == (
         "no price for model-4.5; in dollars for a million tokens: "
-        "`llmc config set 'prices.\"model-4.5\".input' N`, then output\n"
+        "`llmc config set 'prices.\"model-4.5\".input' N`, then output; or `llmc prices update FILE|URL`\n"
     )
 
 
@@ -76,6 +81,15 @@ def test_a_price_that_is_set_later_makes_the_cost_known_and_the_share_one_of_mon
         file.write('[prices."model-4.5"]\ninput = 1\noutput = 1000\ncache_read = 0\n')
     found = {line["model"]: (line["cost"], line["share"]) for line in lines(root, "--by", "model")}
     assert found == {"claude-opus-4-8": (2.5, 0.8772), "model-4.5": (0.35, 0.1228)}
+
+
+def test_an_old_list_of_prices_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: calculate with prices of another year without a word."""
+    (root / ".llmc/prices.json").unlink()
+    monkeypatch.setattr("llmc.cli.usage.date", type("Later", (), {"today": lambda: date(2100, 1, 1)}))
+    assert re.search(
+        r"the prices of models are of 20\d\d-\d\d-\d\d; `llmc prices update FILE", run(root).stderr
+    )
 
 
 def test_nothing_used_is_said(root: Path) -> None:

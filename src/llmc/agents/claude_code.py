@@ -57,7 +57,8 @@ class ClaudeCode:
         if path is None:
             raise LlmcError(
                 "the Claude Code client was not found",
-                hint="Install it, or `pip install 'llmc[claude]'`, or set [defaults].agent_command to its path.",
+                hint="Install Claude Code (npm install -g @anthropic-ai/claude-code), or llmc with its extra `claude` "
+                "(pip install '.[claude]' in a checkout of llmc), or set defaults.agent_command to its path.",
             )
         real = os.path.realpath(os.path.expanduser(path))
         if not os.access(real, os.X_OK):
@@ -176,6 +177,20 @@ def add_trust(root: Path, config: Path) -> None:
     data.setdefault("projects", {}).setdefault(str(root), {})["hasTrustDialogAccepted"] = True
     config.parent.mkdir(parents=True, exist_ok=True)
     _write(config, data)
+
+
+def remove_trust(root: Path, config: Path) -> int:
+    """Take out what the client noted of a root and of what is below it; how many entries. Everything else stays."""
+    try:
+        data = json.loads(config.read_bytes())
+        projects = data["projects"]
+        gone = [path for path in projects if Path(path).is_relative_to(root)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    if gone:
+        data["projects"] = {path: entry for path, entry in projects.items() if path not in gone}
+        _write(config, data)
+    return len(gone)
 
 
 def _write(config: Path, data: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ KINDS: dict[str, str] = {
     "offline": "the agent of a worker does not run, and the worker has a task",
     "crash": "the agent of a worker crashed",
     "error": "a worker stopped with an error",
-    "conflict": "a worker gave up on the conflicts of a rebase",
+    "conflict": "a worker gave up on the conflicts of a rebase, or aborted it",
     "accept_failed": "the last accept of a worker failed; its commits are as before",
     "late_work": "a worker committed more while its work landed; that did not land, and is kept in the trash",
     "unconfirmed": "llmc typed a prompt and got no proof that it arrived",
@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
     "task_question": "a task that llmc will not take before a person has decided about it",
     "stuck": "tasks that wait for each other, or for one that does not exist; the others go on",
     "bad_input": "a file or a row that llmc cannot use; everything else goes on without it",
-    "goal_question": "a part of a goal asks something",
+    "goal_question": "a goal, or a part of one, asks something",
     "goal_stalled": "nothing moves in a part of a goal",
     # of the fleet
     "source": "uncommitted changes or an unfinished operation in the source keep work from landing",

@@ -15,6 +15,8 @@ AT_WORK = ("working", "reviewing", "rejected", "rebasing")
 ASKS = ("question", "permission")
 #: reasons of a worker whose conflicts are left to a person (workers/decide.py)
 GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
+#: reason of a worker that aborted the rebase it was told to finish: its commits are as before
+ABORTED = "rebase aborted by the worker"
 #: reasons that scripts look for, in words
 WORDS = {
     "stopped_clean": "stopped without a commit",
@@ -48,7 +50,9 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
         "held": record.get("held", False),
         "attached": attached,
         "task_id": (record.get("assignment") or {}).get("task_id"),
-        "task_subject": (record.get("assignment") or {}).get("subject"),
+        "task_subject": (record.get("assignment") or {}).get("subject")
+        or record.get("current_subject")
+        or None,
         "prompt": record.get("current_prompt", ""),
         "prompt_id": delivery.get("prompt_id"),
         "delivery": delivery.get("outcome"),
@@ -208,6 +212,8 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
         return "unconfirmed", "waiting", said, command
     if row["auto"]:
         return None  # it goes on with auto mode, and that this does not run is an item of its own
+    if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
+        return _aborted(row)
     if row["status"] == "needs_review":
         return "review", "waiting", _review(row), command
     if row["status"] == "needs_input":
@@ -249,6 +255,14 @@ def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
         return "question", "blocked", f"{said}{listed}", command
     severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
     return "dialog", severity, "a dialog of its client is open, and waits for an answer", command
+
+
+def _aborted(row: Raw) -> _Found:
+    """The worker cannot, or will not, bring its work onto the newest base: a person is told, and decides."""
+    name, at = row["name"], f": {_task(row)}" if _task(row) else ""
+    said = f"it aborted its rebase, and its work conflicts with the default branch{at}"
+    again = f"llmc rebase {name}, or resolve it (llmc console {name}), or llmc reject {name}"
+    return "conflict", "blocked", said, DETACH if row["attached"] else again
 
 
 def _review(row: Raw) -> str:

@@ -104,7 +104,9 @@ class _Reader:
         if attempt is not None and attempt.end is End.OPEN:
             self._land(attempt, commit)
         elif commit:
-            self.history.landings.append(Landing(commit, worker, text(row.get("prompt")), self.now))
+            self.history.landings.append(
+                Landing(commit, worker, text(row.get("subject")) or text(row.get("prompt")), self.now)
+            )
 
     def undone(self, row: Row) -> None:
         commit = text(row.get("commit"))

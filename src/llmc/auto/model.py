@@ -43,23 +43,37 @@ class AutoState(msgspec.Struct, frozen=True, kw_only=True):
     post_accept_due: tuple[str, ...] = ()
     #: the lists of these, in the same order; shorter where an older llmc wrote the first of them
     post_accept_lists: tuple[str, ...] = ()
+    #: and the workers that did them
+    post_accept_workers: tuple[str, ...] = ()
 
     @property
-    def due(self) -> tuple[TaskKey, ...]:
-        """The whole names of the tasks whose post-accept command has not ended yet."""
-        missing = len(self.post_accept_due) - len(self.post_accept_lists)
-        lists = ("",) * missing + self.post_accept_lists[max(-missing, 0) :]
-        return tuple(
-            TaskKey(name, TaskId(task)) for name, task in zip(lists, self.post_accept_due, strict=True)
-        )
+    def due(self) -> tuple["Due", ...]:
+        """The tasks whose post-accept command has not ended yet."""
+        count = len(self.post_accept_due)
+        lists, workers = _padded(self.post_accept_lists, count), _padded(self.post_accept_workers, count)
+        rows = zip(lists, self.post_accept_due, workers, strict=True)
+        return tuple(Due(TaskKey(name, TaskId(task)), worker) for name, task, worker in rows)
 
 
-def due_fields(due: Iterable[TaskKey]) -> dict[str, Any]:
+class Due(msgspec.Struct, frozen=True):
+    """A task that landed; "" where an older llmc did not say whose work it was."""
+
+    task: TaskKey
+    worker: str = ""
+
+
+def _padded(values: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """So many of the last ones."""
+    return (("",) * count + values)[len(values) :]
+
+
+def due_fields(due: Iterable[Due]) -> dict[str, Any]:
     """What `AutoState.due` is made of."""
-    tasks = tuple(due)
+    rows = tuple(due)
     return {
-        "post_accept_due": tuple(task.id for task in tasks),
-        "post_accept_lists": tuple(task.list for task in tasks),
+        "post_accept_due": tuple(row.task.id for row in rows),
+        "post_accept_lists": tuple(row.task.list for row in rows),
+        "post_accept_workers": tuple(row.worker for row in rows),
     }
 
 

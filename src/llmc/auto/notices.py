@@ -132,6 +132,8 @@ def of_event(row: Row) -> list[Notice | Over]:
         case "goal_asked":
             title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
+            where = row.get("deliver")
+            facts |= where if isinstance(where, dict) else {}
             return [Notice("goal_asked", str(row.get("dispatch_id")), title, str(row.get("reason")), facts)]
         case "auto_stopped" | "task_completed":
             return [Over("auto_failed")]

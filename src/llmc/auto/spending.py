@@ -5,11 +5,8 @@ from typing import Any
 
 import msgspec
 
-from llmc.auto.prices import cost_of
-from llmc.config.model import Price
+from llmc.auto.prices import Prices, cost_of
 from llmc.workers.usage import Usage
-
-Prices = Mapping[str, Price]
 
 ACTION = "usage_recorded"
 

@@ -177,6 +177,8 @@ def _no_longer_its_task(record: WorkerRecord, situation: Situation) -> Step:
 def _offline(record: WorkerRecord) -> Step:
     if record.assignment is None:
         return Restart()
+    if record.reason == decide.ANOTHER_MODEL:  # we were killed meanwhile; nobody has told it of the task
+        return GiveUp(Cause.AGENT, "it was to be started with another model", counts=False)
     if record.cause == Cause.TMUX:
         return GiveUp(Cause.TMUX, record.error_reason or "its session is gone", counts=False)
     return GiveUp(Cause.CRASH, record.error_reason or "its agent ended")
@@ -187,6 +189,8 @@ def _failed(record: WorkerRecord) -> Step:
         # Of an earlier run: a person had time to mend it, and if it is not, the next task says so.
         return Clean()
     cause = Cause(record.cause) if record.cause else Cause.AGENT
+    if cause is Cause.CONFIG and record.assignment.model:  # it is the task's own model that cannot be had
+        return GiveUp(Cause.TASK, record.error_reason, counts=False, hold="quarantined")
     return Stop(cause, record.error_reason) if needs_a_person(cause) else GiveUp(cause, record.error_reason)
 
 
@@ -209,6 +213,11 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
             return _not_begun(record, task)
         case Status.NO_CHANGES:
             return Unchanged()
+        case Status.NEEDS_REVIEW if record.reason == decide.ABORTED:
+            # To land it would only bring the same conflicts back, for ever: the task is begun on the newest base.
+            return GiveUp(
+                Cause.TASK, "it aborted the rebase onto the newest base, and its work conflicts with that"
+            )
         case Status.NEEDS_REVIEW:
             return Accept() if situation.landing else Wait()
         case Status.NEEDS_INPUT:

@@ -7,9 +7,9 @@ from llmc.errors import UsageError
 
 
 def confirm(question: str, what: str, yes: bool) -> None:
-    """Go on only after a yes; where nobody can be asked, `--yes` has to say it."""
+    """Go on only after a yes; without a terminal, `--yes` has to say it."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}, and nobody can be asked", hint="Say so with --yes.")
+        raise UsageError(f"{what}; this is not a terminal", hint="Pass --yes.")
     ask(question, abort=True)

@@ -62,6 +62,6 @@ def command(by_hand: bool, agent: str, keep: bool) -> None:
         say("  cd your-repository && llmc init && llmc add adam && llmc up --detach")
         say("  llmc start --prompt 'What to do'")
     else:
-        say("  cd your-repository && llmc init && llmc config set auto.task_list_id my-project")
+        say("  cd your-repository && llmc init")
         say("  llmc tasks add 'What to do' && llmc up --auto")
     say("  (llmc demo --keep leaves this fleet running to look at; llmc demo --by-hand shows manual mode)")

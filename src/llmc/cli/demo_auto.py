@@ -19,7 +19,7 @@ REDRAW_S = 0.25
 _TOLD = {
     "task_assigned": ("cyan", "{worker}  takes task {task_id}: {subject}"),
     "rebase_conflicted": ("magenta", "{worker}  conflicts in {files}; it resolves them itself"),
-    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and mends it"),
+    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and fixes it"),
     "task_completed": ("green", "{worker}  landed task {task_id}: {subject}"),
     "task_failed": ("red", "{worker}  gave task {task_id} back: {reason}"),
     "fleet_parked": ("yellow", "everybody waits: {reason}"),
@@ -29,9 +29,9 @@ _TOLD = {
 def tell(show: Show) -> None:
     show.title("A sample repository, and a root for it")
     sample.create(show.source)
-    show.llmc("init", "--target", str(show.root), "--agent", show.agent)
-    show.llmc("config", "set", "repo.validate", "python3 -m unittest -q")
-    show.llmc("config", "set", "auto.task_list_id", "greeter")
+    show.llmc(
+        "init", "--target", str(show.root), "--agent", show.agent, "--validate", "python3 -m unittest -q"
+    )
     show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
     show.title("A plan: nine tasks in Markdown files, with labels and what comes first")
     sample_plan.write(show.source.parent / "plan", scripted=show.agent == "scripted")

@@ -17,8 +17,9 @@ TASKS = {
 def tell(show: Show) -> None:
     show.title("A sample repository, and a root for it")
     sample.create(show.source)
-    show.llmc("init", "--target", str(show.root), "--agent", "scripted")
-    show.llmc("config", "set", "repo.validate", "python3 -m unittest -q")
+    show.llmc(
+        "init", "--target", str(show.root), "--agent", "scripted", "--validate", "python3 -m unittest -q"
+    )
     show.title("Three workers: each an agent in tmux, in a git worktree of its own")
     for worker in TASKS:
         show.llmc("add", worker)

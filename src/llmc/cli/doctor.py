@@ -19,7 +19,7 @@ from llmc.services.repair import Repair, repair_all
 
 
 @click.command("doctor")
-@click.option("--repair", is_flag=True, help="Mend what can be mended; shows what it would do, and asks.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; shows what it would do, and asks.")
 @click.option(
     "--rebuild", is_flag=True, help="Make a new state.json from worktrees, sessions and claims on tasks."
 )
@@ -64,7 +64,7 @@ def _repair(root: Root, facts: Facts, found: list[Finding], yes: bool, as_json: 
             for finding in plan:
                 note(f"  {finding.line}")
         many = f"{len(plan)} problem{'s' if len(plan) > 1 else ''}"
-        confirm(f"Mend {'these' if len(plan) > 1 else 'this'} {many}?", f"this mends {many}", yes)
+        confirm(f"Repair {'these' if len(plan) > 1 else 'this'} {many}?", f"this repairs {many}", yes)
     project = open_project(str(root.path))
     done = repair_all(project, facts, plan)
     if done:
@@ -76,7 +76,7 @@ def _repair(root: Root, facts: Facts, found: list[Finding], yes: bool, as_json: 
         return _code(found)
     for one in done:
         line = f"{one.finding.what} -> {one.text}"
-        say(paint("mended: ", "green") + line if one.done else paint(line, "red"))
+        say(paint("repaired: ", "green") + line if one.done else paint(line, "red"))
     if not done:
         return _show(root, facts, found, as_json)
     for finding in found:
@@ -163,7 +163,7 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
         return Exit.DONE
     say(f"a new {root.state.name} with {len(done.workers)} workers")
     for worker in done.workers:
-        task = " ".join(worker.current_prompt.split())[:60]
+        task = " ".join((worker.current_subject or worker.current_prompt).split())[:60]
         claimed = f" at task {worker.assignment.task_id}" if worker.assignment else ""
         say(f"  {worker.name}: {worker.status}{claimed}" + (f"  {task}" if task else ""))
         for text in done.unknown.get(worker.name, []):

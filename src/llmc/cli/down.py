@@ -9,6 +9,7 @@ from llmc.services import leftovers, supervisor_record
 from llmc.services.daemon_control import stop
 from llmc.services.fleet import close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, bare_project, locate_root
+from llmc.workers.decide import BUSY
 from llmc.workers.model import Status
 
 
@@ -30,6 +31,7 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
     project = bare_project(locate_root(ctx.find_root().obj["root"]))
     if supervisor_record.runs(project.root):
         _warn_of_supervisor(project, force)
+    at_work = _at_work(project)
     had_daemon = stop(project, force=force)
     try:
         problems, left = _take_down(project)
@@ -38,12 +40,24 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
         problems, left = [], end_every_session(project)
     if as_json:
         panes = [{"pane": pane.id, "session": pane.session, "pid": pane.pid} for pane in left]
-        print_json({"daemon_stopped": had_daemon, "problems": problems, "left": panes})
+        body = {"daemon_stopped": had_daemon, "interrupted": at_work, "problems": problems, "left": panes}
+        print_json(body)
     else:
         for text in [*problems, *([told_of(project, left)] if left else [])]:
             note(text)
         say("down" if not problems else "not everything could be stopped")
+        for name in at_work:
+            say(f"  {name} was at work; `llmc up` continues its conversation")
     return Exit.FAILED if problems else Exit.DONE
+
+
+def _at_work(project: Project) -> list[str]:
+    """Workers whose turn is cut; none where the state cannot be read."""
+    try:
+        workers = project.store.read().workers
+    except (StateError, NotFound):
+        return []
+    return [name for name, record in workers.items() if record.status in (*BUSY, Status.REBASING)]
 
 
 def _warn_of_supervisor(project: Project, force: bool) -> None:

@@ -16,7 +16,8 @@ from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
 from llmc.errors import Exit, UsageError
 from llmc.goals.export import goal_tree
-from llmc.goals.model import Goal, GoalView, Priority
+from llmc.goals.model import DeliveryContext, Goal, GoalView, Priority
+from llmc.goals.reached import criterion
 from llmc.services import goals as service
 from llmc.services.goal_planning import ConfiguredPlanner
 from llmc.services.goal_replans import replan
@@ -46,7 +47,7 @@ def command() -> None:
 
     \b
     Examples:
-      llmc goal create --title "Import CSV files" --criterion "make test passes"
+      llmc goal create --title "Import CSV files" --verify "make test"
       llmc goal list
       llmc goal show goal_1f0c9a7e42
       llmc goal pause goal_1f0c9a7e42
@@ -57,6 +58,10 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """What can be said of a goal besides its title."""
     several = {
         "--criterion": ("criteria", "What must be true in the end; can be given several times."),
+        "--verify": (
+            "verify",
+            "A command that must pass in the end: llmc runs it before the goal is completed.",
+        ),
         "--non-goal": ("non_goals", "What is not wanted."),
         "--constraint": ("constraints", "What must be kept to."),
         "--assumption": ("assumptions", "What is taken for granted."),
@@ -68,6 +73,14 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--problem", default=None, help="What is to be solved."),
         click.option("--priority", type=PRIORITIES, default=None, help="How urgent it is (normal)."),
         click.option("--owner", default=None, help="Who answers questions: a name, not an address."),
+        click.option(
+            "--reply-to",
+            default=None,
+            metavar="CHANNEL[:TO]",
+            help="Where its questions go besides the inbox: a channel of [notify], `notify` for all (the default), `inbox` for none.",
+        ),
+        click.option("--reply-thread", default="", help="With --reply-to: the thread there."),
+        click.option("--reply-account", default="", help="With --reply-to: the account there."),
         click.option("--budget", type=_DOLLARS, default=None, help="Dollars it may cost; 0: no limit."),
     ]
     lists = [click.option(name, dest, multiple=True, help=about) for name, (dest, about) in several.items()]
@@ -100,6 +113,8 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     project = project_of(ctx)
     words = {key: value for key, value in given.items() if value is not None}
     words["budget_usd"] = words.pop("budget", 0.0)
+    words["reply_to"] = _reply_to(words)
+    words["criteria"] = _criteria(words)
     planner = ConfiguredPlanner() if planned else None
 
     def kept(goal: Goal) -> None:
@@ -120,7 +135,6 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     elif made.planned:
         for line in drawn(made.view):
             say(line)
-    _note_budget(project, goal)
     if made.planned:
         note_undriven(project, [goal])
     if made.problem and not as_json:
@@ -229,7 +243,11 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     Example:
       llmc goal update goal_1f0c9a7e42 --priority urgent --owner ada
     """
+    where = _reply_to(given)
+    given["criteria"] = _criteria(given)
     fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
+    if where != DeliveryContext():
+        fields["reply_to"] = where
     if not fields:
         raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
     if not fields.get("title", "x").strip():
@@ -241,8 +259,17 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     project = project_of(ctx)
     goal = service.change(project, goal_id, fields)
     _say(goal, as_json)
-    if "budget_usd" in fields:
-        _note_budget(project, goal)
+
+
+def _criteria(given: dict[str, Any]) -> tuple[str, ...]:
+    """What --criterion and --verify say; both replace the whole list."""
+    return (*given.pop("criteria", ()), *map(criterion, given.pop("verify", ())))
+
+
+def _reply_to(given: dict[str, Any]) -> DeliveryContext:
+    """Taken out of what was given."""
+    where, thread, account = (given.pop(f"reply_{name}", None) or "" for name in ("to", "thread", "account"))
+    return service.reply_to(where, thread, account)
 
 
 _FIELDS = {
@@ -293,15 +320,6 @@ _mover(
 
 
 goal_show.add_to(command)
-
-
-def _note_budget(project: Project, goal: Goal) -> None:
-    """A limit in dollars limits nothing while nobody knows what a token costs."""
-    if goal.budget_usd and not project.config.prices:
-        note(
-            paint("its budget cannot be kept: config.toml has no prices. ", "yellow", err=True)
-            + "For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens"
-        )
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
-from llmc.cli.goal_views import complete_goal, note_undriven, warn
+from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
 from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
 from llmc.goals import draw
-from llmc.goals.export import goal_tree
+from llmc.goals.criteria import unchecked
+from llmc.goals.export import goal_tree, said_of
 from llmc.goals.handoff import handoff as written
 from llmc.goals.model import GoalView
 from llmc.goals.rollup import progress
@@ -19,7 +20,12 @@ from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.tools.files import write_atomic
 
+#: so many decisions, questions and steps are shown
+MOST_SAID = 10
+
 goal_argument = click.argument("goal_id", metavar="GOAL", shell_complete=complete_goal)
+#: where to look at the only one does no harm
+_perhaps_a_goal = click.argument("goal_id", metavar="[GOAL]", required=False, shell_complete=complete_goal)
 
 
 def add_to(group: click.Group) -> None:
@@ -28,12 +34,12 @@ def add_to(group: click.Group) -> None:
 
 
 @click.command("show")
-@goal_argument
+@_perhaps_a_goal
 @click.option("--mermaid", is_flag=True, help="Print the plan as a Mermaid diagram.")
 @json_option
 @click.pass_context
-def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None:
-    """Draw a goal's plan: what is done, who is at what, what keeps it, and what it has cost.
+def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) -> None:
+    """Draw a goal's plan: what is done, assignees, blockers, and what it has cost. The only goal need not be named.
 
     \b
     Example:
@@ -41,35 +47,39 @@ def show(ctx: click.Context, goal_id: str, mermaid: bool, as_json: bool) -> None
     """
     project = project_of(ctx)
     store = open_store(project)
-    view = store.view(goal_id)
+    view = store.view(the_goal(store, goal_id))
     warn(store)
     if mermaid:
         say_lines(draw.mermaid(view), nl=False)
         return
     spent = GoalSpending().of(project, view)
+    with store.reading() as found:
+        said = said_of(view, found.crystallizations(goal_id))
     if as_json:
-        print_json({**goal_tree(view), "cost": cost_row(spent, view)})
+        print_json({**goal_tree(view), "cost": cost_row(spent, view), **said})
         return
     for line in drawn(view):
         say(line)
-    for line in about(view, spent):
+    for line in (*about(view, spent), *said_lines(said)):
         say(line)
     note_undriven(project, [view.goal])
 
 
 @click.command("handoff")
-@goal_argument
+@_perhaps_a_goal
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
 @json_option
 @click.pass_context
-def handoff(ctx: click.Context, goal_id: str, output: Path | None, as_json: bool) -> None:
+def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_json: bool) -> None:
     """Print all that somebody needs to go on with a goal: purpose, state, decisions, next steps, questions, evidence.
 
     \b
     Example:
       llmc goal handoff goal_1f0c9a7e42 --output HANDOFF.md
     """
-    text = handoff_of(project_of(ctx), goal_id)
+    project = project_of(ctx)
+    goal_id = the_goal(open_store(project), goal_id)
+    text = handoff_of(project, goal_id)
     if output is not None:
         write_atomic(output, text.encode())
     if as_json:
@@ -116,6 +126,15 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         "constraints": "; ".join(goal.constraints),
         "owner": goal.owner,
     }
+    if goal.asks is not None:
+        facts["asks"] = f"{goal.asks.reason.question} (llmc overseer answer {goal.goal_id} ...)"
+    if goal.checked is not None:
+        found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
+        found += [f"not checked, for you to judge: {text}" for text in unchecked(goal)]
+        said = f"on {goal.checked.commit[:12]}" + (
+            "" if goal.checked.by == "overseer" else ", completed by a person"
+        )
+        facts["checked"] = "; ".join([*found, said])
     lines = [f"{name + ':':<12} {' '.join(value.split())}" for name, value in facts.items() if value]
     unpriced = f" (and tokens without a price: {', '.join(spent.unpriced)})" if spent.unpriced else ""
     lines += [
@@ -129,6 +148,24 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         )
         lines.append(f"{'budget:':<12} ${goal.budget_usd:.2f}, {rest}")
     return lines
+
+
+def said_lines(said: dict[str, Any]) -> list[str]:
+    """What workers decided, asked and want to do next; `llmc goal handoff` has all of it."""
+    why = [
+        f"{row['decision']} ({row['rationale']})" if row["rationale"] else row["decision"]
+        for row in said["decisions"]
+    ]
+    rows = {
+        "decided:": list(zip(said["decisions"], why, strict=True)),
+        "open:": [(row, row["question"]) for row in said["openQuestions"]],
+        "next:": [(row, row["action"]) for row in said["nextActions"]],
+    }
+    return [
+        f"{name:<12} {row['workNodeId']}: {' '.join(text.split())}"
+        for name, found in rows.items()
+        for row, text in found[-MOST_SAID:]
+    ]
 
 
 def cost_row(spent: GoalCost, view: GoalView) -> dict[str, Any]:

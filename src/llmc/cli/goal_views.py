@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from llmc.cli.output import completion, note, paint
 from llmc.config.durations import format_duration
-from llmc.errors import LlmcError
+from llmc.errors import LlmcError, UsageError
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -63,6 +63,21 @@ def _known(ctx: click.Context) -> list[GoalView]:
             return found.views()
     except (LlmcError, OSError):
         return []
+
+
+def the_goal(store: GoalStore, given: str | None) -> str:
+    """The goal that was named; where none was, the only one that is not over, or the only one."""
+    if given:
+        return given
+    with store.reading() as found:
+        goals = [view.goal for view in found.views()]
+    going = [goal for goal in goals if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED)]
+    meant = going or goals
+    if len(meant) == 1:
+        return meant[0].goal_id
+    problem = f"there are {len(meant)} goals" if meant else "there is no goal"
+    hint = "Name one; `llmc goal list` shows them." if meant else "Make one: llmc goal create --title ..."
+    raise UsageError(problem, hint=hint)
 
 
 def warn(store: GoalStore, unreadable: Mapping[str, str] | None = None) -> None:
@@ -184,7 +199,7 @@ def question_row(one: Question) -> dict[str, Any]:
 
 def question_lines(one: Question, now: float) -> list[str]:
     asked = one.reason.question or one.reason.text
-    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}"
+    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}".strip()
     lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
     lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
     return [*lines, f'    llmc overseer answer {one.id} "..."']

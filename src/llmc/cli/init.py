@@ -1,19 +1,35 @@
 """llmc init"""
 
 import os
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from llmc import urls
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
-from llmc.cli.output import ask, is_terminal, json_option, note, print_json, say
-from llmc.errors import Refused
-from llmc.services import lfs
+from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say
+from llmc.config.edit import set_value
+from llmc.config.keys import quoted
+from llmc.config.load import load_config
+from llmc.doctor.facts import Program
+from llmc.errors import Refused, UsageError
+from llmc.services import programs
 from llmc.services.overseer_session import main_directory
+from llmc.services.programs import Lack
 from llmc.services.project import Project, agent_for
-from llmc.services.setup import choose_target, create_root, existing_root, find_source, new_project
+from llmc.services.setup import (
+    choose_target,
+    create_root,
+    existing_root,
+    find_check,
+    find_source,
+    new_project,
+)
+
+_SET = "llmc config set repo.validate"
 
 
 @click.command("init")
@@ -23,16 +39,33 @@ from llmc.services.setup import choose_target, create_root, existing_root, find_
 @click.option(
     "--trust/--no-trust", default=None, help="Tell Claude Code to trust the root and the source (else asked)."
 )
+@click.option(
+    "--validate", metavar="CMD", help="The check that work must pass before it lands (repo.validate)."
+)
+@click.option("--no-validate", is_flag=True, help="Propose no such check.")
 @json_option
-def command(source: str | None, target: str | None, agent: str, trust: bool | None, as_json: bool) -> None:
+def command(
+    source: str | None,
+    target: str | None,
+    agent: str,
+    trust: bool | None,
+    validate: str | None,
+    no_validate: bool,
+    as_json: bool,
+) -> None:
     """Make a root for a repository: a clone of its own, a configuration, and an empty state.
 
     \b
-    Example:
+    Examples:
       cd ~/src/myproject && llmc init
+      llmc init --validate "make test" --trust
 
-    With --trust on a repository that has a root already, only the trust entries are added.
+    Looks for git and tmux first, and says what else is missing. With --trust on a repository that has a root already, only
+    the trust entries are added.
     """
+    if validate is not None and no_validate:
+        raise UsageError("--validate and --no-validate contradict each other", hint="Leave one out.")
+    found = programs.require_essential()
     where = find_source(source, Path.cwd())
     existing = existing_root(where, target)
     if existing is not None and not trust and not target:
@@ -42,20 +75,62 @@ def command(source: str | None, target: str | None, agent: str, trust: bool | No
         )
     root = (existing if trust else None) or create_root(where, choose_target(target, where), agent)
     project = new_project(root)
+    lacks = programs.lacks(project, found)
     trusted = _trust(project, trust)
+    check = "" if root is existing or no_validate else _settle_check(project, validate)
     if as_json:
-        print_json({"root": str(root.path), "source": urls.split(where.location).address, "trusted": trusted})
+        print_json(_view(project, trusted, found, lacks))
         return
-    say(f"root: {root.path}")
-    say(f"source: {urls.split(where.location).address}, work lands on {project.config.repo.default_branch}")
+    say(f"root: {project.root.path}")
+    say(f"source: {project.source}, work lands on {project.config.repo.default_branch}")
+    _tell(lacks)
     if trusted is False:
         note(
-            "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `claude` in it once."
+            "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `llmc claude` in it once."
         )
-    if lfs.is_used(root.path, project.base) and not lfs.is_installed():
-        note(lfs.NOT_INSTALLED)
+    if check:
+        note(check)
     first = "" if project.store.read().workers else "llmc add adam && "
     say(f"next: {first}llmc up --detach")
+
+
+def _view(project: Project, trusted: bool | None, found: list[Program], lacks: list[Lack]) -> dict[str, Any]:
+    config = load_config(project.root.config)
+    return {
+        "root": str(project.root.path),
+        "source": project.source,
+        "trusted": trusted,
+        "validate": config.repo.validate,
+        "task_list_id": config.auto.task_list_id,
+        "programs": {program.name: program.version for program in found},
+        "missing": [msgspec.structs.asdict(lack) for lack in lacks],
+    }
+
+
+def _tell(lacks: list[Lack]) -> None:
+    for lack in lacks:
+        if not lack.optional:
+            note(paint("warning: ", "yellow", err=True) + f"{lack.problem}. {lack.fix}")
+    extras = [f"{lack.problem}. {lack.fix}" for lack in lacks if lack.optional]
+    if extras:
+        note("optional: " + " ".join(extras))
+
+
+def _settle_check(project: Project, given: str | None) -> str:
+    """Set repo.validate as a person said, or says now; what is left to tell them. Never without their word: it is run."""
+    if given is not None:
+        set_value(project.root.config, "repo.validate", quoted(given))
+        return ""
+    found = find_check(project)
+    if found is None:
+        return f"nothing checks the work before it lands yet; for example: {_SET} 'make test'"
+    question = f"Run `{found.command}` on each commit before it lands ({found.because})?"
+    if sys.stdin.isatty() and is_terminal() and ask(question, default=True):
+        set_value(project.root.config, "repo.validate", quoted(found.command))
+        return ""
+    return (
+        f"nothing checks the work before it lands yet; {found.because}: {_SET} {shlex.quote(found.command)}"
+    )
 
 
 def _trust(project: Project, wanted: bool | None) -> bool | None:
@@ -71,7 +146,7 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
     if wanted is None and sys.stdin.isatty() and is_terminal():
         asked = " and ".join(map(str, missing))
         question = (
-            f"Claude Code asks once whether it may work in a directory. Answer for {asked} now, in {config}?"
+            f"Claude Code works only in directories that you trust. Mark {asked} as trusted in {config}?"
         )
         wanted = ask(question, default=True)
     for place in missing if wanted else ():

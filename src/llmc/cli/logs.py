@@ -51,7 +51,7 @@ def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 )
 @click.pass_context
 def command(ctx: click.Context, name: str, follow: bool, lines: int) -> None:
-    """Print a worker's log (setup, validation, the last words of a crash), or one of llmc's own.
+    """Print a worker's log (prompts, statuses, setup, validation, the last words of a crash), or one of llmc's own.
 
     Those are daemon, overseer, auto, task_pool, post_accept and goals. Rotated files are read as if they were one.
 

@@ -100,6 +100,6 @@ def _view(one: Incident) -> dict[str, Any]:
 def _row(one: Incident, now: float) -> str:
     age = format_duration(max(0.0, now - one.since_unix))
     failed = [f"{name} failed: {why}" for name, why in one.failed.items()]
-    told = ", ".join([*one.told, *failed]) or ("not told yet" if one.due else "no channel took it")
+    told = ", ".join([*one.told, *failed]) or ("not told yet" if one.due else "not delivered")
     state = "" if one.is_open else " (over)"
     return f"{age} ago  {one.kind}: {one.title}{state}  [{told}]"

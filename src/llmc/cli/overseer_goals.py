@@ -170,7 +170,7 @@ def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_jso
         "workNodeId": one.work_node_id,
         "assignmentId": one.assignment_id,
     }
-    print_json(row) if as_json else say(f"{one.work_node_id}: answered, it goes on")
+    print_json(row) if as_json else say(f"{one.work_node_id or one.goal_id}: answered")
     note_settled(project, "answer")
 
 

@@ -204,6 +204,8 @@ class _Columns:
             marks.append(f"(accepting: {worker['accept_step']})")
         lines = [line.strip() for line in worker["prompt"].splitlines() if line.strip()]
         first = lines[0] + (" …" if len(lines) > 1 else "") if lines else ""
+        if worker["task_subject"]:
+            first = worker["task_subject"]
         if worker["task_id"]:
             first = f"{worker['task_id']}: {worker['task_subject']}"
         return printable(" ".join([*marks, first])).strip()

@@ -32,7 +32,7 @@ def command(
     file: str | None,
     as_json: bool,
 ) -> int:
-    """Send a worker's work back with a word about it: same conversation, with the diff, to be amended.
+    """Request changes: the worker gets your message in the same conversation, with its diff, and amends its commit.
 
     \b
     Examples:

@@ -1,10 +1,13 @@
 """llmc report"""
 
+from typing import Any
+
 import click
 
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.errors import UsageError
+from llmc.goals.updates import flags
 from llmc.services.reports import report, reporter
 
 
@@ -12,17 +15,34 @@ from llmc.services.reports import report, reporter
 @click.argument("kind", type=click.Choice(["done", "blocked", "progress"]))
 @click.argument("text", required=False, default="")
 @click.option("--no-changes", is_flag=True, help="With done: nothing needs to change, and TEXT says why.")
+@click.option("--progress", default="", metavar="TEXT", help="What exists now.")
+@click.option("--decision", "decisions", multiple=True, metavar='"WHAT | WHY"', help="What you decided.")
+@click.option(
+    "--question", "questions", multiple=True, metavar="TEXT", help="What is open, and stops nothing."
+)
+@click.option("--next", "steps", multiple=True, metavar="TEXT", help="What comes next, in order.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="KIND:VALUE",
+    help='What shows it: file, command, test, commit, pr, issue or link, as in test:"make test = passed".',
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, kind: str, text: str, no_changes: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_json: bool, **said: Any
+) -> None:
     """Say how your own work stands (for agents, inside their session).
 
     \b
     Examples:
       llmc report done --no-changes "The bug is fixed already, in commit 1a2b3c"
       llmc report blocked "The test needs a database password"
+      llmc report progress "Reads both" --decision "no grammar | two formats"
+      llmc report done "Reads both" --evidence "test:make test = passed"
 
-    A task ends when you stop; a report says what your stopping means where git cannot tell.
+    A task ends when you stop; a report says what your stopping means where git cannot tell. What the other options say
+    is kept with the goal of the task; all but --progress can be given several times.
     """
     if no_changes and (kind != "done" or not text.strip()):
         raise UsageError(
@@ -30,10 +50,13 @@ def command(ctx: click.Context, kind: str, text: str, no_changes: bool, as_json:
         )
     if kind == "blocked" and not text.strip():
         raise UsageError("say what blocks you", hint='llmc report blocked "what you need"')
+    update, problems = flags(**said)
+    if problems:
+        raise UsageError(problems[0], hint="`llmc report --help` shows what can be given.")
     project = project_of(ctx)
     who = reporter(project)
-    report(project, who, kind, text.strip(), no_changes=no_changes)
+    report(project, who, kind, text.strip(), no_changes=no_changes, update=update)
     if as_json:
-        print_json({"worker": who.name, "kind": kind, "no_changes": no_changes})
+        print_json({"worker": who.name, "kind": kind, "no_changes": no_changes, **update})
     else:
         say(f"{who.name}: reported {kind}")

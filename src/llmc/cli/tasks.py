@@ -246,7 +246,7 @@ def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
 @json_option
 @click.pass_context
 def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Make tasks pending again that somebody has and nobody works on.
+    """Release abandoned tasks: claimed, but no worker works on them.
 
     \b
     Example:
@@ -269,7 +269,7 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
 @json_option
 @click.pass_context
 def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Have tasks done again: those that failed too often, were parked, or are completed.
+    """Requeue failed, parked or completed tasks.
 
     \b
     Example:
@@ -299,7 +299,7 @@ def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
 @json_option
 @click.pass_context
 def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
-    """Let tasks be done that workers proposed.
+    """Approve tasks that workers proposed.
 
     \b
     Example:

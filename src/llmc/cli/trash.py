@@ -53,7 +53,7 @@ def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, ref: str, as_json: bool) -> None:
-    """Show what is in one of them."""
+    """Show a trash entry."""
     project = project_of(ctx)
     entry = service.find(project.root, ref)
     text = service.describe(project, entry)

@@ -46,11 +46,11 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
 )
 @click.option("--post-accept-command", help="Run after each task that landed, over auto.post_accept_command.")
 @click.option("--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or 8h from now.")
-@click.option("--max-tasks", type=click.IntRange(1), help="Begin at most so many tasks, then end.")
+@click.option("--max-tasks", type=click.IntRange(1), help="Stop after N tasks.")
 @click.option(
     "--max-cost",
     type=click.FloatRange(0, min_open=True),
-    help="Begin no more tasks when so many dollars are spent, by the prices of config.toml; then end.",
+    help="Stop taking tasks after spending this much (USD, by `llmc prices list`); then end.",
 )
 @click.option(
     "--canary/--no-canary",
@@ -95,11 +95,6 @@ def command(
         options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
     project = project_of(ctx)
     trust.register(str(project.root.path))  # from now on it is found from inside, too
-    if max_cost is not None and not project.config.prices:
-        raise UsageError(
-            "--max-cost needs prices, and config.toml has none",
-            hint="For example: llmc config set prices.claude-opus.input 15 (and .output 75); dollars for a million tokens",
-        )
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     changing = auto and project.daemon_runs() and _is_to_change(project, given)
     if project.daemon_runs() and not changing:

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import click
 import msgspec
 
+from llmc.auto.prices import complaint
 from llmc.auto.spending import Row, Spent, Tally, sums
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.config.keys import join_key
+from llmc.services.prices import prices_of
 from llmc.services.usage import rows
 
 NO_TASK = "(no task)"
@@ -33,9 +36,9 @@ KEYS: dict[str, Callable[[Row], str]] = {
 @json_option
 @click.pass_context
 def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
-    """Show the tokens that agents used, and what they cost by [prices] of the configuration.
+    """Show the tokens that agents used, and what they cost (`llmc prices list`).
 
-    Token limits count input, output and what is written to the cache; cache reads are shown, and cost what they cost.
+    Token limits count input, output and what is written to the cache; cache reads are billed, but do not count toward limits.
 
     \b
     Examples:
@@ -45,7 +48,7 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     since_unix = parse_since(since, time.time())
     project = project_of(ctx)
     tallies = sums((KEYS[by](row), row) for row in rows(project, since_unix))
-    prices = project.config.prices
+    prices = prices_of(project)
     spent = {key: tally.priced(prices) for key, tally in tallies.items()}
     total = _sum(list(tallies.values())).priced(prices)
     keys = sorted(spent) if by == "day" else sorted(spent, key=lambda key: (-_weight(spent[key], total), key))
@@ -56,14 +59,17 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     if not keys:
         note("nothing was used" + ("" if since == "0" else f" since {since}"))
         return
-    head = (by, "input", "output", "cache write", "cache read", "limits count", "cost", "share")
+    head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
     body = [_cells(key, spent[key], total) for key in keys] + [_cells("total", total, total)]
     _print_table([head, *body])
     for model in total.unpriced:
         key = join_key(["prices", model, "input"])
         note(
-            f"no price for {model}; in dollars for a million tokens: `llmc config set {_quoted(key)} N`, then output"
+            f"no price for {model}; in dollars for a million tokens: `llmc config set {_quoted(key)} N`, then output; "
+            "or `llmc prices update FILE|URL`"
         )
+    if old := complaint(prices.listed, date.today()):
+        note(old)
 
 
 def _sum(tallies: list[Tally]) -> Tally:

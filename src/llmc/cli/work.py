@@ -9,11 +9,14 @@ from llmc.cli import help
 from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
+from llmc.config.durations import format_duration, parse_duration
 from llmc.errors import UsageError
-from llmc.goals.model import Node, NodeStatus
+from llmc.goals.model import Node, NodeStatus, Recovery
 from llmc.services import goal_work as service
 from llmc.services.project import Project
 
+#: as the configuration has it
+DEFAULT = "default"
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
 
@@ -101,6 +104,65 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
     """
     project = project_of(ctx)
     _say(project, service.reopen(project, node_id, **given), as_json)
+
+
+@command.command("recovery")
+@click.option(
+    "--first-step",
+    type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
+    help="What is done first when nothing moves; the steps after it follow.",
+)
+@click.option(
+    "--idle-after", metavar="TIME", help=f"How long it may be silent, like 45m; `{DEFAULT}`: as for all work."
+)
+@node_options
+def recovery(
+    ctx: click.Context,
+    /,
+    node_id: str,
+    as_json: bool,
+    goal_id: str,
+    first_step: str | None,
+    idle_after: str | None,
+) -> None:
+    """Set when a part of a plan counts as stalled, and what is done first then.
+
+    \b
+    Examples:
+      llmc work recovery S1.2.3 --idle-after 2h
+      llmc work recovery S1.2.3 --first-step escalate
+      llmc work recovery S1.2.3 --first-step default --idle-after default
+    """
+    if first_step is None and idle_after is None:
+        raise UsageError(
+            "give --first-step or --idle-after", hint="`llmc work recovery --help` has examples."
+        )
+    project = project_of(ctx)
+    node = service.set_recovery(
+        project,
+        node_id,
+        goal_id,
+        recovery="" if first_step == DEFAULT else first_step,
+        idle_after_s=_seconds(idle_after),
+    )
+    row = {"goalId": node.goal_id, "workNodeId": node.node_id}
+    if as_json:
+        print_json({**row, "recoveryPolicy": node.recovery_policy, "idleAfterMs": node.idle_after_ms})
+        return
+    limit = format_duration(node.idle_after_ms / 1000) if node.idle_after_ms else "as for all work"
+    say(f"{node.node_id}: first step {node.recovery_policy or 'nudge'}, idle after {limit}")
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None or text == DEFAULT:
+        return None if text is None else 0.0
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--idle-after: {error}", hint="For example 45m or 2h.") from error
+    if seconds < 1:
+        raise UsageError("--idle-after is shorter than a second", hint="For example 45m or 2h.")
+    return seconds
 
 
 @command.command("override")

@@ -34,6 +34,10 @@ class GoalPlanner(Table, frozen=True, kw_only=True):
     max_repair_attempts: Annotated[
         int, Meta(ge=0, le=10, description="How often an invalid plan is sent back to be mended")
     ] = 2
+    diagnose: Annotated[
+        bool,
+        Meta(description="Whether the planner is asked about work that stands still, before a person is"),
+    ] = False
     timeout: Annotated[float, duration("Longest time that one planning may take", gt=0)] = 600.0
 
 

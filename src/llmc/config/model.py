@@ -72,7 +72,7 @@ class Repo(Table, frozen=True, kw_only=True):
         ),
     ] = ()
     serena: Annotated[
-        bool, Meta(description="Give each worktree a Serena project with a name of its own")
+        bool, Meta(description="Give each worktree a Serena project of its own, and register it with Serena")
     ] = False
     push_after_accept: Annotated[
         bool, Meta(description="Push the source to its own remote after each accept")
@@ -329,7 +329,7 @@ class Auto(Table, frozen=True, kw_only=True):
     post_accept_command: Annotated[
         str,
         Meta(
-            description="Command run in the source after each task that landed; a failure stops auto mode",
+            description="Command run after each task that landed, where `up --auto` was called; a failure stops auto mode",
             examples=["make deploy"],
             extra={"check": check_no_nul},
         ),
@@ -337,7 +337,7 @@ class Auto(Table, frozen=True, kw_only=True):
     task_pool_command: Annotated[
         str,
         Meta(
-            description="Command asked for new tasks when a worker has none; what it prints becomes a task",
+            description="Command that prints a new task when a worker has none; runs where `up --auto` was called",
             examples=["scripts/next-task"],
             extra={"check": check_no_nul},
         ),
@@ -348,6 +348,12 @@ class Auto(Table, frozen=True, kw_only=True):
         Meta(description="Tasks that agents make: wait for `tasks approve`, are taken like any, or are off"),
     ] = "propose"
     task_timeout_secs: Annotated[float, duration("Longest time one task may take", gt=0)] = 4 * 3600.0
+    crash_backoff_secs: Annotated[
+        float,
+        duration(
+            "Wait before a task whose agent crashed is begun again; doubles with each crash of it", ge=0
+        ),
+    ] = 10.0
     limit_backoff_secs: Annotated[
         float, duration("First wait after a usage limit without a reset time; doubles up to an hour", gt=0)
     ] = 300.0

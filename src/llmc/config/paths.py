@@ -100,6 +100,11 @@ class Root(Struct, frozen=True):
         return self.path / layout.CANARY
 
     @property
+    def prices(self) -> Path:
+        """The list of prices that `llmc prices update` brought, over the one that is installed."""
+        return self.path / layout.PRICES
+
+    @property
     def canaries(self) -> Path:
         """Scratch roots of probes."""
         return self.path / layout.CANARIES

@@ -88,7 +88,7 @@ def _option(path: Path, field: inspect.Field) -> Option:
     if field.default_factory is not NODEFAULT:
         default = field.default_factory()
     examples = about.get("examples") or [None]
-    kind = "duration" if extra(field.type, "parse") else expected(field.type)
+    kind = "duration" if about.get("x-duration") else expected(field.type)
     return Option(
         key=".".join(path),
         type=kind.removeprefix("a ").removeprefix("an "),

@@ -15,9 +15,11 @@ _TOP = """\
 _EXAMPLES = {"<name>": "adam", "<model>": "claude-opus"}
 
 
-def initial_text(source: str, default_branch: str, agent: str) -> str:
+def initial_text(source: str, default_branch: str, agent: str, task_list_id: str = "") -> str:
     """Generated from the model, so that it cannot name an option that does not exist."""
     chosen = {"repo.source": quoted(source), "repo.default_branch": quoted(default_branch)}
+    if task_list_id:
+        chosen["auto.task_list_id"] = quoted(task_list_id)
     if agent != Defaults().agent:
         chosen["defaults.agent"] = quoted(agent)
     tables: dict[str, list[Option]] = {}

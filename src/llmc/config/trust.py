@@ -105,6 +105,17 @@ def register(root: str) -> bool:
     return is_registered(root)
 
 
+def forget(root: str) -> bool:
+    """A root that is to go is registered no more; whether it was."""
+    place = registry()
+    if place is None or root not in _read_registry():
+        return False
+    with open(f"{place}.lock", "a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        _write_registry(place, {path: name for path, name in _read_registry().items() if path != root})
+    return True
+
+
 def registry() -> str | None:
     """The file with the roots of this user; None without a home."""
     base = os.environ.get("XDG_STATE_HOME") or ""

@@ -208,7 +208,8 @@ class AutoMode:
         if self._failed is not None:
             return
         self._failed = failure
-        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause}
+        status = self._status_of(failure.worker)
+        about = {"worker": failure.worker, **failure.task.fields(), "cause": failure.cause, "status": status}
         with contextlib.suppress(LlmcError), self._project.store.transaction() as tx:
             failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
@@ -222,10 +223,18 @@ class AutoMode:
             "output": failure.output[-4000:],
         }
         self._log.error(failure.reason, extra=extra)
-        self._say(f"auto mode ends: {failure.cause}: {failure.reason}")
+        where = f" ({failure.worker} was {status})" if status else ""
+        self._say(f"auto mode ends: {failure.cause}: {failure.reason}{where}")
         if failure.output:
             self._note(failure.output)
         self._end(1)
+
+    def _status_of(self, worker: str) -> str:
+        """What a worker was when it failed; "" where nobody can tell: the state may be what is broken."""
+        with contextlib.suppress(LlmcError):
+            record = self._project.store.read().workers.get(WorkerName(worker))
+            return str(record.status) if record is not None else ""
+        return ""
 
     def tick(self, state: State) -> None:
         """Once a second, with the state as it is: what only the clock brings."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from llmc.config.paths import Root
 from llmc.tools.files import write_atomic
+from llmc.tools.proc import caller_dir
 from llmc.tools.processes import start_of
 
 
@@ -17,6 +18,7 @@ def write_registration(root: Root, instance_id: str, started_unix: float, **abou
         "instance_id": instance_id,
         "log_file": str(root.logs / "daemon.jsonl"),
         "socket": str(root.wake_socket()),
+        "caller_dir": str(caller_dir()),
         **about,
     }
     write_atomic(root.daemon, json.dumps(body, indent=1).encode())

@@ -21,7 +21,7 @@ REBUILD = "`llmc doctor --rebuild` makes a new one from the worktrees and sessio
 def diagnose(facts: Facts) -> list[Finding]:
     """Everything that is wrong, in the order of a report."""
     facts = _without_a_lost_state(facts)
-    found = [finding for program in facts.programs for finding in _program(program)]
+    found = [finding for program in facts.programs for finding in of_program(program)]
     found += _installation(facts) + _config(facts) + _state(facts) + _daemon(facts.daemon)
     found += _sessions(facts) + _worktrees(facts) + _git(facts) + _files(facts)
     found += unattended_findings(facts)
@@ -75,7 +75,8 @@ def parse_version(text: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
-def _program(program: Program) -> list[Finding]:
+def of_program(program: Program) -> list[Finding]:
+    """It is missing, or older than what llmc was tried with."""
     if program.problem:
         fix = program.fix or f"install {program.name}"
         return [Finding(Kind.PROGRAM, program.problem, fix, subject=program.name)]

@@ -219,6 +219,8 @@ class Facts(Struct, frozen=True):
     unusable: tuple[Unusable, ...] = ()
     claims: tuple[LeftClaim, ...] = ()
     task_problems: tuple[str, ...] = ()
+    #: tasks that are in progress by their files, and that nobody has
+    unowned_tasks: tuple[str, ...] = ()
     #: of the goals' store, each with its fix
     goal_problems: tuple[tuple[str, str], ...] = ()
     manual_notes: tuple[ManualNote, ...] = ()

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-REPAIR = "--repair mends this"
+REPAIR = "fixable with --repair"
 
 
 class Kind(StrEnum):
@@ -45,6 +45,8 @@ class Kind(StrEnum):
     TASK_LIST = "task_list"
     #: a task is claimed by a worker that is not at it
     CLAIM = "claim"
+    #: a task is in progress by its file, and nobody has it
+    UNOWNED_TASK = "unowned_task"
     #: the goals' store is damaged, was set aside, or holds what cannot be read
     GOALS = "goals"
     #: tmux gave no answer
@@ -65,7 +67,7 @@ class Kind(StrEnum):
     ACCEPT_STOPPED = "accept_stopped"
     #: an undo stopped, and nobody goes on with it
     UNDO_STOPPED = "undo_stopped"
-    #: a prompt is on its way, and nobody brings it
+    #: a prompt is pending, but no daemon is running
     DELIVERY_STOPPED = "delivery_stopped"
     #: a worker of config.toml was never added
     NOT_ADDED = "not_added"
@@ -135,7 +137,7 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         Kind.HOOKS,
     ),
     "workers": (Kind.WORKER_ERROR, Kind.ACCEPT_STOPPED, Kind.UNDO_STOPPED, Kind.DELIVERY_STOPPED),
-    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.GOALS),
+    "tasks": (Kind.TASK_LIST, Kind.CLAIM, Kind.UNOWNED_TASK, Kind.GOALS),
     "worktrees": (
         Kind.WORKTREE_MISSING,
         Kind.WORKTREE_BROKEN,
@@ -199,4 +201,4 @@ def summary(found: Iterable[Finding]) -> str:
     if not every:
         return "no problems"
     mended = sum(finding.repairable for finding in every)
-    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} of them --repair mends"
+    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} fixable with --repair"

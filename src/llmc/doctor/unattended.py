@@ -69,6 +69,11 @@ def _supervisor(facts: Facts) -> list[Finding]:
 def _tasks(facts: Facts) -> list[Finding]:
     fix = "`llmc tasks list` shows the list; auto mode does not begin before it is mended"
     found = [Finding(Kind.TASK_LIST, text, fix, "", text) for text in facts.task_problems]
+    for task in facts.unowned_tasks:
+        text = f"the task {task} is in progress by its file, and nobody has it"
+        found.append(
+            Finding(Kind.UNOWNED_TASK, text, f"{REPAIR}, or `llmc tasks release {task}`", "", task, True)
+        )
     found += [Finding(Kind.GOALS, text, mend, "", text) for text, mend in facts.goal_problems]
     if facts.state.kind is not StateFile.VALID or facts.daemon.runs:
         return found  # nobody knows who is at what; a daemon settles its claims itself

@@ -11,7 +11,7 @@ from llmc.tools.clock import now_unix
 
 def conflict(scratch: Scratch) -> None:
     scratch.create()
-    resolve = "echo both > shared; git add shared; git -c core.editor=true rebase --continue"
+    resolve = "echo both > shared; git add shared; git -c core.editor=: rebase --continue"
     scratch.task(
         1, scratch.commit(1, before=scratch.person("shared"), file="shared"), f"@on-conflict {resolve}"
     )

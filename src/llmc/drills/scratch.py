@@ -33,6 +33,7 @@ SETTINGS = {
     "overseer.heartbeat_timeout_secs": "8",
     "overseer.restart_cooldown_secs": "600",
     "overseer.remediation_timeout_secs": "60",
+    "auto.crash_backoff_secs": "0.5",
     "auto.limit_backoff_secs": "1",
     "auto.api_backoff_secs": "1",
 }

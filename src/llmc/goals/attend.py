@@ -6,7 +6,7 @@ from llmc.goals import intents, ladder
 from llmc.goals import liveness as live
 from llmc.goals.crystals import of_merge
 from llmc.goals.hearing import hear
-from llmc.goals.intents import NUDGE, REPLAN, WITHDRAW
+from llmc.goals.intents import DIAGNOSE, NUDGE, REPLAN, WITHDRAW
 from llmc.goals.liveness import Liveness, Merged, Run, Signals, State
 from llmc.goals.model import (
     Assignment,
@@ -220,7 +220,7 @@ def _is_idle_talk(assignment: Assignment, pending: Dispatch, *, stirs: bool) -> 
     """Whether something that was about to be said has lost its point: the worker stirs, or nobody is asked any more."""
     if pending.mode is Mode.ESCALATE:
         return assignment.status is not S.BLOCKED
-    return pending.purpose in (NUDGE, REPLAN) and (stirs or assignment.status is not S.STALLED)
+    return pending.purpose in (NUDGE, REPLAN, DIAGNOSE) and (stirs or assignment.status is not S.STALLED)
 
 
 def _observed(work: Round, assignment: Assignment, signals: Signals) -> tuple[Assignment, Liveness]:

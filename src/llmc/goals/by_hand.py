@@ -20,6 +20,7 @@ from llmc.goals.model import (
     Node,
     NodeKind,
     NodeStatus,
+    Recovery,
 )
 from llmc.goals.rollup import after, children_of, joined, line_of
 from llmc.goals.shape import is_ready, shape_of
@@ -134,6 +135,29 @@ def override(
     """It is what somebody says, whatever its parts are."""
     moved = override_node(node, to, now, reason=reason, actor=actor, proof=proof)
     return joined(Change(crystallizations=(proof,) if proof else ()), moves([moved], []))
+
+
+def set_recovery(
+    view: GoalView, node: Node, now: float, recovery: Recovery | None, idle_after_ms: int | None
+) -> Change:
+    """How a leaf is recovered, for whoever has it now and for whoever gets it later; None: as for all work."""
+    if children_of(view).get(node.node_id) or node.kind is NodeKind.PHASE:
+        hint = "`llmc goal show` draws its parts."
+        raise Refused(f"nobody works on {node.kind} {node.node_id} itself; say it of its parts", hint=hint)
+    changed = replace(node, recovery_policy=recovery, idle_after_ms=idle_after_ms, updated_at=now)
+    given = tuple(
+        replace(
+            one,
+            recovery_policy=recovery or Recovery.NUDGE,
+            idle_after_ms=idle_after_ms,
+            expected_next_update_at=None,  # it was reckoned with the other limit
+            updated_at=now,
+        )
+        for one in at_it(view, node)
+    )
+    data = {"recoveryPolicy": recovery or "", "idleAfterMs": idle_after_ms, "actor": HUMAN}
+    event = Event(ts=now, type="work.recovery", goal_id=node.goal_id, work_node_id=node.node_id, data=data)
+    return Change(nodes=(changed,), assignments=given, events=(event,))
 
 
 def follow_again(node: Node, now: float, reason: str) -> Change:

@@ -14,7 +14,7 @@ MAX_LINE = 300
 
 
 def of_report(
-    crystal_id: str, assignment: Assignment, node: Node, update: Update, now: float
+    crystal_id: str, assignment: Assignment, node: Node, update: Update, now: float, message_id: str = ""
 ) -> Crystallization:
     """What a worker's report says, with the fields it left out already filled in."""
     state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
@@ -26,11 +26,13 @@ def of_report(
         level=node.kind.value,
         created_at=now,
         summary=fit(update.summary or said or "report", MAX_SUMMARY),
-        current_state="blocked" if update.blockers else said,
-        next_actions=_bounded((update.next,) if update.next else ()),
+        current_state=fit(update.current_state or ("blocked" if update.blockers else said), MAX_SUMMARY),
+        decisions=(update.decisions or ())[-MAX_ENTRIES:],
+        next_actions=_bounded(update.next or ()),
+        open_questions=_bounded(update.open_questions or ()),
         known_blockers=_bounded(update.blockers or ()),
         evidence=bounded_evidence(update.evidence or Evidence()),
-        anchors=(_anchor(assignment),),
+        anchors=(_anchor(assignment, message_id),),
     )
 
 
@@ -56,7 +58,7 @@ def of_merge(
         decisions=(former.decisions if former else ())[:MAX_ENTRIES],
         open_questions=(former.open_questions if former else ())[:MAX_ENTRIES],
         evidence=joined_evidence((commits, merged.evidence, told)),
-        anchors=(_anchor(assignment),),
+        anchors=tuple(dict.fromkeys((_anchor(assignment), *(former.anchors if former else ())))),
     )
 
 
@@ -141,9 +143,10 @@ def _gist(part: Node, crystal: Crystallization | None) -> str:
     return lines[0] if lines else crystal.current_state
 
 
-def _anchor(assignment: Assignment) -> Anchor:
+def _anchor(assignment: Assignment, message_id: str = "") -> Anchor:
     return Anchor(
         session_key=assignment.session_key,
         session_id=assignment.session_id,
+        message_ids=(message_id,) if message_id else (),
         run_ids=(assignment.run_id,) if assignment.run_id else (),
     )

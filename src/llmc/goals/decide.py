@@ -25,6 +25,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
     Priority,
+    Recovery,
     Result,
 )
 from llmc.goals.policy import HOME, Policy, may_supervise, may_touch, session_key
@@ -229,6 +230,8 @@ def _new_assignment(work: Round, node: Node, agent: str) -> Assignment:
         agent_id=agent,
         session_key="" if agent == HOME else session_key(agent, agent),
         delivery_context=work.goal.origin.origin_delivery_context,
+        idle_after_ms=node.idle_after_ms,
+        recovery_policy=node.recovery_policy or Recovery.NUDGE,
         created_at=work.now,
         updated_at=work.now,
     )

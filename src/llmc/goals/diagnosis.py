@@ -1,13 +1,17 @@
 """What a planner may say about a stall: nudge with a message, or ask a person. Anything else is refused. Pure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from llmc.goals.model import Advice, Assignment, Crystallization, Event
 from llmc.goals.strict_json import Problem, bounded, parse, shape_problems
 
 #: so many steps, so many options of a question
 MAX_ACTIONS, MAX_OPTIONS = 3, 6
+#: so many of the newest dispatches
+MAX_SENT = 20
 
 _TEXT = {"type": "string", "maxLength": 2000, "pattern": "[^ \\t\\r\\n]"}
 _OPTIONS = {"type": "array", "minItems": 1, "maxItems": MAX_OPTIONS, "items": {**_TEXT, "maxLength": 200}}
@@ -84,3 +88,29 @@ def _action(action: dict[str, Any]) -> Nudge | Escalate:
     if action["type"] == "nudge":
         return Nudge(action["message"])
     return Escalate(action["question"], tuple(action["options"]))
+
+
+def advice_of(found: Diagnosis, now: float) -> Advice:
+    """The first of each kind: a worker is told one thing, and a person asked one."""
+    message = next((one.message for one in found.actions if isinstance(one, Nudge)), "")
+    asked = next((one for one in found.actions if isinstance(one, Escalate)), Escalate("", ()))
+    return Advice(ts=now, message=message, question=asked.question, options=asked.options)
+
+
+def seen_of(
+    assignment: Assignment, stalled: Event | None, told: Sequence[Crystallization], now: float
+) -> str:
+    """What a planner is told of a stall: why it is one, what was sent, and what the worker last said."""
+    why = str(stalled.data.get("reason", "")) if stalled else ""
+    rows = [f"{assignment.status}: {why}" if why else str(assignment.status)]
+    rows += [
+        f"{max(0.0, now - one.ts):.0f} s ago: {one.purpose}, {one.result}"
+        + (f" ({one.notes})" if one.notes else "")
+        for one in assignment.dispatch_history[-MAX_SENT:]
+    ]
+    if told:
+        rows += [
+            f"The worker last said: {told[-1].summary}",
+            *(f"It needs: {one}" for one in told[-1].known_blockers),
+        ]
+    return "\n".join(rows)

@@ -7,6 +7,7 @@ import msgspec
 
 from llmc.goals.model import Crystallization, Event, GoalView, Node, NodeKind
 from llmc.goals.rollup import children_of, progress
+from llmc.goals.shape import CLOSED, shape_of
 
 #: of the shape, not of the file it is kept in
 VERSION = 1
@@ -51,6 +52,29 @@ def goal_tree(view: GoalView) -> dict[str, Any]:
     phases = [row(phase, "") for phase in children.get("", ())]
     whole: dict[str, Any] = msgspec.to_builtins(view.goal)
     return {**whole, "percent": done[""].percent, "phases": phases}
+
+
+def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict[str, Any]:
+    """What workers decided and asked, and what they say comes next: from the newest of each leaf, in plan order."""
+    newest = {one.work_node_id: one for one in crystallizations}
+    found = [(leaf, newest[leaf]) for leaf in shape_of(view.nodes).leaves if leaf in newest]
+    is_open = {leaf: view.nodes[leaf].status not in CLOSED for leaf, _ in found}
+    return {
+        "decisions": [
+            {"workNodeId": leaf, **msgspec.to_builtins(decision)}
+            for leaf, one in found
+            for decision in one.decisions
+        ],
+        "openQuestions": [
+            {"workNodeId": leaf, "question": text} for leaf, one in found for text in one.open_questions
+        ],
+        "nextActions": [
+            {"workNodeId": leaf, "action": text}
+            for leaf, one in found
+            for text in one.next_actions
+            if is_open[leaf]
+        ],
+    }
 
 
 def event_row(event: Event) -> dict[str, Any]:

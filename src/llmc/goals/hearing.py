@@ -51,7 +51,7 @@ def hear(
         work.later()
         return assignment, node
     for report in fresh:
-        assignment = _crystallized(work, assignment, node, report.update)
+        assignment = _crystallized(work, assignment, node, report)
     going_on = [update for update in now_said if not is_blocked(update)]
     if going_on:
         assignment = _goes_on(
@@ -88,13 +88,14 @@ def _said(work: Round, assignment: Assignment, signals: Signals) -> tuple[Report
         _refused(work, assignment, text_fingerprint(own[-1].text), parsed.problems)
     if parsed.update is None:
         return signals.reports
-    return (*signals.reports, Report(own[-1].at, parsed.update))
+    return (*signals.reports, Report(own[-1].at, parsed.update, own[-1].message_id))
 
 
-def _crystallized(work: Round, assignment: Assignment, node: Node, update: Update) -> Assignment:
+def _crystallized(work: Round, assignment: Assignment, node: Node, report: Report) -> Assignment:
     """What a report says is kept, once."""
+    update = report.update
     full = merged(update, work.crystals.get(node.node_id))
-    crystal = of_report(work.ids(), assignment, node, full, work.now)
+    crystal = of_report(work.ids(), assignment, node, full, work.now, report.message_id)
     work.crystallize(crystal)
     status = update.status.value if update.status else ""
     work.note(assignment, "work.reported", status=status, crystallizationId=crystal.crystallization_id)

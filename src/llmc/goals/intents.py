@@ -25,7 +25,7 @@ from llmc.goals.model import (
 from llmc.goals.policy import Policy
 from llmc.goals.transitions import move_assignment
 
-WORK, ANSWER, REMINDER, WITHDRAW = "work", "answer", "reminder", "withdraw"
+WORK, ANSWER, REMINDER, WITHDRAW, DIAGNOSE = "work", "answer", "reminder", "withdraw", "diagnose"
 NUDGE, REPLAN, REASSIGN, ESCALATE = (
     step.value for step in (Recovery.NUDGE, Recovery.REPLAN, Recovery.REASSIGN, Recovery.ESCALATE)
 )
@@ -148,8 +148,10 @@ def _text_of(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Di
         return ""
     if dispatch.purpose == REPLAN:
         return words.replan_text(node)
+    if dispatch.purpose == DIAGNOSE:
+        return words.diagnose_text(node)
     if dispatch.purpose == NUDGE:
-        return words.nudge_text(goal, node)
+        return words.nudge_as_sent(goal, node, assignment.advice, dispatch.instruction_hash)
     # what was said is said again in the same words: with what had been tried by then
     index = assignment.dispatch_history.index(dispatch)
     then = replace(assignment, dispatch_history=assignment.dispatch_history[:index])

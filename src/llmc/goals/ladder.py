@@ -16,7 +16,7 @@ LADDER = (Recovery.NUDGE, Recovery.RESEND, Recovery.REPLAN, Recovery.REASSIGN, R
 #: so many dispatches more than `max_retries` may leave between two marks of progress: the first, two steps, the escalation
 BEYOND_RETRIES = 4
 #: dispatches that ask nobody to work
-UNCOUNTED = ("reminder", "withdraw")
+UNCOUNTED = ("reminder", "withdraw", "diagnose")
 #: more criteria than these in one leaf are a sign that it is too large
 MANY_CRITERIA = 5
 
@@ -109,6 +109,7 @@ def progressed(assignment: Assignment, at: float, now: float) -> Assignment:
         last_retry_at=None,
         backoff_until=None,
         reminders=0,
+        advice=None,
         last_progress_at=max(at, assignment.last_progress_at or at),
         updated_at=now,
     )

@@ -50,6 +50,8 @@ class Report(Struct, frozen=True):
 
     at: float
     update: Update
+    #: the message of the conversation that it was made in; "" where nobody knows
+    message_id: str = ""
 
 
 class Merged(Struct, frozen=True):

@@ -128,6 +128,41 @@ class PlanRevision(Row, frozen=True, kw_only=True):
     moved: dict[str, str] = {}
 
 
+class BlockedReason(Row, frozen=True, kw_only=True):
+    """Why somebody waits: what kind of thing, in words, and what a person can choose from."""
+
+    kind: str
+    text: str
+    question: str = ""
+    options: tuple[str, ...] = ()
+
+
+class Asking(Row, frozen=True, kw_only=True):
+    """What a goal itself asks of a person: it has no plan, or its plan is done and it is not reached."""
+
+    reason: BlockedReason
+    since: float
+    #: how often a person was told, and when last
+    told: int = 0
+    told_at: float | None = None
+
+
+class Tested(Row, frozen=True, kw_only=True):
+    command: str
+    result: str = ""
+
+
+class CriteriaCheck(Row, frozen=True, kw_only=True):
+    """Whether the success criteria with a command are met, on which commit, and who says so."""
+
+    ts: float
+    commit: str
+    passed: bool
+    results: tuple[Tested, ...] = ()
+    #: overseer, or a person who said that it is completed all the same
+    by: str = "overseer"
+
+
 class Goal(Row, frozen=True, kw_only=True):
     goal_id: str
     title: str
@@ -153,15 +188,9 @@ class Goal(Row, frozen=True, kw_only=True):
     plan_revision_history: tuple[PlanRevision, ...] = ()
     #: dollars that this goal may cost; 0: no limit of its own
     budget_usd: float = 0.0
-
-
-class BlockedReason(Row, frozen=True, kw_only=True):
-    """Why somebody waits: what kind of thing, in words, and what a person can choose from."""
-
-    kind: str
-    text: str
-    question: str = ""
-    options: tuple[str, ...] = ()
+    asks: Asking | None = None
+    #: None: not checked since the plan was done
+    checked: CriteriaCheck | None = None
 
 
 class Node(Row, frozen=True, kw_only=True):
@@ -189,6 +218,9 @@ class Node(Row, frozen=True, kw_only=True):
     risk_level: str = ""
     #: a command that llmc runs on the rebased commit before the work lands
     verify: str = ""
+    #: of a leaf: the first step when nothing moves, and how long it may be silent; None: as for all work
+    recovery_policy: Recovery | None = None
+    idle_after_ms: int | None = None
     status: NodeStatus = NodeStatus.TODO
     #: a person set the status, and rollups leave it alone
     overridden: bool = False
@@ -219,6 +251,15 @@ class Dispatch(Row, frozen=True, kw_only=True):
     notes: str = ""
     #: how often it was tried to deliver under this id
     attempts: int = 1
+
+
+class Advice(Row, frozen=True, kw_only=True):
+    """What a planner says about a stall: a message for the worker, a question for a person, or both."""
+
+    ts: float
+    message: str = ""
+    question: str = ""
+    options: tuple[str, ...] = ()
 
 
 class Assignment(Row, frozen=True, kw_only=True):
@@ -260,16 +301,13 @@ class Assignment(Row, frozen=True, kw_only=True):
     reminders: int = 0
     #: what a person answered to the last question; part of every later instruction
     answer: str = ""
+    #: what a planner said about the stall that it is in
+    advice: Advice | None = None
 
 
 class Decision(Row, frozen=True, kw_only=True):
     decision: str
     rationale: str = ""
-
-
-class Tested(Row, frozen=True, kw_only=True):
-    command: str
-    result: str = ""
 
 
 class Evidence(Row, frozen=True, kw_only=True):

@@ -6,7 +6,16 @@ from enum import StrEnum
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
-from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, Node, NodeKind, NodeStatus, PlannerRef
+from llmc.goals.model import (
+    MAX_PHASES,
+    MAX_SUBTASKS,
+    MAX_TASKS,
+    Node,
+    NodeKind,
+    NodeStatus,
+    PlannerRef,
+    Recovery,
+)
 
 
 class Limits(Struct, frozen=True):
@@ -48,6 +57,9 @@ class PlanNode(Struct, frozen=True):
     estimated_effort: str = ""
     risk_level: str = ""
     verify: str = ""
+    #: the first step when nothing moves, and how long it may be silent; None: as for all work
+    recovery: Recovery | None = None
+    idle_after_ms: int | None = None
     #: somebody who wrote the plan says that it is done already
     done: bool = False
 
@@ -129,6 +141,8 @@ def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: flo
         estimated_effort=node.estimated_effort,
         risk_level=node.risk_level,
         verify=node.verify,
+        recovery_policy=node.recovery,
+        idle_after_ms=node.idle_after_ms,
         status=NodeStatus.DONE if node.is_done() else NodeStatus.TODO,
         created_at=now,
         updated_at=now,

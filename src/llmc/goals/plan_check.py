@@ -3,10 +3,10 @@
 Every problem is listed, each with its JSON path: a planner is told all of them at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from llmc.goals.model import NodeKind
+from llmc.goals.model import NodeKind, Recovery
 from llmc.goals.plan import Limits, Plan, PlanNode, Split
 from llmc.goals.plan_graph import Wait, graph_problems
 from llmc.goals.plan_schema import plan_schema, split_schema
@@ -34,9 +34,10 @@ def check_plan(text: str, limits: Limits, elsewhere: Iterable[str] = ()) -> Plan
 
 def check_value(value: Any, limits: Limits, elsewhere: Iterable[str] = ()) -> Plan | Problems:
     """The same for JSON that has been read already."""
+    value = completed(value)
     problems = shape_problems(value, plan_schema(limits))
     problems += graph_problems([*_waits(value, "phases", "$", "")], frozenset(elsewhere))
-    problems += _verify_of_groups(value)
+    problems += _of_groups(value)
     return bounded(problems) if problems else _plan(value)
 
 
@@ -49,6 +50,7 @@ def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Probl
     if value is None and problems:
         return bounded(problems)
     taken = frozenset(elsewhere)
+    value = _each(value, "subtasks", _completed_subtask)
     problems += shape_problems(value, split_schema(most))
     waits = [*_waits(value, "subtasks", "$", "")]
     problems += graph_problems(waits, taken)
@@ -58,6 +60,32 @@ def check_split(text: str, most: int, elsewhere: Iterable[str]) -> Split | Probl
         if wait.id in taken
     ]
     return bounded(problems) if problems else Split(_nodes(value, "subtasks"))
+
+
+def completed(value: Any) -> Any:
+    """The plan with the two things that the document's own example leaves out, though it demands them.
+
+    A phase without criteria is accepted when its tasks are; the objective of a subtask is its name. Nothing else is
+    filled in, and what is no plan stays as it is.
+    """
+    return _each(value, "phases", _completed_phase)
+
+
+def _completed_phase(phase: dict[str, Any]) -> dict[str, Any]:
+    phase = {"acceptance": ["All its tasks are done."], **phase}
+    full: dict[str, Any] = _each(phase, "tasks", lambda task: _each(task, "subtasks", _completed_subtask))
+    return full
+
+
+def _completed_subtask(subtask: dict[str, Any]) -> dict[str, Any]:
+    said = "objective" in subtask or "outcome" in subtask or "name" not in subtask
+    return subtask if said else {**subtask, "objective": subtask["name"]}
+
+
+def _each(holder: Any, key: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    if not isinstance(holder, dict) or not isinstance(holder.get(key), list):
+        return holder
+    return {**holder, key: [change(one) if isinstance(one, dict) else one for one in holder[key]]}
 
 
 def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
@@ -74,17 +102,23 @@ def _waits(holder: Any, key: str, path: str, parent: str) -> Iterator[Wait]:
             yield from _waits(node, below, here, node["id"])
 
 
-def _verify_of_groups(value: Any) -> list[Problem]:
-    """Only what is dispatched lands, and only what lands is verified."""
-    problems = []
-    for p, phase in enumerate(_list(value, "phases")):
-        for t, task in enumerate(_list(phase, "tasks")):
-            if _list(task, "subtasks") and "verify" in task:
-                path = f"$.phases[{p}].tasks[{t}].verify"
-                problems.append(
-                    Problem(path, "a task with subtasks is not verified itself; its subtasks are", False)
-                )
-    return problems
+#: what only a leaf can have, and why
+_OF_LEAVES = {
+    "verify": "a task with subtasks is not verified itself; its subtasks are",
+    "recoveryPolicy": "nobody works on a task with subtasks itself; say it of its subtasks",
+    "idleAfter": "nobody works on a task with subtasks itself; say it of its subtasks",
+}
+
+
+def _of_groups(value: Any) -> list[Problem]:
+    """Only what is dispatched is driven and lands, and only what lands is verified."""
+    return [
+        Problem(f"$.phases[{p}].tasks[{t}].{key}", why, False)
+        for p, phase in enumerate(_list(value, "phases"))
+        for t, task in enumerate(_list(phase, "tasks"))
+        for key, why in _OF_LEAVES.items()
+        if _list(task, "subtasks") and key in task
+    ]
 
 
 def _list(holder: Any, key: str) -> list[Any]:
@@ -121,6 +155,13 @@ def _nodes(holder: dict[str, Any], key: str) -> tuple[PlanNode, ...]:
             estimated_effort=node.get("estimatedEffort", ""),
             risk_level=node.get("riskLevel", ""),
             verify=node.get("verify", ""),
+            recovery=Recovery(node["recoveryPolicy"]) if "recoveryPolicy" in node else None,
+            idle_after_ms=_milliseconds(node["idleAfter"]) if "idleAfter" in node else None,
         )
         for node in holder.get(key, ())
     )
+
+
+def _milliseconds(text: str) -> int:
+    """`90s`, `30m` or `2h`, as the schema has it."""
+    return int(text[:-1]) * {"s": 1000, "m": 60_000, "h": 3_600_000}[text[-1]]

@@ -52,7 +52,9 @@ _NODE_RULES = """\
   all that is needed, leaves a repository that works, and can be finished in an hour or two.
 - Leaves that wait for nothing run at the same time. Of two that would change the same lines, one waits for the other.
 - Optional: `verify` (of a leaf: one shell command that passes when it is done, run on its commit), `definitionOfDone`,
-  `suggestedAgentId` or `suggestedAgentType`, `requiredTools` (array), `estimatedEffort`, `riskLevel` (low, med, high)."""
+  `suggestedAgentId` or `suggestedAgentType`, `requiredTools` (array), `estimatedEffort`, `riskLevel` (low, med, high).
+  Of a leaf also `idleAfter` (how long it may be silent before it counts as stalled, such as "45m") and `recoveryPolicy`
+  (what is done first then: nudge, resend_last, replan, reassign or escalate)."""
 
 PLAN = PromptTemplate(
     "llmc.plan.v1",
@@ -64,6 +66,8 @@ You plan a goal for a team of developers: as phases, their tasks, and the subtas
 The plan:
 - At most $phases phases, $tasks tasks in a phase, $subtasks subtasks in a task. A larger plan is refused, not cut.
 - Phases come in their order, but nothing waits that is not told to by `deps`.
+- `successCriteria` are what is true when the whole goal is reached. One that a shell command can show reads exactly
+  "`COMMAND` passes": it is run when the plan is done, and the goal is not reached before it passes.
 {_NODE_RULES}
 
 The shape (`subtasks` may be empty or left out):

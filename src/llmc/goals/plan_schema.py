@@ -5,6 +5,7 @@ What no schema can say (ids that are known, no cycles) is in `plan_graph.py`.
 
 from typing import Any
 
+from llmc.goals.model import Recovery
 from llmc.goals.plan import Limits, RiskLevel
 
 #: longer texts are refused, not cut
@@ -28,6 +29,16 @@ _NAME = {
 }
 _TEXT = {"type": "string", "maxLength": TEXT_CHARS, "pattern": "[^ \\t\\r\\n]"}
 _LINE = {"type": "string", "maxLength": LINE_CHARS, "pattern": "[^ \\t\\r\\n]"}
+#: of what somebody is given to work on: its check, the first step when nothing moves, and how long it may be silent
+_OF_LEAVES = {
+    "verify": _LINE,
+    "recoveryPolicy": {"type": "string", "enum": [str(step) for step in Recovery]},
+    "idleAfter": {
+        "type": "string",
+        "pattern": "^[1-9][0-9]{0,5}[smh](?![\\n])$",
+        "description": "a time such as 90s, 30m or 2h",
+    },
+}
 
 
 def plan_schema(limits: Limits) -> Schema:
@@ -59,11 +70,11 @@ def _phase(limits: Limits) -> Schema:
 
 def _task(limits: Limits) -> Schema:
     subtasks = {"type": "array", "maxItems": limits.subtasks, "items": _subtask()}
-    return _node({"subtasks": subtasks, "verify": _LINE}, ())
+    return _node({"subtasks": subtasks, **_OF_LEAVES}, ())
 
 
 def _subtask() -> Schema:
-    return _node({"verify": _LINE}, ())
+    return _node(_OF_LEAVES, ())
 
 
 def _node(more: Schema, required: tuple[str, ...]) -> Schema:

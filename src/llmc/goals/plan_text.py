@@ -15,6 +15,7 @@ from llmc.goals.json_lines import json_lines
 from llmc.goals.model import NodeKind
 from llmc.goals.plan import Limits, Plan, PlanNode
 from llmc.goals.plan_check import check_plan, check_value
+from llmc.goals.reached import criterion
 from llmc.goals.strict_json import MAX_CHARS, Problem
 
 #: a line's key, and the plan's field it fills; several lines of one of `_LISTS` add up
@@ -30,9 +31,11 @@ _FIELDS = {
     "tools": "requiredTools",
     "effort": "estimatedEffort",
     "risk": "riskLevel",
+    "recovery": "recoveryPolicy",
+    "idle-after": "idleAfter",
 }
-_GOAL_FIELDS = {"success": "successCriteria", "constraint": "constraints"}
-_ONE_A_LINE = ("acceptance", "successCriteria", "constraints")
+_GOAL_FIELDS = {"success": "successCriteria", "verify": "checks", "constraint": "constraints"}
+_ONE_A_LINE = ("acceptance", "successCriteria", "checks", "constraints")
 _COMMA_SEPARATED = ("deps", "requiredTools")
 
 _HEADING = re.compile(r"^(?P<marks>#{1,6})[ \t]+(?P<text>.+?)[ \t#]*$")
@@ -224,6 +227,8 @@ class _Markdown:
             return tuple(self.problems)
         goal = {"title": self.goal.name or fallback_title, "successCriteria": [], "constraints": []}
         goal |= self.goal.fields
+        checks = goal.pop("checks", [])
+        goal["successCriteria"] = [*goal["successCriteria"], *map(criterion, checks)]
         lines |= {f"$.goal.{name}": line for name, line in self.goal.lines.items()}
         lines |= {"$.goal.title": self.goal.line}
         found = check_value({"planVersion": 1, "goal": goal, "phases": phases}, limits)
@@ -295,6 +300,6 @@ def _in_words(problem: Problem, lines: Mapping[str, int]) -> str:
     if problem.path.endswith("tasks") and problem.text == "must not be empty":
         return "a phase without a task (a heading with `###`)"
     name = problem.path.rpartition(".")[2].partition("[")[0]
-    key = next((key for key, value in {**_FIELDS, **_GOAL_FIELDS}.items() if value == name), "")
+    key = next((key for key, value in {**_GOAL_FIELDS, **_FIELDS}.items() if value == name), "")
     text = re.sub(r"\$[\w.\[\]]+", lambda path: f"line {_nearest(path[0], lines)}", problem.text)
     return f"{key}: {text}" if key else text

@@ -34,6 +34,8 @@ class Policy(Struct, frozen=True):
     allow_cross_agent: bool = False
     #: whether there is a planner that can be asked for smaller steps
     planner: bool = False
+    #: whether it is also asked about a stall that the rules do not end, before a person is
+    diagnose: bool = False
 
 
 def session_key(pool: str, worker: str) -> str:

@@ -6,11 +6,13 @@ from llmc.errors import Refused
 from llmc.goals import decide
 from llmc.goals.by_hand import freed
 from llmc.goals.model import (
+    Asking,
     Assignment,
     AssignmentStatus,
     BlockedReason,
     Change,
     Event,
+    Goal,
     GoalView,
     Node,
     NodeStatus,
@@ -20,7 +22,7 @@ from llmc.goals.transitions import HUMAN
 
 
 class Question(Struct, frozen=True):
-    """Something that waits for a person; `id` is what `answer` takes."""
+    """Something that waits for a person; `id` is what `answer` takes. Of the goal itself it has no part of the plan."""
 
     id: str
     goal_id: str
@@ -38,14 +40,28 @@ def questions(view: GoalView) -> list[Question]:
     for one in view.assignments.values():
         if one.status is AssignmentStatus.BLOCKED:
             waiting.setdefault(one.work_node_id, []).append(one)
-    parents = {node.parent_id for node in view.nodes.values()}
-    found = []
-    for node in view.nodes.values():
+    asking = [n for n in view.nodes.values() if n.status is NodeStatus.BLOCKED or n.node_id in waiting]
+    parents = {node.parent_id for node in view.nodes.values()} if asking else set()
+    found = [_of_goal(view.goal, view.goal.asks)] if view.goal.asks is not None else []
+    for node in asking:
         if node.node_id in waiting:
             found += [_question(view, node, one.blocked_reason, one) for one in waiting[node.node_id]]
-        elif node.status is NodeStatus.BLOCKED and node.node_id not in parents:
+        elif node.node_id not in parents:
             found.append(_question(view, node, node.blocked_reason, None))
     return found
+
+
+def _of_goal(goal: Goal, asks: Asking) -> Question:
+    return Question(
+        id=goal.goal_id,
+        goal_id=goal.goal_id,
+        goal_title=goal.title,
+        work_node_id="",
+        node_name="the goal itself",
+        assignment_id="",
+        reason=asks.reason,
+        since=asks.since,
+    )
 
 
 def answered(view: GoalView, question: Question, text: str, now: float) -> Change:

@@ -5,7 +5,7 @@ from msgspec.structs import replace as replaced
 
 from llmc.goals import ladder, words
 from llmc.goals import liveness as live
-from llmc.goals.intents import REMINDER
+from llmc.goals.intents import DIAGNOSE, REMINDER
 from llmc.goals.liveness import Liveness, Run, Signals, State
 from llmc.goals.model import (
     Assignment,
@@ -115,7 +115,8 @@ def _wants_sample(work: Round, assignment: Assignment, signals: Signals) -> bool
 def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Situation, why: str) -> None:
     """The next step of the ladder, unless it is too early for it."""
     step = ladder.next_step(assignment, node, situation, work.policy)
-    text = _words_of(work, step, assignment, node)
+    advised = _advised(work, assignment, node, situation) if step is Recovery.ESCALATE else None
+    text = advised[1] if advised else _words_of(work, step, assignment, node)
     earliest = ladder.not_before(assignment, words.instruction_hash(text), work.policy)
     if earliest > work.now:
         work.due(earliest)
@@ -124,6 +125,9 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
         work.later()
         return
     stepped = ladder.stepped(assignment, work.policy, work.now)
+    if advised:
+        work.send(stepped, advised[0], Mode.SPAWN if advised[0] == DIAGNOSE else Mode.SEND, text)
+        return
     match step:
         case Recovery.NUDGE:
             work.send(stepped, step.value, Mode.SEND, text)
@@ -137,7 +141,26 @@ def _step(work: Round, assignment: Assignment, node: Node, situation: ladder.Sit
         case Recovery.REASSIGN:
             _reassign(work, stepped, text)
         case Recovery.ESCALATE:
-            ask(work, stepped, node, words.stalled_reason(node, why, situation.failed))
+            ask(work, stepped, node, words.stalled_reason(node, why, situation.failed, stepped.advice))
+
+
+def _advised(
+    work: Round, assignment: Assignment, node: Node, situation: ladder.Situation
+) -> tuple[str, str] | None:
+    """What comes before a person is asked, as purpose and text: a planner, then what it wants the worker to be told.
+
+    Each of them once, and only where the rules are at their end.
+    """
+    if situation.failed or not work.policy.diagnose:
+        return None
+    tried = ladder.episode(assignment)
+    if not any(one.purpose == DIAGNOSE for one in tried):
+        return DIAGNOSE, words.diagnose_text(node)
+    if assignment.advice is None or not assignment.advice.message or not situation.reachable:
+        return None
+    text = words.advised_text(work.goal, node, assignment.advice.message)
+    is_said = any(one.instruction_hash == words.instruction_hash(text) for one in tried)
+    return None if is_said else (Recovery.NUDGE.value, text)
 
 
 def _words_of(work: Round, step: Recovery, assignment: Assignment, node: Node) -> str:

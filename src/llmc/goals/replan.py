@@ -235,6 +235,9 @@ def _going_on(old: Node, new: Node, now: float) -> Node:
         overridden=old.overridden,
         blocked_reason=old.blocked_reason,
         word=old.word,
+        # what a person set stays, unless the new plan says otherwise
+        recovery_policy=new.recovery_policy or old.recovery_policy,
+        idle_after_ms=new.idle_after_ms or old.idle_after_ms,
         created_at=old.created_at,
         updated_at=old.updated_at,
         started_at=old.started_at,

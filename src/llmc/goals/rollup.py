@@ -18,6 +18,7 @@ from llmc.goals.model import (
     NodeKind,
     NodeStatus,
 )
+from llmc.goals.reached import is_reached
 
 S = NodeStatus
 
@@ -132,12 +133,11 @@ def whole_progress(view: GoalView) -> Progress:
 def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
     """Leaves that are done, and leaves in all, of each node and of the goal."""
     given_up = view.goal.status is GoalStatus.CANCELLED
-    parts: dict[NodeKind, list[Node]] = {kind: [] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST)}
-    for node in view.nodes.values():
-        parts[node.kind].append(node)
+    every = view.nodes.values()
+    parts = ([node for node in every if node.kind is kind] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST))
     found: dict[str, tuple[int, int]] = {}
     below: dict[str, tuple[int, int]] = {"": (0, 0)}
-    for node in chain.from_iterable(parts.values()):
+    for node in chain.from_iterable(parts):
         done, total = below.get(node.node_id, (0, 1))
         if node.status is S.CANCELLED:
             done, total = (done, total) if given_up else (0, 0)
@@ -181,14 +181,18 @@ def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None
     return BlockedReason(kind="parts", text=f"{names} blocked{said}")
 
 
-def _rolled_goal(goal: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+    goal, is_done = before, is_completed(phases)
+    if (
+        phases and not is_done and goal.checked is not None
+    ):  # what was found then says nothing about what comes
+        goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
-    if is_completed(phases) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+    if is_done and is_reached(goal) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
         wanted = GoalStatus.COMPLETED
-    elif goal.status is GoalStatus.COMPLETED and phases and not is_completed(phases):
+    elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
         wanted = GoalStatus.ACTIVE
-    if wanted is goal.status:
-        return None
-    moved, event = transitions.move_goal(goal, wanted, now)
-    events.append(event)
-    return moved
+    if wanted is not goal.status:
+        goal, event = transitions.move_goal(goal, wanted, now)
+        events.append(event)
+    return goal if goal is not before else None

@@ -1,7 +1,8 @@
 """One look at one goal while it goes on: what has changed so far, and what is to be done. Pure."""
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,7 +70,7 @@ class Round:
     ) -> None:
         self.view, self.goal, self.policy, self.now, self.ids = view, view.goal, policy, now, ids
         self.nodes, self.assignments = dict(view.nodes), dict(view.assignments)
-        self.crystals = dict(crystals)
+        self.crystals = ChainMap[str, Crystallization]({}, cast(dict[str, Crystallization], crystals))
         self.room, self.granted_until = room, granted_until
         self.actions: list[Action] = []
         self.wants_samples: list[str] = []

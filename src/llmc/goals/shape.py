@@ -11,7 +11,7 @@ from llmc.goals.model import Node, NodeKind, NodeStatus
 
 CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
 
-_KINDS = {NodeKind.PHASE: 0, NodeKind.TASK: 1, NodeKind.SUBTASK: 2}
+_KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 
 
 class Shape(Struct, frozen=True):
@@ -36,35 +36,39 @@ class Shape(Struct, frozen=True):
 
 def shape_of(nodes: Mapping[str, Node]) -> Shape:
     """The structure of a plan."""
-    ordered = sorted(nodes.values(), key=lambda node: (_KINDS[node.kind], node.position, node.node_id))
-    children: dict[str, list[str]] = {}
-    for node in ordered:
-        if node.parent_id in nodes:
-            children.setdefault(node.parent_id, []).append(node.node_id)
+    children: dict[str, list[Node]] = {}
+    roots: list[Node] = []
+    for node in nodes.values():
+        siblings = children.setdefault(node.parent_id, []) if node.parent_id in nodes else roots
+        siblings.append(node)
     parents: dict[str, tuple[str, ...]] = {}
     needs: dict[str, tuple[str, ...]] = {}
     leaves: list[str] = []
 
-    def descend(node: Node, above: tuple[str, ...], needed_above: tuple[str, ...]) -> None:
-        parents[node.node_id] = above
-        needed = needed_above
-        if node.depends_on:
-            own = (dep for dep in node.depends_on if dep in nodes)
-            needed = tuple(dict.fromkeys((*own, *needed_above)))
-        below = children.get(node.node_id)
-        if below:
-            line = (node.node_id, *above)
-            for child in below:
-                descend(nodes[child], line, needed)
-        elif node.kind is not NodeKind.PHASE:
-            leaves.append(node.node_id)
-            needs[node.node_id] = needed
+    def descend(siblings: list[Node], above: tuple[str, ...], needed_above: tuple[str, ...]) -> None:
+        siblings.sort(key=_order)
+        for node in siblings:
+            node_id = node.node_id
+            parents[node_id] = above
+            needed = needed_above
+            if node.depends_on:
+                own = (dep for dep in node.depends_on if dep in nodes)
+                needed = tuple(dict.fromkeys((*own, *needed_above)))
+            if node_id in children:
+                descend(children[node_id], (node_id, *above), needed)
+            elif node.kind is not NodeKind.PHASE:
+                leaves.append(node_id)
+                needs[node_id] = needed
 
-    for node in ordered:
-        if node.kind is NodeKind.PHASE or node.parent_id not in nodes:
-            descend(node, (), ())
-    kept = {parent: tuple(below) for parent, below in children.items()}
+    for kind in _KINDS:
+        descend([node for node in roots if node.kind is kind], (), ())
+    kept = {parent: tuple([node.node_id for node in below]) for parent, below in children.items()}
     return Shape(tuple(leaves), kept, parents, needs, frozenset(leaves))
+
+
+def _order(node: Node) -> tuple[int, str]:
+    """Siblings are of one kind."""
+    return node.position, node.node_id
 
 
 def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:

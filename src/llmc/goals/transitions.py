@@ -29,8 +29,8 @@ HUMAN, OVERSEER = "human", "overseer"
 GOAL_MOVES: dict[tuple[GoalStatus, GoalStatus], str] = {
     (G.ACTIVE, G.PAUSED): "a person wants nothing sent for it",
     (G.PAUSED, G.ACTIVE): "a person lets it go on",
-    (G.ACTIVE, G.COMPLETED): "all of its phases are done",
-    (G.PAUSED, G.COMPLETED): "all of its phases are done; what was out came back",
+    (G.ACTIVE, G.COMPLETED): "all of its phases are done, and its criteria with a command pass",
+    (G.PAUSED, G.COMPLETED): "the same; what was out came back",
     (G.COMPLETED, G.ACTIVE): "a part of it was opened again",
     (G.ACTIVE, G.CANCELLED): "a person gave it up",
     (G.PAUSED, G.CANCELLED): "a person gave it up",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Evidence, Row, Tested
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Decision, Evidence, Row, Tested
 
 #: the one key of the block
 KEY = "overseerUpdate"
@@ -35,9 +35,14 @@ class Update(Row, frozen=True, kw_only=True):
     work_node_id: str = ""
     status: Claim | None = None
     summary: str | None = None
-    next: str | None = None
+    #: the next steps, in their order
+    next: tuple[str, ...] | None = None
     blockers: tuple[str, ...] | None = None
     evidence: Evidence | None = None
+    #: what exists now
+    current_state: str | None = None
+    decisions: tuple[Decision, ...] | None = None
+    open_questions: tuple[str, ...] | None = None
 
 
 class Parsed(Struct, frozen=True):
@@ -90,17 +95,36 @@ def last_json_block(text: str) -> str | None:
     return last
 
 
-def from_report(kind: str, text: str, evidence: Evidence | None = None) -> Update:
-    """The same structure from `llmc report done|blocked|progress`."""
+#: `llmc report KIND`
+KINDS = {"done": Claim.DONE, "blocked": Claim.BLOCKED, "progress": Claim.IN_PROGRESS}
+
+
+def from_report(kind: str, text: str, more: Any = None) -> Update:
+    """The same structure from `llmc report`; `more`: fields of a block besides status, summary and blockers.
+
+    An agent can write that by hand: what is wrong with it is left out, and the text counts all the same.
+    """
     said = clean(text)[:MAX_SUMMARY]
-    status = {"done": Claim.DONE, "blocked": Claim.BLOCKED, "progress": Claim.IN_PROGRESS}[kind]
+    status = KINDS[kind]
     blockers = (said[:MAX_ITEM],) if status is Claim.BLOCKED and said else None
-    return Update(status=status, summary=said or None, blockers=blockers, evidence=evidence)
+    fields, problems = read_fields(more) if isinstance(more, dict) else ({}, [])
+    told = {} if problems else {name: value for name, value in fields.items() if name in _MORE}
+    return Update(status=status, summary=said or None, blockers=blockers, **told)
 
 
 def fingerprint(update: Update) -> str:
-    """The same words are the same report, however often they are read."""
-    return sha256(msgspec.json.encode(update)).hexdigest()[:32]
+    """The same words are the same report, however often they are read, and whichever llmc read them first."""
+    said = msgspec.to_builtins(update)
+    said = {key: value for key, value in said.items() if value is not None or key not in _LATER}
+    if update.next is not None and len(update.next) == 1:
+        said["next"] = update.next[0]
+    return sha256(msgspec.json.encode(said)).hexdigest()[:32]
+
+
+#: fields that reports did not always have
+_LATER = ("currentState", "decisions", "openQuestions")
+#: fields that `llmc report` has options for
+_MORE = ("next", "evidence", "current_state", "decisions", "open_questions")
 
 
 def text_fingerprint(text: str) -> str:
@@ -152,9 +176,12 @@ def merged(update: Update, former: Crystallization | None) -> Update:
     return msgspec.structs.replace(
         update,
         summary=former.summary if update.summary is None else update.summary,
-        next=(former.next_actions or (None,))[0] if update.next is None else update.next,
+        next=former.next_actions if update.next is None else update.next,
         blockers=kept if update.blockers is None else update.blockers,
         evidence=former.evidence if update.evidence is None else update.evidence,
+        # what was decided, or is open, does not end because the next report speaks of something else
+        decisions=tuple(dict.fromkeys((*former.decisions, *(update.decisions or ())))),
+        open_questions=tuple(dict.fromkeys((*former.open_questions, *(update.open_questions or ())))),
     )
 
 
@@ -178,19 +205,27 @@ def _checked(found: dict[str, Any]) -> Parsed:
     body = found[KEY]
     if not isinstance(body, dict):
         return Parsed(problems=(*problems, f"{KEY} is no object"))
+    fields, wrong = read_fields(body)
+    problems += [f"{KEY}{problem}" for problem in wrong]
+    if not problems and not (fields.keys() - {"goal_id", "work_node_id"}):
+        problems.append(f"{KEY} says nothing")
+    return Parsed(problems=tuple(problems[:20])) if problems else Parsed(update=Update(**fields))
+
+
+def read_fields(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a block by the names of `Update`, and what is wrong with those that are not among them."""
     fields: dict[str, Any] = {}
+    problems: list[str] = []
     for key, value in body.items():
         if key not in _READERS:
-            problems.append(f"{KEY}: unknown key {clean(key)[:60]}")
+            problems.append(f": unknown key {clean(str(key))[:60]}")
             continue
         name, read = _READERS[key]
         try:
             fields[name] = read(value)
         except ValueError as error:
-            problems.append(f"{KEY}.{key}: {error}")
-    if not problems and not (fields.keys() - {"goal_id", "work_node_id"}):
-        problems.append(f"{KEY} says nothing")
-    return Parsed(problems=tuple(problems[:20])) if problems else Parsed(update=Update(**fields))
+            problems.append(f".{key}: {error}")
+    return fields, problems
 
 
 def _text(limit: int) -> Callable[[Any], str]:
@@ -221,6 +256,24 @@ def _list(value: Any) -> tuple[Any, ...]:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(text for text in map(_text(MAX_ITEM), _list(value)) if text)
+
+
+def _steps(value: Any) -> tuple[str, ...]:
+    """One step, or several in their order."""
+    return _texts(value) if isinstance(value, list) else tuple(filter(None, (_text(MAX_NEXT)(value),)))
+
+
+def _decisions(value: Any) -> tuple[Decision, ...]:
+    return tuple(_decision(entry) for entry in _list(value))
+
+
+def _decision(entry: Any) -> Decision:
+    if isinstance(entry, dict):
+        if not {"decision"} <= entry.keys() <= {"decision", "rationale"}:
+            raise ValueError("a decision is a `decision` and its `rationale`")
+        why = _text(MAX_NEXT)(entry.get("rationale", ""))
+        return Decision(decision=_text(MAX_ITEM)(entry["decision"]), rationale=why)
+    return Decision(decision=_text(MAX_ITEM)(entry))
 
 
 def _tests(value: Any) -> tuple[Tested, ...]:
@@ -263,7 +316,58 @@ _READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "workNodeId": ("work_node_id", _text(MAX_ID)),
     "status": ("status", _claim),
     "summary": ("summary", _text(MAX_SUMMARY)),
-    "next": ("next", _text(MAX_NEXT)),
+    "next": ("next", _steps),
     "blockers": ("blockers", _texts),
     "evidence": ("evidence", _evidence),
+    "currentState": ("current_state", _text(MAX_NEXT)),
+    "decisions": ("decisions", _decisions),
+    "openQuestions": ("open_questions", _texts),
 }
+
+
+#: what `--evidence KIND:VALUE` may begin with
+EVIDENCE = {
+    "file": "filesTouched",
+    "command": "commandsRun",
+    "test": "testsRun",
+    "commit": "commits",
+    "pr": "prs",
+    "issue": "issues",
+    "link": "externalRefs",
+}
+
+
+def flags(
+    *,
+    progress: str = "",
+    decisions: Iterable[str] = (),
+    questions: Iterable[str] = (),
+    steps: Iterable[str] = (),
+    evidence: Iterable[str] = (),
+) -> tuple[dict[str, Any], list[str]]:
+    """The options of `llmc report` as fields of a block, and what is wrong with them."""
+    proofs: dict[str, list[Any]] = {}
+    for entry in evidence:
+        kind, _, value = entry.partition(":")
+        key = EVIDENCE.get(kind, "externalRefs")
+        text = value.strip() if kind in EVIDENCE else entry.strip()
+        proofs.setdefault(key, []).append(_with_result(text) if key == "testsRun" else text)
+    body: dict[str, Any] = {
+        "currentState": progress.strip(),
+        "decisions": [_halves(text, "|", "decision", "rationale") for text in decisions],
+        "openQuestions": [text.strip() for text in questions],
+        "next": [text.strip() for text in steps],
+        "evidence": proofs,
+    }
+    body = {key: value for key, value in body.items() if value}
+    return body, [problem.lstrip(".: ") for problem in read_fields(body)[1]]
+
+
+def _with_result(text: str) -> dict[str, str]:
+    """`make test = passed`"""
+    return _halves(text, " = ", "command", "result")
+
+
+def _halves(text: str, mark: str, first: str, second: str) -> dict[str, str]:
+    before, _, after = text.partition(mark)
+    return {first: before.strip(), **({second: after.strip()} if after.strip() else {})}

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from llmc.goals import intents, ladder
+from llmc.goals.criteria import wants_check
 from llmc.goals.ladder import Situation
 from llmc.goals.liveness import idle_after
 from llmc.goals.model import (
@@ -243,6 +244,10 @@ def why_goal(view: GoalView, percent: int) -> Why:
         lines.append(f"  it has no plan: llmc goal plan {view.goal.goal_id}")
     if view.goal.status is GoalStatus.PAUSED:
         lines.append(f"  nothing is sent while it is paused: llmc goal resume {view.goal.goal_id}")
+    if view.goal.asks is not None:
+        by[S.BLOCKED] = [view.goal.goal_id, *by[S.BLOCKED]]
+    if wants_check(view):
+        lines.append("  its plan is done; the next tick runs its success criteria")
     rows = {
         "ready": found.ready,
         "sent": by[S.DISPATCHED],

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from hashlib import sha256
 
-from llmc.goals.model import Assignment, BlockedReason, Crystallization, Goal, Node
+from llmc.goals.model import Advice, Assignment, BlockedReason, Crystallization, Goal, Node
 from llmc.goals.updates import KEY
 
 #: an instruction, a question and a handed-over summary are at most so long, in bytes of UTF-8
@@ -74,6 +74,24 @@ def nudge_text(goal: Goal, node: Node) -> str:
     )
 
 
+def advised_text(goal: Goal, node: Node, message: str) -> str:
+    """What a planner wants the worker to be told; it may hold no block that could be taken for a report."""
+    said = fit(message.replace("`" * 3, ""), MAX_QUESTION)
+    return f"About {node.node_id}, {fit(node.name, 300)}:\n\n{said}\n\n{_how_to_report(goal.goal_id, node.node_id)}"
+
+
+def nudge_as_sent(goal: Goal, node: Node, advice: Advice | None, sent_hash: str) -> str:
+    """A nudge in the words it was decided in."""
+    if advice is not None and instruction_hash(text := advised_text(goal, node, advice.message)) == sent_hash:
+        return text
+    return nudge_text(goal, node)
+
+
+def diagnose_text(node: Node) -> str:
+    """What a planner is asked about a leaf that the rules do not get going."""
+    return fit(f"{node.node_id}, {node.name}, does not get on. Say what to do.", 1000)
+
+
 def replan_text(node: Node) -> str:
     """What a planner is asked to do about a leaf that does not get on."""
     return fit(f"{node.node_id}, {node.name}, does not get on. Split it into smaller steps.", 1000)
@@ -96,6 +114,18 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)
 
 
+def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
+    """What a goal itself asks, and asks again."""
+    lines = [
+        f"Reminder {told}: still waiting for you." if told else "",
+        f"{fit(goal.title, 200)} needs you.",
+        fit(reason.question or reason.text, 1000),
+        *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
+        f'Answer with: llmc overseer answer {goal.goal_id} "..."',
+    ]
+    return fit("\n".join(line for line in lines if line), MAX_QUESTION)
+
+
 def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: BlockedReason) -> str:
     """The escalation once more, numbered."""
     number = assignment.reminders
@@ -105,8 +135,12 @@ def reminder_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
     )
 
 
-def stalled_reason(node: Node, why: str, failed: bool) -> BlockedReason:
-    """What a person is asked when the ladder has ended."""
+def stalled_reason(node: Node, why: str, failed: bool, advice: Advice | None = None) -> BlockedReason:
+    """What a person is asked when the ladder has ended: what a planner wants to know, or how it shall go on."""
+    if advice is not None and advice.question and not failed:
+        return BlockedReason(
+            kind="stalled", text=fit(why, 1000), question=fit(advice.question, 1000), options=advice.options
+        )
     return BlockedReason(
         kind="failed" if failed else "stalled",
         text=fit(why, 1000),
@@ -124,12 +158,14 @@ def blockers_reason(blockers: tuple[str, ...], summary: str) -> BlockedReason:
 def _how_to_report(goal_id: str, node_id: str) -> str:
     """The contract, with an example whose status is none: read back, it is refused."""
     return (
-        'To report, run `llmc report progress|blocked|done "..."`, or end a reply with one block like this, with'
-        " what applies:\n\n"
+        'To report, run `llmc report progress|blocked|done "..."` (with `--decision "what | why"`, `--question`,'
+        " `--next`, `--evidence test:...` where they apply), or end a reply with one block like this, with what"
+        " applies:\n\n"
         "```json\n"
         f'{{"{KEY}": {{"goalId": "{goal_id}", "workNodeId": "{node_id}",'
         ' "status": "in_progress | blocked | done",\n'
         '  "summary": "what changed", "next": "next concrete action", "blockers": ["what you need"],\n'
+        '  "decisions": [{"decision": "...", "rationale": "..."}], "openQuestions": ["..."],\n'
         '  "evidence": {"filesTouched": ["..."], "testsRun": ["..."], "commits": ["..."]}}}\n'
         "```"
     )

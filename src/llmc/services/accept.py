@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
-from llmc.auto.model import NOT_DIRTY, due_fields
+from llmc.auto.model import NOT_DIRTY, Due, due_fields
 from llmc.errors import LlmcError, Refused
 from llmc.fit import gist
 from llmc.names import TaskKey
@@ -562,6 +562,7 @@ class _Pipeline:
                     worker=self.name,
                     commit=self.journal.squash,
                     prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                    subject=self.record.current_subject,
                     reviewed=self.journal.reviewed,
                 )
             else:
@@ -584,7 +585,7 @@ def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | Non
     tx.update_auto(
         tasks_completed=auto.tasks_completed + 1,
         last_task_completion_unix=tx.now,
-        **due_fields((*auto.due, task) if commit else auto.due),
+        **due_fields((*auto.due, Due(task, name)) if commit else auto.due),
         **NOT_DIRTY,
     )
     tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)

@@ -6,11 +6,12 @@ from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
-from llmc.services import attention, post_accept, prompts, submit, task_queue
+from llmc.services import attention, post_accept, prompts, sessions, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import a_command_comes_first, complete_unchanged, land
 from llmc.services.auto_persons import is_hindered, tell_again
 from llmc.services.auto_run import BEGINS, BUSY_S, Run, assignment_of, task_of
+from llmc.services.auto_settling import settle_claim
 from llmc.services.commands import CommandFailed
 from llmc.services.hard_failure import HardFailure
 from llmc.services.post_accept import PostAcceptFailed
@@ -53,7 +54,10 @@ def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcErr
             if not _do(run, project, record, todo):
                 return
     except PostAcceptFailed as error:
-        raise HardFailure(Cause.COMMAND, error.message, task=error.task, output=error.output) from error
+        due = error.due
+        raise HardFailure(
+            Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output
+        ) from error
 
 
 def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
@@ -175,16 +179,23 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if project.config.auto.post_accept_command and a_command_comes_first(state):
             run.look_again(record.name, LANDING_S)
             return False
+        if (lost := run.queue.ledger.books().claims.get(record.name)) is not None:
+            settle_claim(
+                project, run.queue, lost
+            )  # its agent was started anew, and became idle, before it was told
         others = state.workers.values()
         labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
         try:
-            found = run.queue.take_next(record.name, labels - {""})
+            backoff_s = project.config.auto.crash_backoff_secs
+            found = run.queue.take_next(record.name, labels - {""}, backoff_s)
         except LockTimeout:
             run.look_again(record.name, BUSY_S)
             return False
         except LlmcError as error:
             raise run.hard(Cause.TASK, record, error) from error
         if found is None:
+            if run.queue.waits_s:
+                run.look_again(record.name, run.queue.waits_s)
             return False
         run.assigned += 1
         task, claim = found
@@ -196,6 +207,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             subject=task.subject,
             label=task.label,
             verify=task.verify,
+            model=task.model,
             budget=task.budget,
             dispatch=task.dispatch,
         )
@@ -230,8 +242,12 @@ def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     except UsageError as error:  # it is the task's own fault, and the next worker could not take it either
         untypable = f"it cannot be typed: {error.message}"
         return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
+    if not sessions.has_its_model(project, record):
+        problem = sessions.relaunch_with_its_model(project, record.name)
+        if problem is not None:
+            return give_up(run, project, record, GiveUp(Cause.CRASH, problem))
     try:
-        receipt = start_task(project, record.name, text)
+        receipt = start_task(project, record.name, text, subject=task.subject)
     except CommandFailed as error:
         raise run.hard(Cause.COMMAND, record, error) from error
     except LlmcError as error:

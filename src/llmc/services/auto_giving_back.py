@@ -9,6 +9,7 @@ from llmc.services.hard_failure import HardFailure
 from llmc.services.project import Project
 from llmc.services.reset import PersonInWay, Reset, reset_unattended
 from llmc.tasks.books import Books, hopeless
+from llmc.tools.clock import now_unix
 from llmc.workers.causes import Cause
 from llmc.workers.model import AcceptJournal, WorkerRecord
 
@@ -56,6 +57,7 @@ def _tell(
     """What became of the task; a hard failure where going on makes no sense."""
     task = assignment_of(record)
     attempt = books.attempts(task.task)
+    wait_s = books.waits_s(task.task, project.config.auto.crash_backoff_secs, now_unix())
     with project.store.transaction() as tx:
         about = {
             "worker": record.name,
@@ -71,10 +73,11 @@ def _tell(
             tx.emit("task_released", ref=ref, **about)
         else:
             tx.update_auto(errors=tx.state.auto.errors + 1)
-            tx.emit("task_failed", attempt=attempt, ref=ref, **about)
+            tx.emit("task_failed", attempt=attempt, ref=ref, retry_in_s=round(wait_s, 1), **about)
         if why.counts and books.is_quarantined(task.task):
             tx.emit("task_quarantined", attempt=attempt, **about)
-    run.say(f"{record.name}: task {task.task_id} given back: {gist(why.reason, 120)}")
+    again = f"; again in {wait_s:.0f} s" if wait_s and not books.kept_back(task.task) else ""
+    run.say(f"{record.name}: task {task.task_id} given back: {gist(why.reason, 120)}{again}")
     stop = hopeless(books, run.workers, record.name) if why.counts else ""
     if stop:
         raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)

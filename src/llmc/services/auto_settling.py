@@ -13,15 +13,19 @@ UNKNOWN_CLAIM = "its worker was not at it after a restart"
 
 def settle(project: Project, queue: TaskQueue) -> None:
     """Claims, files and records agree again: what has landed is completed, what no record goes on with is free."""
-    books = queue.ledger.books()
-    records = project.store.read().workers
-    for claim in list(books.claims.values()):
-        record = records.get(WorkerName(claim.worker))
-        if _landed_unseen(project, books, claim, record):
-            _complete(project, queue, books, claim)
-        elif not _is_at(record, claim):
-            _free(project, queue, claim)
+    for claim in list(queue.ledger.books().claims.values()):
+        settle_claim(project, queue, claim)
     claims.settle_files(queue.files, queue.ledger.books())
+
+
+def settle_claim(project: Project, queue: TaskQueue, claim: Claim) -> None:
+    """A claim that its worker's record does not have is over, one way or the other."""
+    books = queue.ledger.books()
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if _landed_unseen(project, books, claim, record):
+        _complete(project, queue, books, claim)
+    elif not _is_at(record, claim):
+        _free(project, queue, claim)
 
 
 def _is_at(record: WorkerRecord | None, claim: Claim) -> bool:

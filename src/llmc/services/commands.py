@@ -34,10 +34,25 @@ def run_in_log(
     cwd: Path,
     timeout_s: float,
     answer: Path | None = None,
+    about: str = "",
     **env: str,
 ) -> proc.Done:
-    """The same for a command that is no worker's; `log` is the name of its log, `answer` where its output goes instead."""
-    return _run(project, log, command, cwd, timeout_s, env, answer)
+    """The same for a command with a log of its own, of that name; `answer` and `about` as in `run_logged`."""
+    return _run(project, log, command, cwd, timeout_s, env, answer, about)
+
+
+def callers_place(project: Project) -> Path:
+    """Where the daemon was started, as in the caller's own shell; the source, or the root, once that is gone."""
+    source = Path(project.source)
+    place = proc.caller_dir()
+    if place.is_dir():
+        return place
+    return source if source.is_dir() else project.root.path
+
+
+def where_it_ran(project: Project, code: int) -> str:
+    """For a command that the shell did not find: a path in it means the place where `up --auto` was called."""
+    return f" in {callers_place(project)}, where `up --auto` was called" if code in (126, 127) else ""
 
 
 def run_in_slot(
@@ -65,6 +80,7 @@ def _run(
     timeout_s: float,
     more: Mapping[str, str],
     answer: Path | None = None,
+    about: str = "",
 ) -> proc.Done:
     if not command:
         return proc.Done([], 0, "", "")
@@ -78,6 +94,7 @@ def _run(
         timeout_s=timeout_s,
         stopping=project.stopping,
         answer=answer,
+        about=about,
     )
 
 

@@ -1,5 +1,6 @@
 """Starting the daemon in the background, and stopping it, from another process."""
 
+import os
 import re
 import signal
 import sys
@@ -36,7 +37,7 @@ def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
     output = private_dir(project.root.logs) / "daemon.out"
     start = output.stat().st_size if output.exists() else 0
     argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
-    process = proc.spawn_detached(argv, output)
+    process = proc.spawn_detached(argv, output, {**os.environ, proc.CALLER_DIR: str(proc.caller_dir())})
     wait_until(
         lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
     )

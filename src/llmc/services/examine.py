@@ -4,10 +4,11 @@ import contextlib
 import os
 import shlex
 import shutil
-import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from llmc.auto.prices import complaint
 from llmc.config.advice import advice
 from llmc.config.load import check_text, read_text
 from llmc.config.paths import Root
@@ -23,6 +24,8 @@ from llmc.services import (
     examine_unattended,
     notify,
     own_objects,
+    prices,
+    programs,
     restore,
     slots,
     undo,
@@ -32,7 +35,7 @@ from llmc.services.project import Project, agent_for, bare_project
 from llmc.services.sessions import launched
 from llmc.state.model import State
 from llmc.state.store import NewerState, Store
-from llmc.tools import git, locks, proc
+from llmc.tools import git, locks
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.files import json_record
 from llmc.tools.proc import ToolMissing
@@ -41,8 +44,6 @@ from llmc.tools.tmux import Tmux, Unknown
 SOURCE_TIMEOUT_S = 20.0
 #: the launch spec of an agent that never started; it is read and removed at once otherwise
 STALE_SPEC_S = 60.0
-#: the oldest versions llmc was tried with
-MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
 
 
 def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
@@ -63,18 +64,18 @@ def examine(root: Root) -> seen.Facts:
     panes = panes_of(project)
     state, state_facts = _state(project)
     names: list[str] = list(state.workers) if state else []
-    programs = _programs(project, agent=not config_problems)
-    has_git = not any(program.name == "git" and program.problem for program in programs)
+    here = _programs(project, agent=not config_problems)
+    has_git = not any(program.name == "git" and program.problem for program in here)
     clone_problem = _clone_problem(project) if has_git else ""
     has_clone = has_git and not clone_problem
     source_problem, source_fix = ("", "") if config_problems else _source(project)
     return seen.Facts(
         now=now_unix(),
-        programs=programs,
+        programs=here,
         launcher_problem=_launcher_problem(root),
         trust_problem="" if config_problems else _trust_problem(project),
         config_problems=config_problems,
-        config_advice=() if config_problems else tuple(advice(project.config)),
+        config_advice=() if config_problems else _advice(project),
         configured=tuple(project.config.workers),
         state=state_facts,
         daemon=_daemon(project),
@@ -95,11 +96,12 @@ def examine(root: Root) -> seen.Facts:
         disk_free_bytes=shutil.disk_usage(root.path).free,
         trash_bytes=restore.size_of(root.trash),
         canary=canary.last_verdict(root),
-        canary_leftovers=tuple(map(str, canary.leftovers(root))) if has_tmux(programs) else (),
+        canary_leftovers=tuple(map(str, canary.leftovers(root))) if has_tmux(here) else (),
         git_locks=examine_unattended.git_locks(project, state) if has_clone else (),
         unusable=examine_unattended.unusable(root),
         claims=examine_unattended.claims(project),
         task_problems=() if config_problems else examine_unattended.task_problems(project),
+        unowned_tasks=() if config_problems else examine_unattended.unowned_tasks(project),
         goal_problems=examine_unattended.goal_problems(project),
         manual_notes=examine_unattended.manual_notes(root),
         dead_overseer=examine_unattended.dead_overseer(root),
@@ -114,8 +116,13 @@ def examine(root: Root) -> seen.Facts:
     )
 
 
-def has_tmux(programs: tuple[seen.Program, ...]) -> bool:
-    return not any(program.name == "tmux" and program.problem for program in programs)
+def _advice(project: Project) -> tuple[str, ...]:
+    old = complaint(prices.listed(project), date.today())
+    return (*advice(project.config), *([old] if old else []))
+
+
+def has_tmux(found: tuple[seen.Program, ...]) -> bool:
+    return not any(program.name == "tmux" and program.problem for program in found)
 
 
 def _sessions(project: Project, panes: Panes | Unknown) -> tuple[seen.Session, ...] | None:
@@ -187,30 +194,8 @@ def _socket(root: Root) -> list[Path]:
 
 
 def _programs(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
-    found = [
-        _program("git", ["git", "--version"]),
-        _program("tmux", ["tmux", "-V"]),
-        seen.Program("python", sys.version.split()[0], MINIMUM["python"]),
-    ]
-    if agent:
-        found.append(_client(project))
-    return tuple(found)
-
-
-def _program(name: str, argv: list[str]) -> seen.Program:
-    try:
-        said = proc.run(argv, timeout_s=20).stdout.strip()
-    except LlmcError as error:
-        return seen.Program(name, problem=error.message, fix=error.hint or f"install {name}")
-    return seen.Program(name, said, MINIMUM[name])
-
-
-def _client(project: Project) -> seen.Program:
-    try:
-        agent = agent_for(project)
-        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
-    except LlmcError as error:
-        return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+    client = [programs.client(project)] if agent else []
+    return (*programs.essential(), programs.python(), *client)
 
 
 def _trust_problem(project: Project) -> str:

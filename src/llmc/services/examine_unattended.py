@@ -16,8 +16,10 @@ from llmc.services.claims import open_ledger
 from llmc.services.goals import open_store
 from llmc.services.project import Project
 from llmc.services.task_list import open_list, overview
+from llmc.services.worker_tasks import Origins
 from llmc.state.goal_errors import SET_ASIDE
 from llmc.state.model import State
+from llmc.tasks.claims import is_nobodys
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.files import json_row, read_json, read_text
@@ -154,6 +156,18 @@ def task_problems(project: Project) -> tuple[str, ...]:
         return tuple(overview(open_list(project), open_ledger(project).books(), recent=0).problems)
     except LlmcError as error:
         return (error.message,)
+
+
+def unowned_tasks(project: Project) -> tuple[str, ...]:
+    """What auto mode would free at its next look."""
+    if not project.config.auto.task_list_id:
+        return ()
+    with contextlib.suppress(LlmcError):
+        files, books = open_list(project), open_ledger(project).books()
+        at_work = Origins(project, files).at_work()
+        tasks = files.listing().tasks.values()
+        return tuple(task.id for task in tasks if is_nobodys(task, files.key(task.id), books, at_work))
+    return ()
 
 
 def manual_notes(root: Root) -> tuple[seen.ManualNote, ...]:

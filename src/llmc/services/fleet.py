@@ -63,6 +63,11 @@ def close_server(project: Project) -> list[Pane]:
     if all(pane.dead and not project.is_overseer(pane.session) for pane in panes.values()):
         project.tmux.kill_server()
         return []
+    return of_people(panes)
+
+
+def of_people(panes: Panes) -> list[Pane]:
+    """Those that a person opened on the root's server."""
     return [pane for pane in panes.values() if not pane.dead and not any(sessions.launched(pane))]
 
 

@@ -10,6 +10,7 @@ from llmc.goals.model import GoalView
 from llmc.log_reader import LogReader
 from llmc.names import TaskId, TaskKey
 from llmc.services.claims import open_ledger
+from llmc.services.prices import prices_of
 from llmc.services.project import Project
 from llmc.state.ledger import Ledger
 from llmc.tools.files import json_row
@@ -51,7 +52,7 @@ class GoalSpending:
             for dispatch, run in sent.items()
             if run or dispatch in made
         }
-        prices = project.config.prices
+        prices = prices_of(project)
         work = [self._of_task.get(task, Tally()).priced(prices) for task in tasks]
         own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
         unpriced = {model for one in (*work, own) for model in one.unpriced}

@@ -21,7 +21,8 @@ def of_goal(view: GoalView) -> Concerns:
     """The items of one goal that is not over."""
     found = {}
     for one in questions(view):
-        said = f"{one.work_node_id} {one.node_name} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
+        who = f"{one.work_node_id} {one.node_name}".strip()
+        said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
         listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
         answer = f'llmc overseer answer {one.id} "..."'
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
@@ -63,8 +64,8 @@ def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView])
 
 
 def after_a_word(project: Project, store: GoalStore) -> None:
-    """A person changed something: a daemon ticks by itself, and without one nobody else would tell."""
-    if project.daemon_runs():
+    """A person changed something: a daemon that drives goals ticks by itself, and without one nobody else would tell."""
+    if project.config.overseer.goals.enabled and project.daemon_runs():
         return
     with contextlib.suppress(LlmcError, OSError):
         with store.reading() as found:

@@ -11,18 +11,18 @@ from msgspec import Struct, field
 from llmc.errors import LlmcError, StateError
 from llmc.goals.decide import Decided, at_work, has_business, workset
 from llmc.goals.intents import Action
-from llmc.goals.model import Crystallization, GoalStatus, GoalView, Result
+from llmc.goals.model import GoalStatus, GoalView, Result
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape, is_same_plan, shape_of
 from llmc.services.goal_dispatch import Done
-from llmc.state.goal_rows import Reader
+from llmc.state.goal_rows import Crystals, Reader
 
 
 class _Kept(Struct):
     """One goal, and all that follows from its records alone."""
 
     view: GoalView
-    crystals: dict[str, Crystallization]
+    crystals: Crystals
     has_business: bool
     #: leaves that somebody has
     at_work: int
@@ -71,15 +71,14 @@ class Desk:
 
     def _read_goal(self, found: Reader, goal_id: str) -> None:
         before = self._kept.get(goal_id)
-        view = found.view_since(before.view, self._revision) if before else found.view(goal_id)
+        view = found.view_since(before.view, self._revision) if before else found.live_view(goal_id)
+        if before and view and view.goal.budget_usd and not before.view.goal.budget_usd:
+            view = found.live_view(goal_id)  # more of it counts than before
         if view is None:
             self._kept.pop(goal_id, None)
             return
-        crystals = dict(before.crystals) if before else {}
-        for one in found.crystallizations(goal_id, self._revision if before else -1):
-            former = crystals.get(one.work_node_id)
-            if former is None or former.created_at <= one.created_at:
-                crystals[one.work_node_id] = one
+        since = self._revision if before else -1
+        crystals = found.latest_crystals(goal_id, before.crystals if before else None, since)
         self._kept[goal_id] = kept = _kept(view, crystals)
         if before and is_same_plan(before.view.nodes, view.nodes):
             kept.shape = before.shape
@@ -119,7 +118,7 @@ class Desk:
     def watched(self, goal_id: str) -> tuple[str, ...]:
         return self._kept[goal_id].watched
 
-    def crystals(self, goal_id: str) -> dict[str, Crystallization]:
+    def crystals(self, goal_id: str) -> Crystals:
         return self._kept[goal_id].crystals
 
     def shape(self, goal_id: str) -> Shape:
@@ -144,7 +143,7 @@ def _has_room(room: Room) -> bool:
     return room.in_progress > 0 and room.dispatches > 0
 
 
-def _kept(view: GoalView, crystals: dict[str, Crystallization]) -> _Kept:
+def _kept(view: GoalView, crystals: Crystals) -> _Kept:
     times = [a.last_dispatch_at for a in view.assignments.values() if a.last_dispatch_at is not None]
     newest = max(times, default=0.0)
     business = has_business(view)
@@ -167,16 +166,17 @@ class Aside(Struct):
     tell: Callable[[], None]
     _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
 
-    def begin(self, action: Action, deed: Callable[[], Done]) -> None:
-        """Unless it is under way."""
+    def begin(self, action: Action, deed: Callable[[], Done]) -> bool:
+        """Unless it is under way; whether it was begun."""
         if action.dispatch_id in self._begun:
-            return
+            return False
         try:
             future = self.pool.submit(_whatever_happens, deed)
         except RuntimeError:
-            return  # everything ends here; the intent is stored
+            return False  # everything ends here; the intent is stored
         self._begun[action.dispatch_id] = action, future
         future.add_done_callback(lambda _: self.tell())
+        return True
 
     def assignments(self) -> set[str]:
         """Those that something is under way for."""

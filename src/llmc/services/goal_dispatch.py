@@ -8,14 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from llmc.agents.client_files import row_text, rows_since
 from llmc.agents.task_files import TaskFiles
 from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.event_log import EventLog, rows_of
-from llmc.goals.intents import REPLAN, WITHDRAW, Action
-from llmc.goals.model import Goal, Mode, Node, Priority, Result
+from llmc.goals.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
+from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
 from llmc.goals.policy import worker_of
 from llmc.names import PromptId, TaskKey, WorkerName, carries, header_line
 from llmc.services import persons, typist
@@ -56,8 +57,8 @@ class Done(Struct, frozen=True):
 
 
 def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Everything but a replan, which takes a planner and its time (services/goal_runner.py)."""
-    assert action.purpose != REPLAN
+    """Everything but what takes a planner and its time (services/goal_runner.py)."""
+    assert action.purpose not in (REPLAN, DIAGNOSE)
     try:
         with fault_step("goals.dispatch"):
             match action.mode:
@@ -220,27 +221,41 @@ def _events(project: Project, action: str, mark: str, since: float) -> list[dict
     return [row for row in (*logged, *kept) if row.get("action") == action]
 
 
-def _is_told(project: Project) -> bool:
-    """Whether a question reaches anybody who does not look for it."""
+def how_told(project: Project, context: DeliveryContext | None) -> str:
+    """How a question reaches a person who does not look for it; Refused where it should, and cannot."""
     settings = settings_of(project)
-    return "goal_asked" in settings.on and bool(channels_of(settings))
+    ways = channels_of(settings) if "goal_asked" in settings.on else {}
+    wanted = context.channel if context is not None else ""
+    if wanted in ("", "notify"):
+        return "told by the configured notifications" if ways else "no notification is configured"
+    if wanted == "inbox":
+        return "told nowhere else, as its goal wants"
+    if wanted not in ways:
+        raise Refused(
+            f"nobody can be reached over {wanted!r}, which is not configured in [notify].",
+            hint="`llmc overseer inbox` has the question.",
+        )
+    return f"told by {wanted}"
 
 
 def _ask(project: Project, action: Action) -> Done:
     """The question is in the inbox since it was decided; here a person is told of it."""
     context = action.delivery_context
-    if context is not None and context.channel not in ("", "inbox", "notify"):
-        raise Refused(
-            f"nobody can be reached over {context.channel!r}", hint="`llmc overseer inbox` has the question."
-        )
+    told = how_told(project, context)
     ids = {"work_node_id": action.work_node_id, "assignment_id": action.assignment_id}
     text, since = action.text[:500], action.decided_at
-    tell_person(project, action.dispatch_id, text, since, goal_id=action.goal_id, **ids)
-    told = "told by the configured notifications" if _is_told(project) else "no notification is configured"
+    tell_person(project, action.dispatch_id, text, since, context, goal_id=action.goal_id, **ids)
     return Done(Result.OK, f"in the inbox; {told}")
 
 
-def tell_person(project: Project, dispatch_id: str, text: str, since: float, **ids: str) -> None:
+def tell_person(
+    project: Project,
+    dispatch_id: str,
+    text: str,
+    since: float,
+    context: DeliveryContext | None = None,
+    **ids: str,
+) -> None:
     """The event `goal_asked`, of which notifications are made: once for its id, whatever a crash left unsaid. `since`: it cannot have been
     said before.
 
@@ -251,4 +266,7 @@ def tell_person(project: Project, dispatch_id: str, text: str, since: float, **i
     ):
         return
     with project.store.transaction() as tx:
-        tx.emit("goal_asked", reason=text, dispatch_id=dispatch_id, **ids)
+        where = msgspec.to_builtins(context) if context is not None and context.channel else None
+        tx.emit(
+            "goal_asked", reason=text, dispatch_id=dispatch_id, **ids, **({"deliver": where} if where else {})
+        )

@@ -1,13 +1,16 @@
 """Plans for goals: by whoever is configured to plan, or from a file; and smaller steps for a leaf that does not get on."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from llmc.agents.print_mode import Tokens
 from llmc.auto import spending
 from llmc.errors import LlmcError, LockTimeout, NotFound, UsageError
+from llmc.goals.diagnosis import advice_of, seen_of
 from llmc.goals.intents import Action, is_pending
 from llmc.goals.model import Change, GoalView, PlannerRef, Result
 from llmc.goals.plan import Limits, Plan, Provenance
@@ -82,11 +85,51 @@ def check_can_plan(project: Project) -> None:
 
 def replan(project: Project, store: GoalStore, action: Action) -> Done:
     """Smaller steps in place of a leaf. The planner runs while nobody holds the store; then the goal may have changed."""
+    return _alone(_replanned, project, store, action)
+
+
+def diagnose(project: Project, store: GoalStore, action: Action) -> Done:
+    """What to do about a leaf that the rules do not get going; kept with its assignment, and the next tick does it."""
+    return _alone(_diagnosed, project, store, action)
+
+
+def _alone(
+    deed: Callable[[Project, GoalStore, Action], Done], project: Project, store: GoalStore, action: Action
+) -> Done:
+    """One planner at a time for a root."""
     try:
         with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
-            return _replanned(project, store, action)
+            return deed(project, store, action)
     except LockTimeout as error:
         return Done(None, error.message)
+
+
+def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
+    view = store.view(action.goal_id)
+    if not is_pending(view, action.dispatch_id):
+        return Done(None, "somebody else has done it")
+    with store.reading() as kept:
+        stalled = kept.last_event("assignment.stalled", action.assignment_id)
+        told = [
+            one for one in kept.crystallizations(action.goal_id) if one.work_node_id == action.work_node_id
+        ]
+    seen = seen_of(view.assignments[action.assignment_id], stalled, told, now_unix())
+    found = planner.diagnose(setup_of(project), view, action.work_node_id, seen)
+    ref = found.planner if isinstance(found, PlanFailed) else found.provenance.planner
+    record_planning(project, action.goal_id, ref, found.tokens)
+    if isinstance(found, PlanFailed):
+        return Done(Result.ERROR, found.text)
+    advice = advice_of(found.made, now_unix())
+
+    def write(now_view: GoalView) -> Change:
+        one = now_view.assignments.get(action.assignment_id)
+        if one is None or not is_pending(now_view, action.dispatch_id):
+            return Change()
+        return Change(assignments=(replace(one, advice=advice),))
+
+    store.update(action.goal_id, write)
+    wants = [word for word, said in (("nudge", advice.message), ("escalate", advice.question)) if said]
+    return Done(Result.OK, f"it says: {' and '.join(wants)}")
 
 
 def _replanned(project: Project, store: GoalStore, action: Action) -> Done:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc.errors import LlmcError, Refused, UsageError
 from llmc.goals.clean import check_typed
 from llmc.goals.model import Change, Event, GoalStatus, GoalView, PlanRevision
@@ -16,7 +18,7 @@ from llmc.services.goal_planning import (
     record_planning,
     setup_of,
 )
-from llmc.services.goals import open_store
+from llmc.services.goals import open_store, with_repo_context
 from llmc.services.planner import PlanFailed
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
@@ -31,6 +33,7 @@ def replan(project: Project, goal_id: str, why: str, file: Path | None) -> tuple
     view = store.view(goal_id)
     _check_is_open(view)
     try:
+        view = with_repo_context(project, view)
         plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
     except LlmcError as error:
         failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data={"reason": error.message})
@@ -40,6 +43,8 @@ def replan(project: Project, goal_id: str, why: str, file: Path | None) -> tuple
     def write(now_view: GoalView) -> Change:
         _check_is_open(now_view)
         now = now_unix()
+        seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
+        now_view = replace(now_view, goal=seen)
         change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
         if not isinstance(change, Change):
             raise UsageError("; ".join(map(str, change))[:2000], hint="Mend the plan, then try again.")

@@ -7,22 +7,23 @@ stops nobody else.
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace as replaced
 
-from llmc.errors import LlmcError, StateError
-from llmc.goals import budget
+from llmc.errors import LlmcError, Refused, StateError
+from llmc.goals import budget, criteria, words
 from llmc.goals.decide import Decided, decide, in_order, orphans, room_beside
-from llmc.goals.intents import REPLAN, Action, outcome
+from llmc.goals.intents import DIAGNOSE, REPLAN, Action, outcome
 from llmc.goals.liveness import Signals
-from llmc.goals.model import Assignment, Change, GoalView, Result
+from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.policy import Policy
 from llmc.goals.rollup import settled
 from llmc.goals.round import Room
 from llmc.goals.shape import Shape
-from llmc.services import goal_concerns, goal_dispatch, goal_planning
+from llmc.services import goal_concerns, goal_criteria, goal_dispatch, goal_planning
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.goal_desk import Aside, Desk
 from llmc.services.goal_glance import Counts, TickRecord, write_tick
@@ -36,6 +37,9 @@ from llmc.tools.clock import monotonic, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.locks import Rank
 from llmc.workers.patrol import clock_jump
+
+#: deeds that take a planner, and its time
+_PLANNING = {REPLAN: goal_planning.replan, DIAGNOSE: goal_planning.diagnose}
 
 #: a tick that takes longer leaves the rest to the next one
 MOST_TICK_S = 20.0
@@ -235,6 +239,13 @@ class Runner:
         goal_id = view.goal.goal_id
         if self._is_over_budget(tick, view):
             return
+        due = self._ask_of_goal(tick, view)
+        if criteria.wants_check(view):
+            self._run(
+                tick,
+                goal_criteria.action(goal_id),
+                partial(goal_criteria.check, self._project, tick.store, goal_id),
+            )
         watched = [view.assignments[one] for one in self._desk.watched(goal_id)]
         signals = self._observed(watched)
         decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
@@ -247,6 +258,8 @@ class Runner:
             tick.changed = True
             tick.words.decided(decided)
         tick.room = decided.room
+        if due is not None:
+            decided = replaced(decided, next_due=min(due, decided.next_due or due))
         self._desk.attended(goal_id, decided)
         for action in decided.actions:
             if monotonic() > tick.ends_at:
@@ -293,23 +306,32 @@ class Runner:
         """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
-        if action.purpose != REPLAN:
-            self._told(tick, action, goal_dispatch.perform(self._project, action, view.goal, node))
-        elif self._aside is None:
-            self._told(tick, action, goal_planning.replan(self._project, tick.store, action))
+        planning = _PLANNING.get(action.purpose)
+        if planning is not None:
+            self._run(tick, action, partial(planning, self._project, tick.store, action))
         else:
-            self._aside.begin(action, partial(goal_planning.replan, self._project, tick.store, action))
-            tick.sent.append(f"{action.purpose} {action.work_node_id}: begun")
+            self._told(tick, action, goal_dispatch.perform(self._project, action, view.goal, node))
+
+    def _run(self, tick: _Tick, action: Action, deed: Callable[[], goal_dispatch.Done]) -> None:
+        """A deed that may take minutes: aside, where there is such a place."""
+        if self._aside is None:
+            self._told(tick, action, deed())
+        elif self._aside.begin(action, deed):
+            tick.sent.append(f"{action.purpose} {action.work_node_id or action.goal_id}: begun")
 
     def _told(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
         """What became of a deed is written down."""
-        what = f"{action.purpose} {action.work_node_id}"
+        what = f"{action.purpose} {action.work_node_id or action.goal_id}"
         if done.result is None:
             tick.dues.append(tick.now + 1.0)
             tick.sent.append(f"{what}: later ({done.notes})")
+            if not action.assignment_id:  # no intent of it is stored
+                self._desk.forget(action.goal_id)
             return
-        with fault_step("goals.outcome"):
-            self._write_outcome(tick, action, done)
+        if action.assignment_id:
+            with fault_step("goals.outcome"):
+                self._write_outcome(tick, action, done)
+        tick.changed = True
         tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
         tick.words.outcome(action, done.result, tick.sent[-1])
 
@@ -329,6 +351,30 @@ class Runner:
 
         tick.store.update(action.goal_id, write)
 
+    def _ask_of_goal(self, tick: _Tick, view: GoalView) -> float | None:
+        """A person is told of what a goal itself asks, and reminded; when that is due again, None: never."""
+        goal, asks, policy = view.goal, view.goal.asks, tick.policy
+        if asks is None or goal.status is not GoalStatus.ACTIVE or asks.told > policy.max_reminders:
+            return None
+        due = asks.told_at + policy.reminder_every_s if asks.told_at is not None else tick.now
+        if due > tick.now:
+            return due
+        where, ids = goal.origin.origin_delivery_context, {"work_node_id": "", "assignment_id": ""}
+        dispatch_id = f"{goal.goal_id}-{asks.reason.kind}-{asks.since:.3f}-{asks.told}"
+        text = words.goal_question_text(goal, asks.reason, asks.told)
+        try:
+            how = goal_dispatch.how_told(self._project, where)
+            # First the word, which is said once however often it is tried; then the count.
+            goal_dispatch.tell_person(
+                self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
+            )
+        except Refused as error:
+            how = f"{error.message} {error.hint}"
+        tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
+        tick.sent.append(f"asked of {goal.goal_id}: {how}")
+        tick.changed = True
+        return tick.now + policy.reminder_every_s if asks.told < policy.max_reminders else None
+
     def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
         """A goal that has cost what it may cost is paused, and a person is told, once."""
         goal = view.goal
@@ -341,12 +387,23 @@ class Runner:
         # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
         dispatch_id, text = budget.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
-        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, **ids)
+        where = goal.origin.origin_delivery_context
+        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
         goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
         return True
+
+
+def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
+    """One more telling, in the goal and in its log; nothing, where something else is asked by now."""
+    if view.goal.asks is None or view.goal.asks.since != asks.since:
+        return Change()
+    told = replaced(view.goal.asks, told=asks.told + 1, told_at=now)
+    data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
+    event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
+    return Change(goal=replaced(view.goal, asks=told), events=(event,))
 
 
 def policy_of(project: Project) -> Policy:
@@ -364,6 +421,7 @@ def policy_of(project: Project) -> Policy:
         allow_agents=goals.policy.allow_agents,
         allow_cross_agent=goals.policy.allow_cross_agent,
         planner=goal_planning.has_planner(project),
+        diagnose=goals.planner.diagnose and goal_planning.has_planner(project),
     )
 
 

@@ -12,13 +12,12 @@ from msgspec.structs import replace as replaced
 
 from llmc.auto.waiting import is_parked
 from llmc.event_log import EventLog
-from llmc.given import number
+from llmc.given import number, text
 from llmc.goals import ladder
 from llmc.goals.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
 from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
 from llmc.goals.policy import HOME, session_key, worker_of
-from llmc.goals.updates import Claim as Claimed
-from llmc.goals.updates import Update
+from llmc.goals.updates import KINDS, from_report
 from llmc.log_reader import LogReader
 from llmc.names import TaskKey, WorkerName
 from llmc.services.claims import open_ledger
@@ -36,14 +35,13 @@ from llmc.workers.model import Status, WorkerRecord
 
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
-_KINDS = {"progress": Claimed.IN_PROGRESS, "blocked": Claimed.BLOCKED, "done": Claimed.DONE}
 _ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
 
 
 class _Log(Struct):
     """What the event log says of workers, read on from where the last look ended."""
 
-    reports: dict[str, list[tuple[float, Update]]] = field(default_factory=dict)
+    reports: dict[str, list[Report]] = field(default_factory=dict)
     #: by worker: when its work landed, and as what
     accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     #: by worker: when something was typed into its session, before and after
@@ -65,11 +63,9 @@ class _Log(Struct):
     def _note(self, row: Mapping[str, Any]) -> None:
         worker, ts = str(row.get("worker")), number(row.get("ts")) or 0.0
         match row.get("action"):
-            case "agent_reported" if str(row.get("kind")) in _KINDS:
-                kind, text = _KINDS[str(row["kind"])], str(row.get("text") or "")
-                blockers = (text[:500],) if kind is Claimed.BLOCKED and text else None
-                update = Update(status=kind, summary=text[:4000] or None, blockers=blockers)
-                _keep(self.reports, worker, (ts, update))
+            case "agent_reported" if str(row.get("kind")) in KINDS:
+                update = from_report(str(row["kind"]), text(row.get("text")), row.get("update"))
+                _keep(self.reports, worker, Report(ts, update, text(row.get("message_id"))))
             case "accepted":
                 _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
             case "undone":
@@ -211,9 +207,7 @@ def _of_worker(
         agent_wrote_at=wrote,
         committed_at=committed,
         prompted_at=prompted,
-        reports=tuple(
-            Report(ts, update) for ts, update in facts.log.reports.get(record.name, ()) if ts > since
-        ),
+        reports=tuple(one for one in facts.log.reports.get(record.name, ()) if one.at > since),
     )
 
 

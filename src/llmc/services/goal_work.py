@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from llmc.errors import NotFound, Refused, UsageError
-from llmc.goals import by_hand
+from llmc.goals import by_hand, criteria, unplanned
 from llmc.goals.clean import check_typed
-from llmc.goals.model import BlockedReason, Change, GoalStatus, GoalView, Node, NodeStatus
-from llmc.goals.questions import Question, answered, questions
+from llmc.goals.model import BlockedReason, Change, GoalStatus, GoalView, Node, NodeStatus, Recovery
+from llmc.goals.questions import Question, answered, chosen, questions
 from llmc.goals.rollup import after, settled
 from llmc.goals.transitions import HUMAN
 from llmc.services import goal_concerns
-from llmc.services.goals import new_id, open_store
+from llmc.services.goal_planning import ConfiguredPlanner
+from llmc.services.goals import cancel, change, new_id, open_store, plan
 from llmc.services.project import Project
 from llmc.state.goal_errors import unknown_goal
 from llmc.state.goal_rows import Reader
@@ -100,6 +101,19 @@ def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: s
     )
 
 
+def set_recovery(
+    project: Project, node_id: str, goal_id: str = "", *, recovery: str | None, idle_after_s: float | None
+) -> Node:
+    """`recovery` and `idle_after_s`: None leaves it as it is; "" or 0: as for all work."""
+
+    def write(view: GoalView, node: Node, now: float) -> Change:
+        step = node.recovery_policy if recovery is None else Recovery(recovery) if recovery else None
+        limit = node.idle_after_ms if idle_after_s is None else round(idle_after_s * 1000) or None
+        return by_hand.set_recovery(view, node, now, step, limit)
+
+    return _on_node(project, node_id, goal_id, write)
+
+
 def inbox(project: Project) -> list[Question]:
     """What waits for a person, the oldest first."""
     with open_store(project).reading() as found:
@@ -118,6 +132,9 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
     if not text.strip():
         raise UsageError("the answer is empty", hint="Say what is to be done.")
     question = _asked(inbox(project), question_id, goal_id)
+    if not question.work_node_id:
+        _answer_goal(project, question, chosen(text.strip(), question.reason.options))
+        return question
     _on_node(
         project,
         question.work_node_id,
@@ -125,6 +142,32 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
         lambda view, node, now: answered(view, question, text.strip(), now),
     )
     return question
+
+
+def _answer_goal(project: Project, question: Question, said: str) -> None:
+    """Of a goal itself: planned again, with what the person says about it; or checked again, completed, given up."""
+    store, goal_id = open_store(project), question.goal_id
+    if said == criteria.CANCEL:
+        cancel(project, goal_id, "a person answered so")
+        return
+    if question.reason.kind == unplanned.PLAN:
+        hint = unplanned.hinted(store.view(goal_id), said)
+        if hint != store.view(goal_id).goal.problem_statement:
+            change(project, goal_id, {"problem_statement": hint})
+        plan(project, goal_id, ConfiguredPlanner())
+        return
+    if said not in question.reason.options:
+        listed = ", ".join(f"{n} ({option})" for n, option in enumerate(question.reason.options, 1))
+        raise UsageError(f"{said!r} is none of the answers", hint=f"There are: {listed}.")
+
+    def write(view: GoalView) -> Change:
+        if view.goal.asks is None or view.goal.asks.reason != question.reason:
+            raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+        return criteria.answered(view, said, now_unix())
+
+    store.update(goal_id, write)
+    project.wake()
+    goal_concerns.after_a_word(project, store)
 
 
 def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:

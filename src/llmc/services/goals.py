@@ -4,6 +4,7 @@ Everything goes through the store's one door, and every command sees the same ru
 """
 
 import os
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,11 @@ from msgspec.structs import replace as replaced
 
 from llmc.config.options import is_auto_name
 from llmc.errors import LlmcError, Refused, UsageError
-from llmc.goals import budget, policy
+from llmc.goals import budget, policy, unplanned
 from llmc.goals.clean import check_typed
 from llmc.goals.model import (
     Change,
+    DeliveryContext,
     Event,
     Goal,
     GoalStatus,
@@ -33,8 +35,12 @@ from llmc.goals.transitions import HUMAN, move_goal, move_node
 from llmc.services import goal_concerns
 from llmc.services.goal_budget import GoalSpending
 from llmc.services.project import Project
+from llmc.services.repo_context import repo_context
 from llmc.state.goal_store import GoalStore
 from llmc.tools.clock import now_unix
+
+#: where a person can be told of what a goal asks; the channels of [notify] and two words
+CHANNELS = ("inbox", "notify", "bell", "desktop", "command", "webhook")
 
 
 class Planner(Protocol):
@@ -62,6 +68,8 @@ class NewGoal(Struct, frozen=True):
     owner: str = ""
     budget_usd: float = 0.0
     from_session: str = ""
+    #: where a person is told of what it asks
+    reply_to: DeliveryContext = DeliveryContext()
 
 
 class Created(Struct, frozen=True):
@@ -95,6 +103,7 @@ def create(
         raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
     store, now = open_store(project), now_unix()
     goal = _goal_of(replaced(wish, from_session=session_key(project, wish.from_session)), now)
+    goal = replace(goal, repo_context_snapshot=repo_context(project))
     with store.writing() as tx:
         while tx.goal(goal.goal_id) is not None:
             goal = replace(goal, goal_id=new_id("goal"))
@@ -126,12 +135,15 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
         raise Refused(
             f"goal {goal_id} has a plan", hint=f'Another: llmc goal plan {goal_id} --replan --why "..."'
         )
+    view = with_repo_context(project, view)
     try:
-        made = planner.plan(project, view, file)
+        made = planner.plan(project, replaced(view, goal=replace(view.goal, asks=None)), file)
     except LlmcError as error:
-        data = {"reason": error.message}
-        failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data=data)
-        store.apply(Change(events=(failed,)))
+        why = error.message
+        # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
+        store.update(goal_id, lambda now: unplanned.failed(now, why, now_unix(), asks=file is None))
+        project.wake()
+        goal_concerns.after_a_word(project, store)
         raise
 
     def write(now: GoalView) -> Change:
@@ -142,7 +154,14 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
     store.update(goal_id, write, typed=file is not None)
     project.wake()
+    goal_concerns.after_a_word(project, store)
     return store.view(goal_id)
+
+
+def with_repo_context(project: Project, view: GoalView) -> GoalView:
+    """The goal with the repository as it is now, before it is planned; as it was where that cannot be seen."""
+    seen = repo_context(project) or view.goal.repo_context_snapshot
+    return replaced(view, goal=replace(view.goal, repo_context_snapshot=seen))
 
 
 def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
@@ -154,7 +173,12 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
         now = now_unix()
         data = {"fields": sorted(fields), "actor": HUMAN}
         event = Event(ts=now, type="goal.updated", goal_id=goal_id, data=data)
-        return Change(goal=replace(view.goal, updated_at=now, **fields), events=(event,))
+        named = {key: value for key, value in fields.items() if key != "reply_to"}
+        if "reply_to" in fields:
+            named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
+        if "success_criteria" in fields:  # what was found says nothing about these
+            named |= {"checked": None, "asks": None if view.goal.checked else view.goal.asks}
+        return Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
 
     _, made = open_store(project).update(goal_id, write, typed=True)
     assert made.goal is not None
@@ -234,7 +258,7 @@ def _goal_of(wish: NewGoal, now: float) -> Goal:
         problem_statement=wish.problem,
         success_criteria=wish.criteria,
         non_goals=wish.non_goals,
-        origin=Origin(source_session_key=wish.from_session),
+        origin=Origin(source_session_key=wish.from_session, origin_delivery_context=wish.reply_to),
         owner=wish.owner,
         stakeholders=wish.stakeholders,
         constraints=wish.constraints,
@@ -248,6 +272,17 @@ def risk_of(text: str) -> Risk:
     """`what might happen | what then | what is done against it`"""
     parts = [part.strip() for part in text.split("|", 2)]
     return Risk(risk=parts[0], impact="".join(parts[1:2]), mitigation="".join(parts[2:3]))
+
+
+def reply_to(where: str, thread: str = "", account: str = "") -> DeliveryContext:
+    """`CHANNEL[:TO]`: a channel of [notify], `notify` for all of them, or `inbox` for none."""
+    channel, _, to = where.partition(":")
+    if channel and not (channel in CHANNELS or re.fullmatch(r"url-[1-9][0-9]*", channel)):
+        names = ", ".join((*CHANNELS, "url-1 ..."))
+        raise UsageError(f"there is no way to a person called {channel!r}", hint=f"There are: {names}.")
+    if not channel and (to or thread or account):
+        raise UsageError("--reply-to names no channel", hint="For example --reply-to webhook:ada")
+    return DeliveryContext(channel=channel, to=to.strip(), thread=thread.strip(), account=account.strip())
 
 
 def session_key(project: Project, name: str) -> str:

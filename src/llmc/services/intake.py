@@ -121,7 +121,7 @@ def _tasks_made(
     project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
 ) -> dict[str, tuple[TaskKey, str, str]]:
     made = any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh)
-    if not made or not record.has_branch:  # without one, it has a task list of its own
+    if not made or not record.shares_the_list:
         return {}
     from llmc.services import worker_tasks  # 18 ms that most commands do not need
 

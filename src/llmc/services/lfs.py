@@ -7,10 +7,9 @@ from llmc.services import own_objects
 from llmc.services.project import Project
 from llmc.tools import git
 
-NOT_INSTALLED = (
-    "the source uses Git LFS, but git-lfs is not installed: large files stay pointers. "
-    "Install git-lfs, then run `llmc up` again"
-)
+MISSING = "the source uses Git LFS, but git-lfs is not installed: large files stay pointers"
+GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up` again"
+NOT_INSTALLED = f"{MISSING}. {GET_IT}"
 
 
 #: by commit

@@ -47,10 +47,16 @@ def post(project: Project, notice: Notice) -> None:
     )
     if notice.kind in KINDS and notice.kind not in settings.on:
         return
-    channels = channels_of(settings)
+    channels = _wanted(channels_of(settings), notice)
     incident = _begun(project, notice, channels)
     if incident is not None and incident.due:
         _start(project, incident, channels)
+
+
+def _wanted(channels: dict[str, Channel], notice: Notice) -> dict[str, Channel]:
+    """A goal may say over which of them its questions go; `inbox`: over none, they are in its inbox."""
+    only = notice.facts.get("channel") if notice.kind == "goal_asked" else None
+    return channels if only in (None, "", "notify") else {n: way for n, way in channels.items() if n == only}
 
 
 def over(project: Project, kind: str, key: str | None = None) -> None:

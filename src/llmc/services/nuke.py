@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from llmc.config.load import load_config
 from llmc.errors import LlmcError, Refused
-from llmc.services import intake, provision, reset, sessions, trash, worktrees
+from llmc.services import intake, provision, reset, serena, sessions, trash, worktrees
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.tools.faults import step as fault_step
@@ -165,6 +165,7 @@ def _forget(project: Project, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     shutil.rmtree(project.root.inbox / name, ignore_errors=True)
+    serena.forget(project.root.worktree(name))
     with project.repo_lock():  # commands for other workers write the same file
         if name in load_config(project.root.config).workers:
             remove_worker(project.root.config, name)

@@ -2,11 +2,9 @@
 
 import threading
 import time
-from pathlib import Path
 
-from llmc.auto.model import due_fields
+from llmc.auto.model import Due, due_fields
 from llmc.errors import LlmcError
-from llmc.names import TaskKey
 from llmc.services import commands
 from llmc.services.project import Project
 from llmc.tools import progress
@@ -21,12 +19,12 @@ _turn = threading.Lock()
 class PostAcceptFailed(LlmcError):
     """It failed; what landed stays."""
 
-    def __init__(self, task: TaskKey, code: int, output: str) -> None:
+    def __init__(self, due: Due, code: int, output: str, where: str) -> None:
         super().__init__(
-            f"the post-accept command failed with code {code}",
+            f"the post-accept command failed with code {code}{where}",
             hint="Its whole output is in logs/post_accept.log.",
         )
-        self.task = task
+        self.due = due
         self.output = output
 
 
@@ -37,13 +35,14 @@ def run_due(project: Project) -> None:
     with progress.waiting(TIMEOUT_S):
         _turn.acquire()
     try:
-        for task in project.store.read().auto.due:
-            _run(project, task)
+        for due in project.store.read().auto.due:
+            _run(project, due)
     finally:
         _turn.release()
 
 
-def _run(project: Project, task: TaskKey) -> None:
+def _run(project: Project, due: Due) -> None:
+    task = due.task
     began = time.monotonic()
     command = project.config.auto.post_accept_command
     with fault_step("auto.post_accept"):
@@ -51,22 +50,27 @@ def _run(project: Project, task: TaskKey) -> None:
             project,
             "post_accept",
             command,
-            cwd=_home(project),
+            cwd=commands.callers_place(project),
             timeout_s=TIMEOUT_S,
+            about=f"{due.worker} task {task.id}".strip(),
+            LLMC_SOURCE=project.source,
             LLMC_TASK_ID=task.id,
             LLMC_TASK_LIST=task.list,
         )
     with project.store.transaction() as tx:
         left = list(tx.state.auto.due)
-        left.remove(task)
+        left.remove(due)
         tx.update_auto(**due_fields(left))
         if command:
             elapsed_s = round(time.monotonic() - began, 3)
-            tx.emit("post_accept", **task.fields(), code=done.returncode, elapsed_s=elapsed_s)
+            tx.emit(
+                "post_accept",
+                worker=due.worker or None,
+                **task.fields(),
+                code=done.returncode,
+                elapsed_s=elapsed_s,
+            )
     if not done.ok:
-        raise PostAcceptFailed(task, done.returncode, done.stdout)
-
-
-def _home(project: Project) -> Path:
-    source = Path(project.source)
-    return source if source.is_dir() else project.root.path
+        raise PostAcceptFailed(
+            due, done.returncode, done.stdout, commands.where_it_ran(project, done.returncode)
+        )

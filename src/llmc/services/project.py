@@ -142,6 +142,14 @@ def for_overseer(project: Project) -> Project:
     return replace(project, root=root, store=Store(root), in_daemon=True)
 
 
+def of_fleet(project: Project) -> Project:
+    """The root as everybody else sees it, also for whoever has it from `for_overseer`."""
+    if not isinstance(project.root, OverseerRoot):
+        return project
+    root = Root(project.root.path)
+    return replace(project, root=root, store=Store(root))
+
+
 def bare_project(root: Root) -> Project:
     """A root whose configuration may be broken: enough to stop what runs there."""
     return Project(root, Config(repo=Repo(source=str(root.path))), Store(root), Tmux(root.tmux_server))

@@ -61,7 +61,7 @@ def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[s
     missing = submodules.update(project, worktree)
     missing += lfs.settle(project, worktree, thorough=thorough)
     missing += copied_files.copy_files(project, place, worktree)
-    serena.settle(project, place, worktree)
+    missing += serena.settle(project, place, worktree)
     return _say_once(project, place, worktree, missing)
 
 

@@ -39,7 +39,7 @@ OUTPUT_CHARS = 4000
 #: of the commits that were taken back on the branch, so many are looked for in a worker's work
 MOST_TAKEN_BACK = 20
 #: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
-_SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=true")
+_SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=:")
 
 
 class Rebased(Struct, frozen=True):

@@ -31,6 +31,7 @@ from llmc.services import (
     reset,
     sessions,
     slots,
+    task_commands,
     trash,
     worktrees,
 )
@@ -73,9 +74,9 @@ def _repair(project: Project, finding: Finding) -> Repair:
         else:
             text = _OF_THE_ROOT[finding.kind](project, finding.subject)
     except LlmcError as error:
-        return Repair(finding, False, f"not mended: {error.message} {error.hint}".strip())
+        return Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip())
     except OSError as error:
-        return Repair(finding, False, f"not mended: {error}")
+        return Repair(finding, False, f"not repaired: {error}")
     with contextlib.suppress(LlmcError), project.store.transaction() as tx:
         tx.emit("repaired", worker=finding.worker or None, kind=finding.kind, problem=finding.text)
     return Repair(finding, True, text)
@@ -99,10 +100,10 @@ def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[R
                     mended.add((name, mend.text))
     except LlmcError as error:
         return [
-            Repair(finding, False, f"not mended: {error.message} {error.hint}".strip()) for finding in plan
+            Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip()) for finding in plan
         ]
     return [
-        Repair(finding, True, "mended")
+        Repair(finding, True, "repaired")
         if (finding.worker, finding.subject) in mended
         else Repair(finding, True, "changed meanwhile")
         for finding in plan
@@ -259,6 +260,13 @@ def _free_task(project: Project, claim_id: str) -> str:
     return "free again"
 
 
+def _free_unowned(project: Project, task_id: str) -> str:
+    if task_id not in examine_unattended.unowned_tasks(project):
+        return "no longer so"
+    task_commands.release(project, task_id)
+    return "pending again"
+
+
 def _configure(project: Project, _: str) -> str:
     with project.repo_lock():
         configure_clone(project.root.path)
@@ -350,6 +358,7 @@ _OF_THE_ROOT: dict[Kind, Callable[[Project, str], str]] = {
     Kind.GIT_LOCK: _drop_git_lock,
     Kind.CLAIM: _free_task,
     Kind.BAD_ROWS: _put_rows_aside,
+    Kind.UNOWNED_TASK: _free_unowned,
 }
 
 #: records first, or nothing could be written; then what others need; branches last
@@ -379,6 +388,7 @@ _ORDER = (
     Kind.SESSION_DEAD,
     Kind.CLAIM,
     Kind.BAD_ROWS,
+    Kind.UNOWNED_TASK,
     Kind.BRANCH,
 )
 

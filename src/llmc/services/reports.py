@@ -3,11 +3,14 @@
 import json
 import os
 import time
+from pathlib import Path
+from typing import Any
 
 from llmc.errors import Refused, UsageError
 from llmc.panes import Pane
 from llmc.services.callers import Caller, Kind, caller
 from llmc.services.project import Project
+from llmc.services.transcript_tail import last_word_id
 from llmc.tools.files import private_dir, write_atomic
 from llmc.tools.processes import ancestors
 
@@ -28,9 +31,27 @@ def reporter(project: Project) -> Caller:
     return who
 
 
-def report(project: Project, who: Caller, kind: str, text: str, *, no_changes: bool = False) -> None:
-    """Put the report into the worker's inbox; it is judged with the hooks, in order."""
-    payload = {"hook_event_name": "Report", "kind": kind, "text": text, "no_changes": no_changes}
+def report(
+    project: Project,
+    who: Caller,
+    kind: str,
+    text: str,
+    *,
+    no_changes: bool = False,
+    update: dict[str, Any] | None = None,
+) -> None:
+    """Put the report into the worker's inbox; it is judged with the hooks, in order. `update`: what its options said."""
+    payload: dict[str, Any] = {
+        "hook_event_name": "Report",
+        "kind": kind,
+        "text": text,
+        "no_changes": no_changes,
+    }
+    if update:
+        payload["update"] = update
+    transcript = project.store.worker(who.name).transcript_path
+    if transcript and (message_id := last_word_id(Path(transcript))):
+        payload["message_id"] = message_id
     event = {"worker": who.name, "instance": who.instance, "payload": payload}
     folder = private_dir(project.root.inbox / who.name)
     write_atomic(folder / f"{time.time_ns()}-{os.getpid()}.json", json.dumps(event).encode())

@@ -144,6 +144,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
         record = tx.update(
             name,
             current_prompt="",
+            current_subject="",
             accept=None,
             assignment=None,
             delivery=None,

@@ -32,7 +32,7 @@ Make the greeting warmer: it should say that it is nice to see you.
 @sh printf 'def greet():\\n    return "Hello! Nice to see you."\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py
 @sh git commit -q -a -m "Greet more warmly"
 @say It says that it is nice to see you.
-@on-conflict printf 'def greet(name="world"):\\n    return f"Hello, {name}! Nice to see you."\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py && sed -i 's/Hello, Ada!/Hello, Ada! Nice to see you./' test_greeter.py && git add -A && git -c core.editor=true rebase --continue
+@on-conflict printf 'def greet(name="world"):\\n    return f"Hello, {name}! Nice to see you."\\n\\n\\nif __name__ == "__main__":\\n    print(greet())\\n' > greeter.py && sed -i 's/Hello, Ada!/Hello, Ada! Nice to see you./' test_greeter.py && git add -A && git -c core.editor=: rebase --continue
 """
 
 FAREWELL = """\

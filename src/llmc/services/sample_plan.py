@@ -23,7 +23,7 @@ Let greet() take a name, and keep greeting the world without one. Add a test.
 @sh printf 'def greet(name="world"):\\n    return f"Hello, {{name}}!"\\n\\n\\n{_MAIN}' > greeter.py
 @sh printf '\\n    def test_greets_by_name(self):\\n        self.assertIn("Ada", greet("Ada"))\\n' >> test_greeter.py
 @sh {_COMMIT} "Greet by name"
-@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=true rebase --continue
+@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=: rebase --continue
 """,
     "warmer": f"""\
 ---
@@ -37,7 +37,7 @@ Make the greeting say that it is nice to see you.
 @sleep 1
 @sh printf 'def greet():\\n    return "Hello! Nice to see you."\\n\\n\\n{_MAIN}' > greeter.py
 @sh {_COMMIT} "Greet more warmly"
-@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=true rebase --continue
+@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=: rebase --continue
 """,
     "farewell": f"""\
 ---

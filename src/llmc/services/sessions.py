@@ -18,15 +18,28 @@ from llmc.tools import processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.faults import step as fault_step
 from llmc.tools.files import private_dir, write_atomic
+from llmc.tools.proc import CALLER_DIR
 from llmc.tools.tmux import Unknown, shell_join
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
+from llmc.workers.decide import ANOTHER_MODEL
 from llmc.workers.events import HookEvent
 from llmc.workers.model import Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
 #: git variables that would point an agent at somebody else's repository
-_MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "LLMC_FAULT", "LLMC_AGENT")
+_MISLEADING = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "LLMC_FAULT",
+    "LLMC_AGENT",
+    CALLER_DIR,
+)
+
+#: how long an agent has to write down that its turn was interrupted
+INTERRUPTED_S = 0.5
 
 _TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
 
@@ -67,7 +80,8 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         raise LlmcError(f"{record.name}: {problem}")
     leftovers.end_launch(project, record.name, record.instance)
     private_dir(project.root.inbox / record.name)
-    argv = agent.argv(_launch_request(project, record, agent))
+    request = _launch_request(project, record, agent)
+    argv = agent.argv(request)
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
     with fault_step("session.launch"):
@@ -79,11 +93,13 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 instance=instance,
                 pane_id=PaneId(""),
                 agent=agent.name,
+                model=request.model,
                 config_dir=str(agent.config_dir(environment)),
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.clear_item(_trust_key(record))
-            tx.emit("session_launched", worker=record.name, instance=instance, agent=agent.name)
+            launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
+            tx.emit("session_launched", worker=record.name, **launched_as)
         write_atomic(spec, json.dumps(payload).encode())
         _close_panes(project, record)
         pane_id = project.tmux.launch(
@@ -172,6 +188,9 @@ def end(project: Project, name: str, reason: str) -> None:
     if isinstance(pane, Pane) and not pane.dead:
         if status_of(record, pane) is ClientStatus.BUSY and not quiet.has_queue(record, pane):
             project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
+            processes.wait_until(
+                lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
+            )
         end_program(pane)
     processes.kill(processes.leftovers(record.instance))
     _close_panes(project, record)
@@ -266,15 +285,40 @@ def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
 def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
     settings = write_settings(project, record.name, agent)
     defaults = project.config.defaults
-    worker = project.config.workers.get(record.name)
     return Launch(
         settings=settings,
-        model=(worker.model if worker else None) or defaults.model,
+        model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
         disallowed_tools=_NEED_A_PERSON if record.auto else (),
         resume=_resumable(record),
     )
+
+
+def model_for(project: Project, record: WorkerRecord) -> str:
+    """The Claude model that it needs now: its task's own, or the worker's."""
+    of_task = record.assignment.model if record.assignment else ""
+    return of_task or project.config.model_of(record.name)
+
+
+def has_its_model(project: Project, record: WorkerRecord) -> bool:
+    """Whether its agent was launched with that: a client keeps the model it began with."""
+    return (record.model or project.config.model_of(record.name)) == model_for(project, record)
+
+
+def relaunch_with_its_model(project: Project, name: str) -> str | None:
+    """Another agent in the place of one with another model, for a task that it was not told of; the problem, if there is one.
+
+    The caller holds the worker's lock. A worker that becomes idle has no task: it gets it back here.
+    """
+    assignment = project.store.worker(name).assignment
+    end(project, name, ANOTHER_MODEL)
+    start(project, name)
+    problem = wait_ready(project, name, project.config.defaults.ready_timeout_s)
+    if problem is None:
+        with project.store.transaction() as tx:
+            tx.update(name, assignment=assignment)
+    return problem
 
 
 def settings_file(project: Project, name: str) -> Path:
@@ -305,23 +349,22 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    if not record.has_branch:
-        base.pop(_TASK_LIST, None)  # what it notes down for itself must not become the fleet's work
+    base.pop(_TASK_LIST, None)
     environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **(_task_list(project) if record.has_branch else {}),
+        **_task_list(project, record),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
 
 
-def _task_list(project: Project) -> dict[str, str]:
+def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
     list_id = project.config.auto.task_list_id
-    return {_TASK_LIST: list_id} if list_id else {}
+    return {_TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

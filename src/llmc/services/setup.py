@@ -17,6 +17,7 @@ from llmc.config.model import Worker
 from llmc.config.options import check_worker_name
 from llmc.config.paths import Root, default_root, find_root
 from llmc.config.starter import initial_text
+from llmc.config.suggest import LOOKED_AT, Suggestion, suggested_check, task_list_id
 from llmc.doctor.clone_config import CLONE_SETTINGS
 from llmc.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.names import WorkerName
@@ -94,7 +95,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     aside = target.with_name(f".{target.name}.init-{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _fill(source, aside, agent)
+        _fill(source, aside, agent, task_list_id(urls.split(source.location).address, str(target)))
         os.rename(aside, target)
     except OSError as error:
         raise explain(error, f"cannot create {target}") from error
@@ -106,7 +107,7 @@ def create_root(source: Source, target: Path, agent: str) -> Root:
     return Root(target)
 
 
-def _fill(source: Source, target: Path, agent: str) -> None:
+def _fill(source: Source, target: Path, agent: str, list_id: str) -> None:
     root = Root(target)
     _clone(source, target)
     _copy_identity(source, target)
@@ -116,8 +117,16 @@ def _fill(source: Source, target: Path, agent: str) -> None:
     for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
         private_dir(directory)
     write_launcher(root)
-    write_atomic(root.config, initial_text(source.location, branch, agent).encode(), mode=0o600)
+    write_atomic(root.config, initial_text(source.location, branch, agent, list_id).encode(), mode=0o600)
     Store(root).create()
+
+
+def find_check(project: Project) -> Suggestion | None:
+    """A command for `repo.validate`, from the files of the newest commit: that is what will be checked."""
+    names = git.git(project.root.path, "ls-tree", "-z", "--name-only", project.base).stdout.split("\0")
+    wanted = [name for name in LOOKED_AT if name in names]
+    texts = {name: git.git(project.root.path, "show", f"{project.base}:{name}").stdout for name in wanted}
+    return suggested_check(texts)
 
 
 def add_worker(

@@ -4,9 +4,7 @@ A slot is a detached worktree of the root's clone in `.llmc/slots/`. Whoever hol
 with its process, and the next user starts from whatever was left there.
 """
 
-import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from llmc.services import lfs, provision, submodules
 from llmc.services.project import Project
 from llmc.tools import git, locks, processes
 from llmc.tools.clock import monotonic
-from llmc.tools.files import private_dir
+from llmc.tools.files import private_dir, remove_tree
 from llmc.tools.proc import Done, ShuttingDown
 
 #: how long a check waits for others to be over; each of them may take up to `repo.validate_timeout_s`
@@ -249,22 +247,11 @@ def _make(project: Project, one: Slot, commit: str) -> None:
 def clear_away(project: Project, one: Slot) -> None:
     """The checkout goes, with git's entry for it; nothing there is anybody's work."""
     if os.path.lexists(one.path):
-        _remove_tree(one.path)
+        remove_tree(one.path)
     for path in (one.memory, one.output, one.base_output, one.stamp, one.in_use):
         path.unlink(missing_ok=True)
     with project.repo_lock():
         git.git(project.root.path, "worktree", "remove", "--force", "--force", str(one.path), check=False)
-
-
-def _remove_tree(path: Path) -> None:
-    """Also where a check left directories that may not be written, as the caches of some tools are."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink()
-        return
-    for place, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(place, 0o700)
-    shutil.rmtree(path)
 
 
 def setup_inputs(project: Project, one: Slot) -> str:

@@ -37,7 +37,7 @@ class Spending(Struct):
             return ""
         _, run = self._sums(project)
         if run.unpriced:
-            return f"--max-cost cannot be checked: no price for {', '.join(run.unpriced)}"
+            return f"--max-cost cannot be checked: no price for {', '.join(run.unpriced)}; `llmc prices list`"
         return f"${run.cost:,.2f} of ${self.max_cost:,.2f} are spent" if run.cost >= self.max_cost else ""
 
     def _sums(self, project: Project) -> tuple[Spent, Spent]:

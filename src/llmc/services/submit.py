@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.given import written_out
 from llmc.names import PromptId
 from llmc.services import intake
 from llmc.services.project import Project
@@ -21,6 +22,8 @@ from llmc.workers import decide, prompt_text
 from llmc.workers.model import Delivery, Obstacle, Outcome, SelfReview, Status
 
 SETTLE_S = 0.15
+#: of a prompt, in the worker's log
+_LOG_CHARS = 20_000
 #: the kind of prompt that gives a worker its task
 TASK = "task"
 
@@ -85,6 +88,7 @@ def submit(
     with fault_step("submit.persist"), project.store.transaction() as tx:
         tx.update(name, delivery=delivery, **fields)
         tx.emit("prompt_pending", worker=name, prompt_id=prompt_id)
+    project.store.note(name, f"{prompt_id}, to be sent:\n{_shown(text)}")
     return deliver(project, name)
 
 
@@ -161,6 +165,14 @@ def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> Non
         change = decide.arrived_step(record, reason or "prompt arrived") if outcome.arrived else None
         if change:
             tx.move(name, change)
+    project.store.note(name, f"{prompt_id}: {outcome}" + (f": {reason}" if reason else ""))
+
+
+def _shown(text: str) -> str:
+    """A prompt as the worker's log has it: all of it, unless somebody pasted a book."""
+    more = len(text) - _LOG_CHARS
+    cut = text[:_LOG_CHARS] + f"\n(and {more} more characters)" if more > 0 else text
+    return written_out(cut)
 
 
 def _as_file(project: Project, prompt_id: PromptId, body: str) -> str:

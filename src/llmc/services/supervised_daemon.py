@@ -94,7 +94,11 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
         for path in (project.root.daemon, project.root.heartbeat):
             path.unlink(missing_ok=True)
     before = registration(project).identity
-    env = {**proc.command_env(), "LLMC_ROOT": str(project.root.path)}
+    env = {
+        **proc.command_env(),
+        "LLMC_ROOT": str(project.root.path),
+        proc.CALLER_DIR: str(proc.caller_dir()),
+    }
     child = proc.spawn_detached(["/bin/sh", "-c", f"exec {COMMAND}"], output, env)
     since = monotonic()
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+import uuid
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from llmc.services.project import Project
 from llmc.tools import locks
 from llmc.tools.clock import now_unix
 from llmc.tools.files import append_line, json_record, private_dir, write_atomic
+from llmc.tools.processes import start_of
 
 RUNNING, REMEDIATING, TERMINATED = "running", "remediating", "terminated"
 #: so many events are in overseer.json
@@ -55,6 +57,7 @@ class Journal:
 
     def __init__(self, project: Project) -> None:
         self._project = project
+        self._instance_id = str(uuid.uuid4())
         self._state = RUNNING
         self._started_unix = now_unix()
         self._daemon: Identity | None = None
@@ -113,7 +116,10 @@ class Journal:
         body = {
             "state": self._state,
             "pid": os.getpid(),
+            "start_ticks": start_of(os.getpid()),
             "start_time_unix": self._started_unix,
+            "instance_id": self._instance_id,
+            "log_file": str(self._project.root.log("overseer")),
             "daemon": asdict(self._daemon) if self._daemon else None,
             "attempt": self._attempt,
             "remediations": list(self._remediations),

@@ -105,7 +105,8 @@ def approve(project: Project, task_id: str) -> Task:
         hint = f"Approve it there: llmc --root {shlex.quote(root)} tasks approve {task_id}"
         raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
     who = Claim("", files.key(task_id), made.worker if made else "")
-    ledger.write(entry("approved", who, now_unix(), verify=task.verify, budget=task.budget))
+    seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
+    ledger.write(entry("approved", who, now_unix(), **seen))
     approved = files.change(task_id, partial(claims.approved, seen=task))
     _say(project, files, "task_approved", approved, reason="by a person")
     return approved

@@ -77,6 +77,13 @@ def _stuck(files: TaskFiles, wrong: Stuck) -> dict[str, dict[str, str]]:
     }
 
 
+def note_freed(project: Project, files: TaskFiles, task: Task) -> None:
+    """A task that its file called in progress, without an owner, is pending again."""
+    with project.store.transaction() as tx:
+        reason = "it was in progress without an owner"
+        tx.emit("task_released", **files.key(task.id).fields(), reason=reason, cause="", ref=None)
+
+
 def _unreadable(files: TaskFiles) -> dict[str, dict[str, str]]:
     return {
         _file_key(files, bad.file): {

@@ -15,7 +15,7 @@ from llmc.tasks.draft import Draft
 from llmc.tasks.model import Task
 from llmc.tasks.pool import Failed, NoTask, read
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import append_line, private_dir, read_text
+from llmc.tools.files import private_dir, read_text
 from llmc.workers.causes import Cause
 
 LOG = "task_pool"
@@ -82,25 +82,20 @@ def _ask(project: Project) -> Path | None:
             project,
             LOG,
             command,
-            cwd=_home(project),
+            cwd=commands.callers_place(project),
             timeout_s=project.config.auto.task_pool_timeout_secs,
             answer=part,
+            LLMC_SOURCE=project.source,
         )
     text = read_text(part)
-    if text.strip():
-        append_line(project.root.log(LOG), text.encode(errors="replace"))
     match read(done.returncode, text, key="any"):
         case NoTask():
             part.unlink()
             return None
         case Failed(reason):
             part.unlink()
+            reason += commands.where_it_ran(project, done.returncode)
             raise PoolFailed(reason, "\n".join(filter(None, (done.stdout.strip(), text.strip()))))
     whole = part.with_name(f"answer-{time.time_ns()}.txt")
     os.rename(part, whole)
     return whole
-
-
-def _home(project: Project) -> Path:
-    source = Path(project.source)
-    return source if source.is_dir() else project.root.path

@@ -1,5 +1,6 @@
 """The task list as a queue for auto workers: what comes next, claimed so that nobody else has it."""
 
+import contextlib
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -18,14 +19,17 @@ from llmc.state.ledger import Ledger
 from llmc.tasks import context
 from llmc.tasks.books import Books, Claim
 from llmc.tasks.choose import choose
-from llmc.tasks.claims import is_ours, still_at_it
+from llmc.tasks.claims import is_nobodys, is_ours, is_unowned, pending_again, still_at_it
 from llmc.tasks.index import Index
 from llmc.tasks.model import Task, TaskStatus, in_order
 from llmc.tasks.origin import believed, is_out_of_date
 from llmc.tasks.stuck import Stuck, stuck
+from llmc.tools.clock import now_unix
 
 #: is shown the list at each look, and what is stuck in it; says which of that is held for a person
 Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
+#: is told of a task that is pending again because nobody had it
+Freed = Callable[[TaskFiles, Task], None]
 
 
 class BrokenList(LlmcError):
@@ -36,18 +40,28 @@ class TaskQueue:
     """One for each daemon. Several workers ask at the same moment; they are answered one after another."""
 
     def __init__(
-        self, files: TaskFiles, ledger: Ledger, origins: Origins | None = None, tell: Tell | None = None
+        self,
+        files: TaskFiles,
+        ledger: Ledger,
+        origins: Origins | None = None,
+        tell: Tell | None = None,
+        on_freed: Freed | None = None,
     ) -> None:
         """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: puts what needs a person on the attention list."""
         self.files = files
         self.ledger = ledger
         self._origins = origins
         self._tell = tell
+        self._on_freed = on_freed
+        #: in progress by their files, and nobody's by name
+        self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._changed: set[str] | None = None
         self._index = Index()
         self._is_first_look = True
+        #: what the last `take_next` left to wait
+        self._waits_s = 0.0
 
     def note_changed(self, names: Collection[str] | None) -> None:
         """Only these files can be different since the last look; None: any."""
@@ -56,11 +70,16 @@ class TaskQueue:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a file was being written at the last look, or may be a worker's: it has to be looked at again."""
-        return bool(self._changed) or bool(self._undecided)
+        """Whether something has to be looked at again: a file was being written, may be a worker's, or is nobody's."""
+        return bool(self._changed) or bool(self._undecided) or bool(self._unowned)
 
-    def take_next(self, worker: str, labels_in_use: Collection[str]) -> tuple[Task, Claim] | None:
-        """The next task, claimed for a worker; None when there is none it could begin."""
+    def take_next(
+        self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
+    ) -> tuple[Task, Claim] | None:
+        """The next task, claimed for a worker; None when there is none it could begin.
+
+        `crash_backoff_s`: how long a task waits after its agent crashed; `waits_s` says what is left of that then.
+        """
         with self._turn:
             books = self._look()
             ready = [
@@ -68,6 +87,7 @@ class TaskQueue:
                 for task in self._index.ready
                 if task.id not in self._undecided and not books.kept_back(self.files.key(task.id))
             ]
+            ready = self._without_waiting(ready, books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.files.key(chosen.id)
@@ -81,6 +101,17 @@ class TaskQueue:
                     return task, claim
                 ready.remove(chosen)
             return None
+
+    def _without_waiting(self, ready: list[Task], books: Books, backoff_s: float) -> list[Task]:
+        now = now_unix()
+        waits = {task.id: books.waits_s(self.files.key(task.id), backoff_s, now) for task in ready}
+        self._waits_s = min((wait for wait in waits.values() if wait), default=0.0)
+        return [task for task in ready if not waits[task.id]]
+
+    @property
+    def waits_s(self) -> float:
+        """In how long a task can be begun whose agent crashed, as of the last `take_next`; 0: there is none."""
+        return self._waits_s
 
     def count_ready(self) -> int:
         """How many tasks could be begun now."""
@@ -113,6 +144,7 @@ class TaskQueue:
         if self._origins is not None:
             self._undecided = self._origins.undecided(found.tasks, self._index.tasks, self.ledger)
             books = self.ledger.books()
+        self._free_nobodys(found, books)
         unreadable = {bad.task_id for bad in self.files.unreadable}
         wrong = stuck(self._index.circles, self._index.dangling, unreadable)
         held: Collection[TaskId] = ()
@@ -146,11 +178,36 @@ class TaskQueue:
             if task is not None and made is not None and is_out_of_date(task, made):
                 found.tasks[task_id] = show_made(self.files, books, task_id) or task
 
+    def _free_nobodys(self, found: Changes, books: Books) -> None:
+        """What somebody marked as in progress and nobody has is pending again: it would be done by nobody."""
+        for task_id, task in found.tasks.items():
+            marked = task is not None and is_unowned(task)
+            (self._unowned.add if marked else self._unowned.discard)(task_id)
+        at_work = self._origins.at_work() if self._unowned and self._origins is not None else ()
+        nobodys = [
+            task_id
+            for task_id in self._unowned - self._undecided
+            if is_nobodys(self._index.tasks[task_id], self.files.key(task_id), books, at_work)
+        ]
+        for task_id in sorted(nobodys, key=in_order):
+            with contextlib.suppress(LlmcError):  # a client has it locked, or it is gone: the next look sees
+                self._free(task_id, books)
+
+    def _free(self, task_id: TaskId, books: Books) -> None:
+        after = self.files.change(task_id, pending_again)
+        self._unowned.discard(task_id)
+        self._index.apply({task_id: after}, books.completed_in(self.files.list_name))
+        if after.status is TaskStatus.PENDING:
+            self.ledger.note("was in progress without an owner: pending again", task=task_id)
+            if self._on_freed is not None:
+                self._on_freed(self.files, after)
+
 
 def open_queue(project: Project) -> TaskQueue:
     files = open_list(project)
     tell = partial(task_concerns.tell_running, project)
-    return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell)
+    freed = partial(task_concerns.note_freed, project)
+    return TaskQueue(files, claims.open_ledger(project), Origins(project, files), tell, freed)
 
 
 def _refuse_broken(problems: list[str]) -> None:

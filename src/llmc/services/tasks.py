@@ -32,9 +32,12 @@ CAN_TAKE_MESSAGES = (
 )
 
 
-def start_task(project: Project, name: str, prompt: str, self_review: bool | None = None) -> submit.Receipt:
+def start_task(
+    project: Project, name: str, prompt: str, self_review: bool | None = None, subject: str = ""
+) -> submit.Receipt:
     """A new task in a new conversation, on the newest base; the caller holds the worker's lock.
 
+    `subject`: what it is about, where the prompt does not begin with that.
     `self_review`: whether the agent reads its own work once more; None is what the configuration says.
     """
     before = intake.apply_pending(project, name)
@@ -74,6 +77,7 @@ def start_task(project: Project, name: str, prompt: str, self_review: bool | Non
         clear=True,
         then=Status.WORKING,
         current_prompt=prompt,
+        current_subject=subject,
         self_review=SelfReview.WANTED if wanted else SelfReview.NO,
     )
 

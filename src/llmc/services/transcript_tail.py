@@ -21,6 +21,12 @@ def last_word_unix(path: Path) -> float | None:
     return max(known, default=None)
 
 
+def last_word_id(path: Path) -> str:
+    """The id of the newest message of the agent's own, also of one that only calls a tool; "" for none."""
+    own = [row for row in _rows(path) if row.get("type") == "assistant" and not is_synthetic(row)]
+    return str(own[-1].get("uuid") or "") if own else ""
+
+
 def last_growth_unix(path: Path) -> float | None:
     """When anything was last written into the conversation or into one of its subagents': also what a tool printed."""
     times = []

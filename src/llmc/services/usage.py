@@ -15,6 +15,7 @@ from llmc.config.paths import OverseerRoot
 from llmc.event_log import EventLog, ts_of
 from llmc.log_reader import LogReader
 from llmc.names import TaskKey, WorkerName, task_of
+from llmc.services.prices import prices_of
 from llmc.services.project import Project
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
@@ -60,7 +61,7 @@ def record_usage(project: Project, name: str, cache: Meters | None = None) -> Sp
 
 
 def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta]) -> None:
-    prices = project.config.prices
+    prices = prices_of(project)
     with fault_step("usage.record"), project.store.transaction() as tx:
         tx.update(name, metered=after)
         for delta in deltas:
@@ -79,7 +80,7 @@ def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta
 def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> Spent:
     if record.assignment is None or record.assignment.claim != metered.claim:
         return Spent()
-    return spending.spent_on(project.config.prices, metered.spent)
+    return spending.spent_on(prices_of(project), metered.spent)
 
 
 def _known_of(
@@ -163,7 +164,8 @@ class Totals:
             lines = list(self._log.lines())
         for line in lines:
             self._add(line)
-        return self._of_day.priced(project.config.prices), self._of_run.priced(project.config.prices)
+        prices = prices_of(project)
+        return self._of_day.priced(prices), self._of_run.priced(prices)
 
     def _add(self, line: bytes) -> None:
         if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":

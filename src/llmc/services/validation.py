@@ -19,7 +19,7 @@ from llmc.tools.clock import now_unix
 from llmc.tools.files import write_atomic
 from llmc.workers.model import Assignment
 
-__all__ = ["NoSlot", "check_commit", "failure", "in_slot", "run", "validate", "verify"]
+__all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "run", "validate", "verify"]
 
 #: the item of the attention list that is about all this
 ITEM = "validation"
@@ -110,6 +110,13 @@ def check_commit(
         raise
 
 
+def failing(project: Project, log: str, commit: str, command: str) -> proc.Done | None:
+    """How a command fails on exactly this commit, in a slot; None: it passes. NoSlot where there is no slot."""
+    with slots.taken(project) as slot:
+        failed = _Check(project, log, slot, slot.path).alone(commit, command)
+    return failed.done if failed else None
+
+
 class _Failed(Struct, frozen=True):
     """A command that did not pass; `what` names it."""
 
@@ -141,6 +148,9 @@ class _Check:
             if not self.memory.failed:  # it could not even be made; the next try waits as well
                 self._did_not_work("?", time.monotonic() - began)
             raise
+
+    def alone(self, commit: str, command: str) -> _Failed | None:
+        return self._passes(commit, command, command)
 
     def _validate(self, commit: str, base: str) -> None:
         """[repo].validate. A worker is blamed only where the base is known to pass, or known to fail for itself."""

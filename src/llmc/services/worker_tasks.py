@@ -1,5 +1,6 @@
 """Tasks that workers' sessions make: marked when their hook names them, and not given out before that."""
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
@@ -8,7 +9,7 @@ from llmc.agents.task_files import TaskFiles, list_name
 from llmc.errors import LlmcError, LockTimeout
 from llmc.names import TaskId, TaskKey
 from llmc.services import task_concerns
-from llmc.services.project import Project, agent_for
+from llmc.services.project import Project, agent_for, of_fleet
 from llmc.services.task_list import open_ledger, open_list
 from llmc.state import inbox
 from llmc.state.ledger import Ledger
@@ -18,6 +19,7 @@ from llmc.tasks.model import Task, is_id
 from llmc.tasks.origin import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
+from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
 from llmc.workers.model import WorkerRecord
 
@@ -27,9 +29,11 @@ def mark(
 ) -> dict[str, tuple[TaskKey, str, str]]:
     """By event: the task that it names, its subject, and why that waits for a person, if it does.
 
+    The supervisor's session shares the list with the workers'. The ledger is the fleet's, whoever made a task.
     Before the event counts as applied: a crash in between marks it again, which changes nothing.
     """
     created = [e for e in events if isinstance(e, HookEvent) and e.name == "TaskCreated"]
+    project = of_fleet(project)
     files = _shared_list(project) if created else None
     if files is None:
         return {}
@@ -42,7 +46,9 @@ def mark(
             key = files.key(task.id)
             marked[event.id] = (key, task.subject, ledger.books().kept_back(key))
     if marked:
-        task_concerns.tell(project, files, ledger.books(), files.listing().tasks)
+        # A state that cannot be written may be what the supervisor's agent is about to mend.
+        with contextlib.suppress(LlmcError):
+            task_concerns.tell(project, files, ledger.books(), files.listing().tasks)
     return marked
 
 
@@ -121,6 +127,11 @@ class Origins:
         }
         return frozenset(undecided)
 
+    def at_work(self) -> frozenset[str]:
+        """Workers whose agents are at something now."""
+        records = self._project.store.read().workers.values()
+        return frozenset(record.name for record in records if record.status in decide.BUSY)
+
     def _adopt(self, ledger: Ledger, task_id: TaskId, worker: str) -> None:
         """An agent was about to make a task, nothing named it, and this one appeared then: a person has to look."""
         note_made(self._project, ledger, self._files.key(task_id), Made(worker, hold=claims.PROPOSED))
@@ -139,7 +150,7 @@ class Origins:
         began: list[Announcement] = []
         named: list[str] = []
         for name, record in self._project.store.read().workers.items():
-            # Nobody reads what a removed one left; one without a branch has a task list of its own.
+            # Nobody reads what a removed one left.
             if not record.has_branch:
                 continue
             events = [event for event in waiting.get(name, []) if isinstance(event, HookEvent)]

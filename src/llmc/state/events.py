@@ -20,13 +20,13 @@ ACTIONS: dict[str, str] = {
     "prompt_pending": "a prompt is in state and about to be typed (`prompt_id`)",
     "prompt_delivered": "what became of a prompt (`prompt_id`, `outcome`, `elapsed_ms`)",
     "prompt_seen": "the agent got a prompt that llmc did not send",
-    "session_launched": "an agent was started in a tmux pane of its own (`instance`)",
+    "session_launched": "an agent was started in a tmux pane of its own (`instance`, `agent`, `model`)",
     "session_started": "the agent said it is ready (`source`, `claude_session_id`)",
     "session_ended": "the agent said it ends (`end`: its reason)",
     "agent_exited": "the agent's process ended (`exit_code`)",
     "agent_stopped": "the agent's turn ended, and what git showed then (`ahead`, `dirty`)",
     "agent_failed": "the agent's turn ended with an API error (`error`, `cause`)",
-    "agent_reported": "the agent said how its work stands (`kind`, `text`)",
+    "agent_reported": "the agent said how its work stands (`kind`, `text`; `update`: what its options said, `message_id`: where in its conversation)",
     "agent_asked": "the agent opened a question or a permission dialog (`tool`, `question`: its text)",
     "question_answered": "a person answered with `llmc answer` (`outcome`, `answer`)",
     "hook_received": "another hook event of the agent (`hook`)",
@@ -47,7 +47,7 @@ ACTIONS: dict[str, str] = {
     "background_ended": "llmc ended what an agent had left running in the background (`pids`, `commands`)",
     "accept_step": "an accept reached a step (`step`, `commit`)",
     "accepted": (
-        "a worker's commit landed on the default branch (`commit`, `prompt`, "
+        "a worker's commit landed on the default branch (`commit`, `prompt`, `subject`, "
         "`reviewed`: `same`, `changed` or `not_reviewed`)"
     ),
     "accepted_nothing": "an accept found all of the work on the default branch already; the worker is idle (`base`)",
@@ -75,11 +75,11 @@ ACTIONS: dict[str, str] = {
     "daemon_stopped": "the daemon ended in order",
     "auto_started": "the daemon began to give tasks to auto workers (`concurrency`)",
     "auto_stopped": "no more tasks are given, and what ran has ended (`reason`)",
-    "auto_failed": "auto mode ended because of a failure (`cause`, `worker`, `task_id`, `reason`)",
+    "auto_failed": "auto mode ended because of a failure (`cause`, `worker`, `status` of that, `task_id`, `reason`)",
     "task_assigned": "an auto worker took a task (`task_id`, `subject`, `label`, `claim`)",
     "task_completed": "a task's work has landed, or nothing had to change (`task_id`, `commit`: null then)",
     "task_released": "a task is free again and nothing counts against it (`task_id`, `cause`)",
-    "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `ref`: where unfinished work is pinned)",
+    "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `retry_in_s`: it waits so long after a crash, `ref`: where unfinished work is pinned)",
     "task_quarantined": "a task failed too often and waits for a person (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and waits for a person (`task_id`, `cause`)",
     "task_proposed": "a worker's session made a task that waits for `tasks approve` (`task_id`, `subject`)",
@@ -101,7 +101,7 @@ ACTIONS: dict[str, str] = {
     ),
     "overseer_started": "a supervisor began (`pid`, `adopted`: the pid of a daemon that it took over, or null)",
     "overseer_daemon_started": "the supervisor's daemon registered (`pid`, `instance_id`)",
-    "goal_asked": "a goal needs a person (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question)",
+    "goal_asked": "a goal needs a person (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `reason`: the question, `deliver`: where its goal wants it told)",
     "goal_ticked": "a tick of the goals did something (`reason`: why it came, `actions`: in words)",
     "goal_acted": (
         "something was sent for a goal (`goal_id`, `work_node_id`, `assignment_id`, `dispatch_id`, `purpose`, `mode`, "

@@ -1,11 +1,12 @@
 """Records of goals in the rows of their store: how they are looked up, and the one way they are written."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from llmc.errors import NotFound, StateError
 from llmc.goals.clean import clean
@@ -34,6 +35,11 @@ MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
 _OPEN = ", ".join(f"'{status}'" for status in OPEN_ASSIGNMENT)
 
+#: closed ones with a dispatch of which nobody knows that it arrived: perhaps a withdrawal that is to be tried again
+_OWED = (
+    "assignment_id IN (SELECT assignment_id FROM dispatches WHERE result IN ('pending', 'timeout', 'error'))"
+)
+
 
 class SafeMode(Struct, frozen=True):
     """Nothing is sent until a person has looked: since when, why, and the file that was set aside."""
@@ -41,6 +47,23 @@ class SafeMode(Struct, frozen=True):
     since: float
     reason: str
     file: str
+
+
+class Crystals(Mapping[str, Crystallization]):
+    """What each part of a plan came to, newest by part. One is decoded when it is asked for: most never are."""
+
+    def __init__(self, rows: dict[str, tuple[float, str]]) -> None:
+        """`rows`: by part, when it was made, and its JSON."""
+        self.rows = rows
+
+    def __getitem__(self, node_id: str) -> Crystallization:
+        return decoded(Crystallization, self.rows[node_id][1])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 class Reader:
@@ -81,6 +104,15 @@ class Reader:
         nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
         assignments = self._assignments("goal_id = ?", (goal_id,))
         return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
+
+    def live_view(self, goal_id: str) -> GoalView | None:
+        """The same without assignments that ended long ago: all that a tick looks at, and all that costs anything."""
+        goal = self.goal(goal_id)
+        if goal is None or goal.budget_usd:  # what a goal has cost is told from all of them
+            return self.view(goal_id)
+        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
+        live = self._assignments(f"goal_id = ? AND (status IN ({_OPEN}) OR {_OWED})", (goal_id,))
+        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in live})
 
     def view_since(self, known: GoalView, revision: int) -> GoalView | None:
         """The same as `view`, from what was read at that revision and the rows that were written since."""
@@ -144,6 +176,18 @@ class Reader:
         query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
         return self._all(Crystallization, query, (goal_id, since))
 
+    def latest_crystals(self, goal_id: str, before: "Crystals | None" = None, since: int = -1) -> "Crystals":
+        """The newest of each part of the plan; `before`: as it was at the revision `since`."""
+        query = (
+            "SELECT work_node_id, created_at, payload FROM crystallizations WHERE goal_id = ? AND revision > ? "
+            "ORDER BY created_at, rowid"
+        )
+        kept = dict(before.rows) if before else {}
+        for node_id, created_at, payload in self.db.execute(query, (goal_id, since)):
+            if node_id not in kept or kept[node_id][0] <= created_at:
+                kept[node_id] = created_at, payload
+        return Crystals(kept)
+
     def events(
         self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
     ) -> list[tuple[int, Event]]:
@@ -179,7 +223,9 @@ class Reader:
         )
         for assignment_id, payload in rows:
             histories.setdefault(assignment_id, []).append(decoded(Dispatch, payload))
-        return [replace(a, dispatch_history=tuple(histories.get(a.assignment_id, ()))) for a in found]
+        for one in found:  # nobody else has them yet
+            force_setattr(one, "dispatch_history", tuple(histories.get(one.assignment_id, ())))
+        return found
 
     def _counter(self, name: str) -> int:
         return int(self.db.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()[0])
@@ -331,7 +377,26 @@ class Writer(Reader):
 
 
 def encoded(record: Row) -> str:
-    return msgspec.json.encode(record).decode()
+    """Without what a record of this kind has anyway: most of a large plan is that, and all of it would be read again."""
+    said = {
+        name: value
+        for field, name, usual in _fields(type(record))
+        if (value := getattr(record, field)) is not usual and value != usual
+    }
+    return msgspec.json.encode(said).decode()
+
+
+@cache
+def _fields(kind: type[Row]) -> tuple[tuple[str, str, Any], ...]:
+    """Name, name in JSON, and the value that is not written, of each field."""
+    return tuple(
+        (
+            one.name,
+            one.encode_name,
+            one.default if one.default_factory is msgspec.NODEFAULT else one.default_factory(),
+        )
+        for one in msgspec.structs.fields(kind)
+    )
 
 
 def decoded(kind: type[R], payload: str) -> R:

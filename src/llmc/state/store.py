@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from llmc.state.model import VERSION, Raised, State, UndoJournal
 from llmc.state.unknown_fields import keep_unknown
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.tools.files import explain, read_given, write_atomic
+from llmc.tools.files import append_line, explain, private_dir, read_given, write_atomic
 from llmc.tools.locks import Rank, lock
 from llmc.urls import scrub, scrub_all
 from llmc.workers import transitions
@@ -234,6 +235,17 @@ class Store:
             # The change is made and must not look failed; the next transaction copies its events, or refuses.
             with contextlib.suppress(LlmcError):
                 events.append_missing(self.root.events, new.recent_events)
+        for row in tx.emitted:
+            if row["action"] == "status_changed":
+                self.note(str(row["worker"]), f"{row['from']} -> {row['to']}: {row['reason']}")
+
+    def note(self, worker: str, text: str) -> None:
+        """A line in the worker's own log, for people; that it cannot be written must stop nobody."""
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
+        with contextlib.suppress(LlmcError, OSError):
+            log = self.root.log(worker)
+            private_dir(log.parent)
+            append_line(log, scrub(line).encode(errors="replace"))
 
     def create(self) -> None:
         """The first state.json of a new root."""

@@ -14,6 +14,8 @@ from llmc.tasks.model import is_number
 MAX_ATTEMPTS = 3
 #: see `name_the_unnamed`
 _UNNAMED = "unnamed_are_of"
+#: the cause of an agent that ended by itself in the middle of a task
+CRASH = "crash"
 
 Action = Literal[
     "created",
@@ -72,6 +74,7 @@ class Made(Struct, frozen=True):
     #: what a person approved of what llmc acts upon: the file may be changed afterwards
     verify: str = ""
     budget: dict[str, Any] | None = None
+    model: str = ""
 
 
 class Books(Struct):
@@ -147,6 +150,17 @@ class Books(Struct):
 
     def is_quarantined(self, task: TaskKey) -> bool:
         return self.attempts(task) >= MAX_ATTEMPTS
+
+    def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
+        """How long a task whose agent crashed is not begun again; each crash of it doubles that. 0: it may begin."""
+        failures = self.failures.get(self.whole(task), [])
+        crashes = [failure for failure in failures if failure.cause == CRASH]
+        if not crashes or failures[-1].cause != CRASH:
+            return 0.0
+        age_s = now - failures[-1].at_unix
+        if age_s < 0:  # the clock was set back: nobody can tell how long ago that is
+            return 0.0
+        return max(0.0, float(backoff_s * 2 ** (len(crashes) - 1)) - age_s)
 
     def highest_in(self, list_name: str) -> int:
         """The highest number of a task that is known there: a new task of that number would count as that one."""
@@ -261,7 +275,8 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
         case "approved" if (made := books.made.get(task)) is not None:
             budget = row.get("budget")
             limits = budget if isinstance(budget, dict) else None
-            books.made[task] = replace(made, hold="", verify=text(row.get("verify")), budget=limits)
+            said = {"verify": text(row.get("verify")), "model": text(row.get("model"))}
+            books.made[task] = replace(made, hold="", budget=limits, **said)
         case "claimed":
             _claim(books, Claim(claim_id, task, worker), row)
         case "landing" if held is not None and held.id == claim_id:

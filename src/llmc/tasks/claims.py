@@ -1,9 +1,10 @@
 """What a claim, its end, and a person's word change in a task's file. Each returns the file's new content, or None."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from llmc.tasks.books import Claim, Made
+from llmc.names import TaskKey
+from llmc.tasks.books import Books, Claim, Made
 from llmc.tasks.model import Task, TaskStatus
 
 Raw = dict[str, Any]
@@ -25,6 +26,28 @@ def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
 def is_ours(task: Task, claim: Claim) -> bool:
     """Whether the claim is on it. A client that changes metadata writes back what it read a moment before: without it."""
     return task.claim == claim.id or (not task.claim and task.owner == claim.worker)
+
+
+def is_nobodys(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
+    """In progress by its file, without an owner and without a claim: whoever wrote that is not known, and it would wait for ever.
+
+    `at_work`: workers whose agents are busy. A task that one of them made for itself is its own to mark.
+    """
+    if not is_unowned(task) or books.claim_on(key) is not None:
+        return False
+    made = books.made.get(key)
+    if made is None:
+        return not task.made_by  # else a worker of another root made it, which knows its workers
+    return made.worker not in at_work
+
+
+def is_unowned(task: Task) -> bool:
+    return task.status is TaskStatus.IN_PROGRESS and not task.owner and not task.claim
+
+
+def pending_again(task: Task, raw: Raw) -> Raw | None:
+    """What nobody had can be taken; whatever else keeps it back stays."""
+    return {**raw, "status": TaskStatus.PENDING.value} if is_unowned(task) else None
 
 
 def given_back(task: Task, raw: Raw, claim: Claim, *, hold: str = "") -> Raw | None:
@@ -63,7 +86,9 @@ def approved(task: Task, raw: Raw, seen: Task) -> Raw | None:
     """What a worker proposed can be taken, as the person saw it; what is acted upon is as the person saw it, too."""
     if (task.status, task.owner) != (TaskStatus.PENDING, ""):
         return None
-    return _with_ours(raw, hold=None, verify=seen.verify or None, budget=seen.budget)
+    return _with_ours(
+        raw, hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget
+    )
 
 
 def made_by_worker(task: Task, raw: Raw, made: Made) -> Raw | None:

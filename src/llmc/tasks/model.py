@@ -15,10 +15,13 @@ PRIORITIES = range(5)
 MOST_DIGITS = 15
 #: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
 MOST_ID = 200
-#: other files of the list begin with a dot
 #: a command may have lines and tabs
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+#: other files of the list begin with a dot
 _NO_ID = re.compile(r"^\.|/")
+_LABEL = re.compile(r"[A-Za-z0-9_-]+")
+#: what a label may be made of, in words
+LABEL_WORDS = "letters, digits, hyphen and underscore"
 
 
 class TaskStatus(StrEnum):
@@ -57,13 +60,18 @@ class Task(Struct, frozen=True):
     @property
     def ours(self) -> Mapping[str, Any]:
         """What llmc itself keeps in the file: `metadata.llmc`."""
-        value = self.metadata.get("llmc")
-        return value if isinstance(value, Mapping) else {}
+        return _ours(self.metadata)
 
     @property
     def verify(self) -> str:
         """The task's own acceptance command."""
         return _verify(self.metadata)
+
+    @property
+    def model(self) -> str:
+        """The Claude model that it is to be done with; "" for that of its worker."""
+        value = self.ours.get("model")
+        return value if isinstance(value, str) and is_model(value) else ""
 
     @property
     def budget(self) -> dict[str, Any] | None:
@@ -125,6 +133,10 @@ def parse(stem: str, raw: object) -> Task:
         raise BadTask("`owner` is no text")
     if not isinstance(metadata, dict):
         raise BadTask("`metadata` is no object")
+    if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
+        _check_label(metadata.get("label"))
+    if (model := _ours(metadata).get("model")) and not (isinstance(model, str) and is_model(model)):
+        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which cannot be the name of a model")
     if _CONTROL.search(_verify(metadata)):
         raise BadTask("`metadata.llmc.verify` has a control character")
     return Task(
@@ -139,10 +151,27 @@ def parse(stem: str, raw: object) -> Task:
     )
 
 
+def _check_label(label: object) -> None:
+    """It names a table of the context file: another one would be taken for no label at all."""
+    if label is not None and not isinstance(label, str):
+        raise BadTask("`metadata.label` is no text")
+    if label and not is_label(label):
+        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label has {LABEL_WORDS} only")
+
+
+def is_label(text: str) -> bool:
+    """Whether it can be the name of a table in TOML, without quotes."""
+    return _LABEL.fullmatch(text) is not None
+
+
 def _verify(metadata: Mapping[str, Any]) -> str:
-    ours = metadata.get("llmc")
-    value = ours.get("verify") if isinstance(ours, Mapping) else None
+    value = _ours(metadata).get("verify")
     return value if isinstance(value, str) else ""
+
+
+def _ours(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = metadata.get("llmc")
+    return value if isinstance(value, Mapping) else {}
 
 
 def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
@@ -161,6 +190,11 @@ def is_id(text: str) -> bool:
     return (
         0 < len(text.encode(errors="replace")) <= MOST_ID and text.isprintable() and not _NO_ID.search(text)
     )
+
+
+def is_model(text: str) -> bool:
+    """Whether it can be the name of a model: it becomes an argument of the client's command line."""
+    return re.fullmatch(r"[A-Za-z0-9][!-~]{0,199}", text) is not None
 
 
 def is_number(task_id: str) -> bool:

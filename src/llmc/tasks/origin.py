@@ -19,7 +19,7 @@ ANNOUNCED_S = 15.0
 #: what the clocks of a file system and of a process may differ by
 SLACK_S = 0.1
 #: what llmc acts upon in a task's metadata: in a file that an agent made it counts for nothing
-ACTED_UPON = ("verify", "budget", "goal", "key")
+ACTED_UPON = ("verify", "model", "budget", "goal", "key")
 
 
 def hold_for(setting: str, at_a_task: bool, made: int) -> str:
@@ -33,7 +33,12 @@ def believed(task: Task, made: Made | None) -> Task:
     """The task as far as llmc believes its file: of one that an agent made, only what a person approved."""
     if made is None:
         return task
-    said: dict[str, Any] = {"verify": made.verify, "budget": made.budget, "hold": made.hold}
+    said: dict[str, Any] = {
+        "verify": made.verify,
+        "model": made.model,
+        "budget": made.budget,
+        "hold": made.hold,
+    }
     untrue = ("hold",) if made.hold or is_out_of_date(task, made) else ()
     ours = {key: value for key, value in task.ours.items() if key not in (*ACTED_UPON, *untrue)}
     ours |= {key: value for key, value in said.items() if value}

@@ -40,6 +40,8 @@ class Rank(IntEnum):
     NOTIFY = 8
     #: of the goals' store, only while a damaged one is set aside
     GOALS = 9
+    #: of Serena's list of projects, which every root of a person shares
+    SERENA = 10
 
 
 #: how long a lock may outlive the process that took it

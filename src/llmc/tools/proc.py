@@ -55,6 +55,18 @@ class Done(Struct, frozen=True):
         return self.returncode == 0
 
 
+#: where the person was who started a daemon in the background: the daemon itself works in /
+CALLER_DIR = "LLMC_CALLER_DIR"
+
+
+def caller_dir() -> Path:
+    """The working directory of whoever started this process."""
+    try:
+        return Path(os.environ.get(CALLER_DIR) or os.getcwd())
+    except FileNotFoundError:
+        return Path("/")  # it is gone
+
+
 def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The caller's environment without what would steer git, and with untranslated messages."""
     return {**command_env(), "LC_ALL": "C", **(extra or {})}
@@ -64,6 +76,7 @@ def command_env() -> dict[str, str]:
     """The same for a command a person configured: it keeps their language, and can read their files' encoding."""
     # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env.pop(CALLER_DIR, None)  # it is the daemon's
     return {**env, "GIT_TERMINAL_PROMPT": "0"}
 
 
@@ -195,10 +208,12 @@ def run_logged(
     timeout_s: float,
     stopping: Callable[[], bool] | None = None,
     answer: Path | None = None,
+    about: str = "",
 ) -> Done:
-    """Run a command line a person configured, its output appended to `log`; the tail comes back in stdout.
+    """Run a command line a person configured, its output and exit code appended to `log`; the tail comes back in stdout.
 
-    It is ended, and ShuttingDown raised, once `stopping` says so. `answer`: a file that gets its standard output.
+    It is ended, and ShuttingDown raised, once `stopping` says so. `answer`: a file that gets its standard output first.
+    `about`: for whom it runs, as the log says it.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not cwd.is_dir():
@@ -206,7 +221,7 @@ def run_logged(
     with contextlib.ExitStack() as opened:
         sink = opened.enter_context(open_log(log))
         said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
-        sink.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} $ {command}\n".encode())
+        sink.write(_entry(about, f"$ {command}"))
         sink.flush()
         start = sink.tell()
         process = subprocess.Popen(
@@ -228,7 +243,17 @@ def run_logged(
             sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
             sink.flush()
             code = 124
-        return Done([command], code, tail(log, start), "")  # before anybody may rename the log
+        done = Done([command], code, tail(log, start), "")  # before anybody may rename the log
+        said_last = b"" if answer is None else answer.read_bytes()
+        sink.write(said_last)
+        cut = (said_last or done.stdout.encode(errors="replace"))[-1:] not in (b"", b"\n")
+        sink.write(b"\n" * cut + _entry(about, f"exit code {code}"))
+        return done
+
+
+def _entry(about: str, text: str) -> bytes:
+    words = (time.strftime("%Y-%m-%dT%H:%M:%S%z"), about, text)
+    return (" ".join(filter(None, words)) + "\n").encode(errors="replace")
 
 
 def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callable[[], bool] | None) -> int:

@@ -36,6 +36,9 @@ MAX_ROUNDS = 3
 #: more tasks than an agent makes at once; those it failed to make would else pile up
 MOST_ANNOUNCED = 50
 
+#: a report with more than this is not kept in full
+MOST_REPORTED = 65_536
+
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
 #: why a worker is `working` on something llmc has no task for
@@ -45,6 +48,8 @@ TURN_GOES_ON = "its turn goes on"
 INTERRUPTED = "interrupted"
 #: why a worker needs a person although its agent asked nothing
 DIALOG = "dialog"
+#: why an agent was ended that is about to be started again
+ANOTHER_MODEL = "to be started with another model"
 #: why a worker waits for review that was started with commits in its worktree
 FOUND_COMMITS = "commits are there"
 #: why a worker waits for review though its rebase did not come to anything
@@ -270,7 +275,13 @@ def _report(event: HookEvent) -> Verdict:
         at_unix=event.at_unix,
         no_changes=event.payload.get("no_changes") is True,
     )
-    return Verdict(None, {"report": said}, "agent_reported", {"kind": said.kind, "text": said.text})
+    details: dict[str, Any] = {"kind": said.kind, "text": said.text}
+    more = event.payload.get("update")
+    if isinstance(more, dict) and len(str(more)) <= MOST_REPORTED:
+        details["update"] = more
+    if message_id := event.text("message_id"):
+        details["message_id"] = message_id[:100]
+    return Verdict(None, {"report": said}, "agent_reported", details)
 
 
 def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) -> Verdict:

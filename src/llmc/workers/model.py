@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from llmc.names import ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
+from llmc.names import OVERSEER, ClaudeSessionId, PaneId, PromptId, SessionName, TaskId, TaskKey, WorkerName
 from llmc.workers.usage import Usage
 
 
@@ -187,6 +187,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     made: int = 0
     #: the dispatch of a goal that made it; "" for any other task
     dispatch: str = ""
+    #: the task's own Claude model; "" for that of its worker
+    model: str = ""
     #: the task's own limits, and whether its worker was told that they, or others, are near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
@@ -251,6 +253,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_activity_unix: float = 0.0
     #: the task as the person wrote it, without our preamble
     current_prompt: str = ""
+    #: what that is about, where its first line may not say so: a task of the list comes after the prologue of its label
+    current_subject: str = ""
     delivery: Delivery | None = None
     #: the agent's latest word on this task
     report: Report | None = None
@@ -310,8 +314,9 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     instance: str = ""
     #: its tmux pane; "" where that carries the mark alone, or is of an llmc that knew sessions only
     pane_id: PaneId = PaneId("")
-    #: which agent runs, and the configuration directory it was launched with
+    #: which agent runs, with which model, and the configuration directory it was launched with
     agent: str = ""
+    model: str = ""
     config_dir: str = ""
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
@@ -327,3 +332,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     def has_branch(self) -> bool:
         """Whether its work is judged by the commits of its branch; the supervisor's own session has none."""
         return bool(self.branch)
+
+    @property
+    def shares_the_list(self) -> bool:
+        """Whether its agent has the fleet's task list: every worker's and the supervisor's; not one that only tries the client."""
+        return self.has_branch or self.name == OVERSEER

@@ -100,6 +100,7 @@ NO_REBASE: dict[str, Any] = {
 _FRESH: dict[Status, dict[str, Any]] = {
     S.IDLE: {
         "current_prompt": "",
+        "current_subject": "",
         "accept": None,
         "assignment": None,
         "report": None,

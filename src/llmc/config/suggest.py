@@ -1,0 +1,136 @@
+"""What `llmc init` proposes for a new root, from the repository itself. Pure: file contents in, a proposal out."""
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+#: the files a proposal can follow from; only those in the top directory count
+LOOKED_AT = (
+    *MAKEFILES,
+    *("package.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"),
+    *("pyproject.toml", "tox.ini", "noxfile.py", "pytest.ini", "setup.cfg", "uv.lock", "poetry.lock"),
+    *("Cargo.toml", "go.mod"),
+)
+
+#: a rule's targets, as make reads them: before the colon, on a line that no tab begins; `:=` is a variable
+_RULE = re.compile(r"^ *([^\s#:=$][^#:=$\n]*?) *::?(?!:*=)", re.MULTILINE)
+_DEFINITION = re.compile(r"^ *define\b.*?^ *endef\b", re.MULTILINE | re.DOTALL)
+#: what `npm init` writes where there are no tests
+_NO_TESTS = "no test specified"
+
+
+class Suggestion(Struct, frozen=True):
+    """A command for `repo.validate`, and what it was concluded from."""
+
+    command: str
+    because: str
+
+
+def suggested_check(files: Mapping[str, str]) -> Suggestion | None:
+    """The command that tests this repository, as its own files name it; None where none of them does.
+
+    What people wrote for people comes first: a make target says how *this* project is tested.
+    """
+    for rule in (_of_make, _of_node, _of_python, _of_cargo, _of_go):
+        found = rule(files)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_make(files: Mapping[str, str]) -> Suggestion | None:
+    # make reads the first of these, and no other
+    name = next((name for name in MAKEFILES if name in files), None)
+    if name is None:
+        return None
+    text = _DEFINITION.sub("", files[name].replace("\\\n", " "))
+    targets = {target for rule in _RULE.findall(text) for target in rule.split()}
+    target = next((wanted for wanted in ("test", "check") if wanted in targets), None)
+    return Suggestion(f"make {target}", f"{name} has the target {target}") if target else None
+
+
+def _of_node(files: Mapping[str, str]) -> Suggestion | None:
+    script = _table(_json(files.get("package.json", "")), "scripts").get("test")
+    if not isinstance(script, str) or not script.strip() or _NO_TESTS in script:
+        return None
+    runners = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test"}
+    runners |= dict.fromkeys(("bun.lock", "bun.lockb"), "bun run test")
+    command = next((command for lock, command in runners.items() if lock in files), "npm test")
+    return Suggestion(command, "package.json has the script test")
+
+
+def _of_python(files: Mapping[str, str]) -> Suggestion | None:
+    project = _toml(files.get("pyproject.toml", ""))
+    tools = _table(project, "tool")
+    if "tox.ini" in files or "tox" in tools or "[tox:tox]" in files.get("setup.cfg", ""):
+        return Suggestion("tox", "it is set up for tox")
+    if "noxfile.py" in files:
+        return Suggestion("nox", "it has a noxfile.py")
+    where = _where_pytest_is(files, project)
+    if not where:
+        return None
+    runners = {"uv.lock": "uv run pytest", "poetry.lock": "poetry run pytest"}
+    command = next((command for lock, command in runners.items() if lock in files), "python3 -m pytest")
+    return Suggestion(command, f"{where} names pytest")
+
+
+def _where_pytest_is(files: Mapping[str, str], project: Mapping[str, Any]) -> str:
+    if "pytest.ini" in files:
+        return "pytest.ini"
+    if "[tool:pytest]" in files.get("setup.cfg", ""):
+        return "setup.cfg"
+    return "pyproject.toml" if _mentions_pytest(project) else ""
+
+
+def _mentions_pytest(value: object) -> bool:
+    """As a tool's own table, or as a requirement (`pytest>=8`) in any list or table of dependencies."""
+    if isinstance(value, Mapping):
+        return any(key == "pytest" or _mentions_pytest(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(map(_mentions_pytest, value))
+    return isinstance(value, str) and re.fullmatch(r"pytest\s*([<>=!~;\[@ ].*)?", value) is not None
+
+
+def _of_cargo(files: Mapping[str, str]) -> Suggestion | None:
+    return Suggestion("cargo test", "it has a Cargo.toml") if "Cargo.toml" in files else None
+
+
+def _of_go(files: Mapping[str, str]) -> Suggestion | None:
+    return Suggestion("go test ./...", "it has a go.mod") if "go.mod" in files else None
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _toml(text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def task_list_id(source: str, root: str) -> str:
+    """A name for a root's task list: what the repository is called, and a mark of this root.
+
+    The mark follows from the root's path: two roots of one repository have two lists, and one that is made again has its own.
+    """
+    name = re.split(r"[/:]", source.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
+    safe = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:40].strip("-") or "repo"
+    return f"{safe}-{hashlib.sha256(root.encode('utf-8', 'surrogateescape')).hexdigest()[:6]}"

@@ -1,0 +1,100 @@
+"""The prices a root calculates with: a person's own, over the newest list of those that are installed or were brought."""
+
+import json
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from llmc import given
+from llmc.auto.prices import NoPrices, PriceList, Prices, newest, parse
+from llmc.errors import LlmcError, NotFound
+from llmc.services.project import Project
+from llmc.tools.download import download
+from llmc.tools.files import explain, private_dir, write_atomic
+
+#: a list that is kept up to date by many, in a form that `parse` knows
+PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
+
+MAX_BYTES = 50_000_000
+
+_FIX = f"For example: llmc prices update {PUBLIC}"
+
+
+def prices_of(project: Project) -> Prices:
+    return Prices(own=project.config.prices, listed=listed(project))
+
+
+def listed(project: Project) -> PriceList:
+    brought = _brought(project.root.prices)
+    return newest(shipped(), brought) if brought else shipped()
+
+
+@cache
+def shipped() -> PriceList:
+    text = files("llmc").joinpath("data/prices.json").read_bytes()
+    return parse(json.loads(text), date.min)
+
+
+#: by path: when the file was written, and what is in it
+_read: dict[Path, tuple[int, PriceList | None]] = {}
+
+
+def _brought(path: Path) -> PriceList | None:
+    """None where there is none, or none that can be used: then the installed list holds."""
+    try:
+        written = path.stat().st_mtime_ns
+        known = _read.get(path)
+        if known is None or known[0] != written:
+            known = (written, _parsed(path.read_bytes()))
+            _read[path] = known
+        return known[1]
+    except OSError:
+        return None
+
+
+def _parsed(data: bytes) -> PriceList | None:
+    try:
+        return parse(given.parse(data), date.min)
+    except ValueError:
+        return None
+
+
+def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
+    """Bring a list from a file or a URL; the one before, and the one that holds now."""
+    before = listed(project)
+    try:
+        new = parse(given.parse(_bytes(source)), date.today())
+    except NoPrices as error:
+        raise LlmcError(f"{source} is not a list of prices: {error}", hint=_FIX) from error
+    except ValueError as error:
+        raise LlmcError(f"{source} is not JSON: {error}", hint=_FIX) from error
+    if new.as_of < before.as_of:
+        raise LlmcError(
+            f"{source} is of {new.as_of}, older than what is used now ({before.as_of})",
+            hint="Single prices are set with `llmc config set prices.MODEL.input N`.",
+        )
+    private_dir(project.root.private)
+    text = json.dumps(view(msgspec.structs.replace(new, source=new.source or source)), indent=1)
+    write_atomic(project.root.prices, text.encode(), mode=0o600)
+    return before, listed(project)
+
+
+def view(prices: PriceList) -> dict[str, object]:
+    """As `parse` takes it."""
+    rows = {model: msgspec.structs.asdict(price) for model, price in sorted(prices.prices.items())}
+    return {"as_of": prices.as_of, "source": prices.source, "prices": rows}
+
+
+def _bytes(source: str) -> bytes:
+    if "://" in source:
+        return download(source, MAX_BYTES)
+    path = Path(source).expanduser()
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", hint=_FIX) from error
+    except OSError as error:
+        raise explain(error, f"cannot read {path}") from error

@@ -1,0 +1,241 @@
+"""Uninstall: what llmc made for a root is taken back. Work that is nowhere else is listed first, and kept unless told otherwise.
+
+What is outside the root goes before the root itself: killed anywhere, the next `llmc --root ROOT uninstall` goes on.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.agents.claude_code import ClaudeCode, Scripted, remove_trust, user_config
+from llmc.config import trust
+from llmc.errors import LlmcError, Refused
+from llmc.goals.model import GoalStatus
+from llmc.services import canary, daemon_control, provision, reset, slots, supervisor_record
+from llmc.services.fleet import close_server, of_people, told_of
+from llmc.services.goals import open_store
+from llmc.services.nuke import nuke_worker
+from llmc.services.project import Project, agent_for
+from llmc.services.restore import Entry, entries
+from llmc.services.task_list import open_list
+from llmc.tools import git
+from llmc.tools.faults import step as fault_step
+from llmc.tools.files import explain, remove_tree
+from llmc.tools.tmux import Unknown
+from llmc.workers.model import WorkerRecord
+
+#: why a pin holds nothing that is not on the default branch: it landed as one commit
+_LANDED = "accepted"
+#: what makes a directory a root, and the name it has where one is kept
+_KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}
+#: what is of no use without a daemon
+_DISPOSABLE = ("slots", "inbox", "agents", "locks", "bin", "canary", "attributes")
+
+
+class Work(Struct, frozen=True):
+    """Something that only the root has."""
+
+    what: str
+    #: the command that brings it to safety
+    save: str
+
+
+class Done(Struct, frozen=True):
+    """What was taken back, and where work was kept."""
+
+    removed: tuple[str, ...]
+    kept: Path | None
+
+
+def work_in(project: Project) -> list[Work]:
+    """Everything that would be lost with the root; what has landed is not among it."""
+    with contextlib.suppress(LlmcError):  # a source that is away: then more looks unlanded than is
+        provision.refresh_base(project)
+    workers = project.store.read().workers
+    found = [work for record in workers.values() for work in _of_worker(project, record)]
+    found += [work for entry in entries(project.root, sizes=False) for work in _of_trash(project, entry)]
+    own = {f"refs/heads/{record.branch}" for record in workers.values()}
+    return [*found, *_of_branches(project, own), *_of_goals(project)]
+
+
+def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
+    worktree, branch = Path(record.worktree_path), f"refs/heads/{record.branch}"
+    tips = {git.resolve(project.root.path, branch)}
+    changed: tuple[str, ...] = ()
+    if git.is_worktree_of(worktree, project.root.path):
+        state = git.tree_state(worktree)
+        tips.add(state.head)
+        changed = (*state.tracked, *state.untracked)
+    elif worktree.exists():
+        changed = (str(worktree),)
+    parts = [f"{len(changed)} uncommitted files"] if changed else []
+    if any(tip and _is_unlanded(project, tip) for tip in tips):
+        parts.append("commits that have not landed")
+    if record.assignment is not None or record.accept is not None:
+        parts.append("a task that it has not finished")
+    if parts:
+        yield Work(f"{record.name}: {', '.join(parts)}", f"llmc review {record.name}, then accept or pick")
+
+
+def _has_unlanded(project: Project, entry: Entry) -> bool:
+    return entry.commit is not None and entry.why != _LANDED and _is_unlanded(project, entry.commit)
+
+
+def _of_trash(project: Project, entry: Entry) -> Iterator[Work]:
+    if entry.directory is not None or _has_unlanded(project, entry):
+        where = " --to PATH" if entry.commit is None else ""
+        yield Work(f"trash: {entry.name}", f"llmc trash restore {entry.name}{where}")
+
+
+def _of_branches(project: Project, own: set[str]) -> Iterator[Work]:
+    root = project.root.path
+    for pattern in ("refs/heads", "refs/stash"):
+        for ref, commit in git.refs(root, pattern, "refname", "objectname"):
+            if ref not in own and _is_unlanded(project, commit):
+                yield Work(f"{ref} in the root's clone", f"git push {project.source} {ref}:NAME, in {root}")
+
+
+def _of_goals(project: Project) -> Iterator[Work]:
+    store = open_store(project)
+    if not store.path.is_relative_to(project.root.path) or not store.path.exists():
+        return
+    try:
+        with store.reading() as found:
+            goals = [view.goal for view in found.views()]
+    except LlmcError:
+        yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
+        return
+    for goal in goals:
+        if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+            yield Work(f"goal: {goal.title} ({goal.status})", f"llmc goal handoff {goal.goal_id}")
+
+
+def _is_unlanded(project: Project, commit: str) -> bool:
+    root = project.root.path
+    base = git.resolve(root, project.base)
+    if base is None:
+        return True
+    return not git.is_ancestor(root, commit, base) and not git.merging_changes_nothing(root, commit, base)
+
+
+def refuse_in_use(project: Project) -> None:
+    """While a person, an accept or a supervisor is at it, nothing is removed."""
+    if supervisor_record.runs(project.root):
+        raise Refused(f"a supervisor runs ({supervisor_record.name_of(project.root)})", hint="Stop it first.")
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    if theirs := of_people(panes):
+        raise Refused(
+            f"panes on the root's tmux server: {told_of(project, theirs)}", hint="Close them first."
+        )
+    for record in project.store.read().workers.values():
+        reset.free_pane(project, record)
+
+
+def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
+    """Stop everything, undo what is outside the root, and remove it.
+
+    With `keep` its work stays beside it; also where an agent made some meanwhile, unless a person said to discard it.
+    """
+    refuse_in_use(project)
+    daemon_control.stop(project, force=False)
+    with fault_step("uninstall.workers"):
+        for name in project.store.read().workers:
+            with project.worker_lock(name):
+                nuke_worker(project, name)
+    keep = keep or (
+        not discard and any(_has_unlanded(project, entry) for entry in entries(project.root, sizes=False))
+    )
+    with fault_step("uninstall.end"):
+        canary.repair_leftovers(project.root)
+        for one in slots.every(project):
+            slots.discard(project, one)
+        close_server(project)
+        project.tmux.kill_server()  # the supervisor's own session, too
+    with fault_step("uninstall.outside"):
+        outside = _take_back_outside(project)
+    with fault_step("uninstall.root"):
+        kept = _keep(project) if keep else None
+        if kept is None:
+            _remove(project.root.path)
+    return Done((*outside, str(project.root.path)), kept)
+
+
+def _take_back_outside(project: Project) -> list[str]:
+    root, done = project.root.path, []
+    source = Path(project.source)
+    if source.is_dir() and _names(source, root):
+        git.git(source, "config", "--unset-all", "llmc.root")
+        done.append(f"llmc.root in the git config of {source}")
+    with contextlib.suppress(LlmcError):
+        if config := _client_config(project):
+            count = remove_trust(root, config)
+            done += [f"{count} entries of the root in {config}"] if count else []
+    with contextlib.suppress(LlmcError, OSError):
+        project.root.wake_socket().unlink(missing_ok=True)
+    if trust.forget(str(root)):
+        done.append(f"the root in {trust.registry()}")
+    return done
+
+
+def _names(source: Path, root: Path) -> bool:
+    """Whether the repository means this root, and not another one that was made since."""
+    named = git.config_get(source, "llmc.root")
+    return named is not None and trust.real(named) == str(root)
+
+
+def _client_config(project: Project) -> Path | None:
+    agent = agent_for(project)
+    if not isinstance(agent, ClaudeCode) or isinstance(agent, Scripted):
+        return None
+    return user_config(agent, {**os.environ, **project.config.defaults.env})
+
+
+def left_alone(project: Project) -> list[str]:
+    """What is outside the root and stays: it is the client's, or a person's."""
+    found = []
+    with contextlib.suppress(LlmcError):
+        directory = open_list(project).directory
+        if directory.is_dir() and not directory.is_relative_to(project.root.path):
+            found.append(f"the task list: {directory}")
+    with contextlib.suppress(LlmcError):
+        if _client_config(project):
+            place = agent_for(project).config_dir({**os.environ, **project.config.defaults.env})
+            found.append(f"conversations of its agents, in {place / 'projects'}")
+    return found
+
+
+def place_to_keep(project: Project) -> Path:
+    root = project.root.path
+    return root.with_name(f"{root.name}-saved-{time.strftime('%Y%m%dT%H%M%S')}")
+
+
+def _keep(project: Project) -> Path:
+    """The clone with every pin, the trash, goals and logs: a plain directory beside the root, and a root no more."""
+    root, place = project.root.path, place_to_keep(project)
+    try:
+        for name in _DISPOSABLE:
+            path = project.root.private / name
+            if os.path.lexists(path):
+                remove_tree(path)
+        os.rename(root, place)
+        for name, kept in _KEPT_NAMES.items():
+            os.rename(place / name, place / kept)
+    except OSError as error:
+        raise explain(error, f"cannot move {root} to {place}") from error
+    return place
+
+
+def _remove(root: Path) -> None:
+    """Out of sight first: half a root must not be found."""
+    aside = root.with_name(f".{root.name}.uninstall-{os.getpid()}")
+    try:
+        os.rename(root, aside)
+        remove_tree(aside)
+    except OSError as error:
+        raise explain(error, f"cannot remove {root}") from error

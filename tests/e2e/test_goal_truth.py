@@ -1,0 +1,174 @@
+"""What a goal promises from the command line: it knows its repository, asks where it was told to, and is not completed
+before it is reached."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import auto, goals
+from tests.support.fleet import Fleet
+from tests.support.plans import task_files
+
+EXAMPLE = Path(__file__).parents[1] / "cases/goals/example-plan.json"
+PLAN = """# Goal: The goal
+success: the docs say how
+verify: test -e done.txt
+## P1: First
+### T1.1: One
+accept: it is there
+recovery: escalate
+idle-after: 2h
+"""
+
+
+def questions(fleet: Fleet) -> list[dict[str, Any]]:
+    return list(fleet.llmc("overseer", "inbox", "--json").json["questions"])
+
+
+def attention(fleet: Fleet, kind: str = "goal_question") -> list[dict[str, Any]]:
+    return [row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == kind]
+
+
+def types(fleet: Fleet, goal_id: str) -> list[str]:
+    lines = fleet.llmc("overseer", "events", "--goal", goal_id, "--json").out.splitlines()
+    return [json.loads(line)["type"] for line in lines]
+
+
+@pytest.mark.req("3-063", "3-082", "3-084", "3-085", "3-088", "3-099", "3-122")
+def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fleet) -> None:
+    """Break: leave `repo_context` out of `create`, or `asks` out of `unplanned.failed`; send while it is paused."""
+    prompt, good = scripted.dir / "prompt", scripted.dir / "good.json"
+    fleet = goals.set_up(
+        scripted,
+        **{
+            "overseer.goals.planner.command": f"cat > {prompt}; cat {good} 2>/dev/null || echo no plan",
+            "notify.command": "true",
+        },
+    )
+    fleet.commit(
+        "README.md", "# Shop\n\nSells things.\nexport KEY=ghp_" + "16C7e42F292c" * 3 + "\n", "Read me"
+    )
+    fleet.commit("Makefile", "test:\n\ttrue\n", "Make")
+    words = ("--title", "Import", "--problem", "by hand", "--reply-to", "command:ada", "--reply-thread", "t1")
+    assert (
+        "no way to a person" in fleet.llmc("goal", "create", *words[:2], "--reply-to", "pigeon", code=2).err
+    )
+    made = fleet.llmc("goal", "create", *words, "--json", code=1).json
+    goal, problem = made["goalId"], made["problem"]
+    assert (made["planned"], "3 attempts" in problem) == (False, True)
+
+    # What the planner was told of the repository is kept with the goal, without the secret.
+    kept = goals.shown(fleet, goal)
+    for text in (prompt.read_text(), kept["repoContextSnapshot"]):
+        assert "make test" in text
+        assert "Sells things." in text
+        assert "ghp_" not in text
+    where = {"channel": "command", "to": "ada", "thread": "t1", "account": ""}
+    assert kept["origin"]["originDeliveryContext"] == where
+
+    # A person is asked: in the inbox, on the attention list, and where the goal came from; and is told once.
+    (question,) = questions(fleet)
+    assert (question["id"], question["kind"], question["options"]) == (
+        goal,
+        "plan",
+        ["plan it again", "cancel it"],
+    )
+    assert "no answer of the planner could be used" in question["question"]
+    (item,) = attention(fleet)
+    assert (item["severity"], item["next"]) == ("blocked", f'llmc overseer answer {goal} "..."')
+    fleet.llmc("overseer", "tick")
+    fleet.llmc("overseer", "tick")
+    (asked,) = fleet.events("goal_asked")
+    assert (asked["goal_id"], asked["deliver"]) == (goal, where)
+    assert types(fleet, goal) == ["goal.created", "plan.failed", "goal.asked"]
+
+    # Their answer goes to the planner; made, planned, kept, given out: in that order, each in the log.
+    good.write_text(EXAMPLE.read_text())
+    fleet.llmc("goal", "pause", goal)
+    fleet.llmc("overseer", "answer", goal, "only the parser")
+    assert "A person says: only the parser" in prompt.read_text()
+    assert (questions(fleet), attention(fleet)) == ([], [])
+    assert goals.shown(fleet, goal)["phases"][0]["acceptanceCriteria"] == ["All its tasks are done."]
+    fleet.llmc("overseer", "tick")
+    assert task_files(fleet) == {}, "nothing is given out of a paused goal"
+    fleet.llmc("goal", "resume", goal)
+    assert len(task_files(fleet)) == 1
+    order = ["goal.created", "plan.generated", "assignment.queued", "dispatch.intended", "dispatch.accepted"]
+    assert [kind for kind in types(fleet, goal) if kind in order] == order
+
+
+@pytest.mark.req("3-058", "3-062", "3-104")
+def test_a_goal_is_completed_when_it_is_reached(scripted: Fleet) -> None:
+    """Break: `is_reached` that returns True; `_with_goal` that takes the plan's criteria only where there are none."""
+    fleet = goals.set_up(scripted)
+    plan = fleet.dir / "plan.md"
+    plan.write_text(PLAN)
+    goal = goals.create(
+        fleet, "The goal", "--from", str(plan), "--criterion", "it is fast", "--verify", "true"
+    )
+    kept = goals.shown(fleet, goal)
+    wanted = ["it is fast", "`true` passes", "the docs say how", "`test -e done.txt` passes"]
+    assert kept["successCriteria"] == wanted
+    task = kept["phases"][0]["tasks"][0]
+    assert (task["recoveryPolicy"], task["idleAfterMs"]) == ("escalate", 7_200_000)
+    fleet.llmc("overseer", "tick")
+    fleet.llmc("work", "recovery", "T1.1", "--idle-after", "45m", "--first-step", "default")
+    (given,) = fleet.llmc("overseer", "export").json["assignments"].values()
+    assert (given["recoveryPolicy"], given["idleAfterMs"]) == ("nudge", 2_700_000)
+
+    # The plan is done, and the goal is not: what fails is asked about.
+    fleet.llmc("work", "done", "T1.1", "--summary", "by hand")
+    shown = goals.shown(fleet, goal)
+    assert (shown["status"], shown["percent"], shown["checked"]["passed"]) == ("active", 100, False)
+    results = {one["command"]: one["result"] for one in shown["checked"]["results"]}
+    assert results == {"true": "passed", "test -e done.txt": "failed with code 1"}
+    (question,) = questions(fleet)
+    assert (question["kind"], question["options"][1]) == ("criteria", "complete it all the same")
+    assert "`test -e done.txt`: failed with code 1" in attention(fleet)[0]["text"]
+    assert "is none of the answers" in fleet.llmc("overseer", "answer", goal, "hm", code=2).err
+    fleet.llmc("overseer", "tick")
+    assert types(fleet, goal).count("goal.checked") == 1, "nothing is run again unasked"
+
+    # What was missing lands, and it is checked again; what no command can show is left to a person.
+    fleet.commit("done.txt", "yes\n", "Done")
+    fleet.llmc("overseer", "answer", goal, "1")
+    shown = goals.shown(fleet, goal)
+    assert (shown["status"], shown["checked"]["passed"], shown["asks"]) == ("completed", True, None)
+    assert (questions(fleet), attention(fleet)) == ([], [])
+    assert "not checked, for you to judge: it is fast" in fleet.llmc("goal", "show", goal).out
+    handoff = fleet.llmc("goal", "handoff", goal).out
+    assert "tests: `true` (passed), `test -e done.txt` (passed)" in handoff
+
+    # Opened again, nothing that was found counts; a person may complete it all the same.
+    fleet.llmc("goal", "update", goal, "--verify", "false")
+    fleet.llmc("work", "reopen", "T1.1", "--reason", "too slow")
+    fleet.llmc("work", "done", "T1.1")
+    assert goals.status(fleet, goal) == "active"
+    fleet.llmc("overseer", "answer", goal, "complete it all the same")
+    shown = goals.shown(fleet, goal)
+    assert (shown["status"], shown["checked"]["by"]) == ("completed", "human")
+
+
+@pytest.mark.req("3-116")
+def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
+    """A daemon in auto mode that does a task of its own has no lane for goals: no tick, no timer, no dispatch.
+
+    Break: `enabled` true by default; or `update` of the lane that does not look at it.
+    """
+    fleet = auto.set_up(scripted)
+    plan = fleet.dir / "plan.md"
+    plan.write_text(PLAN)
+    goal = goals.create(fleet, "The goal", "--from", str(plan))
+    before = types(fleet, goal)
+    auto.add(fleet, 1)
+    daemon = auto.Daemon(fleet)
+    auto.wait_for(fleet, lambda: auto.landed(fleet) == [1])
+    assert "goals.enabled" in fleet.llmc("overseer", "tick", code=3).err
+    assert daemon.stop() == 0
+    assert auto.landed(fleet) == [1]
+    assert list(task_files(fleet)) == ["1"], "nothing was given out"
+    assert types(fleet, goal) == before
+    assert not (fleet.root / ".llmc/overseer/tick.json").exists()
+    assert "goals are driven" not in goals.log_of(fleet.root / "logs/goals.log")

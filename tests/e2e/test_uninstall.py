@@ -1,0 +1,138 @@
+"""llmc uninstall: nothing of a root is left, nothing of the source is touched, and no work is lost without a word."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmc.config.layout import tmux_server
+from llmc.tools.processes import is_alive
+from tests.support.fleet import Fleet, in_soak
+from tests.support.mess import lost, make_mess
+from tests.support.repos import snapshot
+
+COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
+
+
+@pytest.fixture
+def alone() -> Iterator[Fleet]:
+    """No daemon and no agent."""
+    fleet = Fleet("scripted")
+    fleet.set_up("adam")
+    yield fleet
+    fleet.close()
+
+
+def registered(fleet: Fleet) -> bool:
+    known = json.loads((fleet.home / ".local/state/llmc/roots.json").read_text())["roots"]
+    return str(fleet.root) in known
+
+
+def source_of(fleet: Fleet) -> tuple[str, object]:
+    return fleet.git("for-each-ref"), snapshot(fleet.source)
+
+
+def is_gone(fleet: Fleet) -> None:
+    assert not fleet.root.exists()
+    assert "llmc.root" not in fleet.git("config", "--list", "--local")
+    assert not registered(fleet)
+    assert not Path("/tmp", f"tmux-{os.getuid()}", tmux_server(str(fleet.root))).exists()
+    assert not list(fleet.dir.glob(".root.*")), "half a root"
+    assert "llmc init" in fleet.llmc("status", code=4).err
+
+
+def saved(fleet: Fleet) -> list[Path]:
+    return list(fleet.dir.glob("root-saved-*"))
+
+
+def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet) -> None:
+    """Break: leave the daemon, the agents, llmc.root or the registration; or take what landed for work that would be lost."""
+    fleet = scripted.set_up("adam", "baker", config={"repo.validate": "true"})
+    fleet.up("--no-patrol")
+    fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo x > x; git add x; {COMMIT} Landed")
+    fleet.wait("adam", "needs_review")
+    fleet.llmc("accept", "adam")
+    fleet.git("branch", "llmc/adam")  # a person's own, however it is called
+    before, daemon = source_of(fleet), fleet.daemon_pid()
+    looked = fleet.llmc("uninstall", "--dry-run", "--json").json
+    assert (looked["work"], looked["kept"]) == ([], None)
+    assert fleet.has_daemon()
+    assert "--yes" in fleet.llmc("uninstall", code=2).err
+    fleet.tmux("new-session", "-d", "-s", "mine", "cat")
+    assert "(mine)" in fleet.llmc("uninstall", "--yes", code=3).err
+    assert fleet.has_daemon(), "a person's pane is in the way, and nothing was ended"
+    fleet.tmux("kill-session", "-t", "=mine")
+    done = fleet.llmc("uninstall", "--yes", "--json").json
+    assert str(fleet.root) in done["removed"]
+    assert done["kept"] is None
+    assert "uninstall llmc" in done["program"]
+    assert not is_alive(daemon)
+    is_gone(fleet)
+    assert saved(fleet) == []
+    assert source_of(fleet) == before
+    assert fleet.log()[0] == "Landed"
+    fleet.llmc("init", "--target", str(fleet.root))
+    assert fleet.llmc("status", "--json").json["workers"] == [], "it can be made again"
+
+
+def test_work_that_is_nowhere_else_is_listed_and_kept(alone: Fleet) -> None:
+    """Break: look at commits only, or at worktrees only; or remove the clone with its pins."""
+    first = make_mess(alone, "adam", "first")
+    alone.llmc("reset", "adam")
+    second = make_mess(alone, "adam", "second")
+    alone.git("branch", "side", "refs/heads/llmc/adam", cwd=alone.root)
+    before = source_of(alone)
+    refused = alone.llmc("uninstall", "--json", code=3)
+    rows = [row["what"] for row in refused.json["work"]]
+    assert rows[0].startswith("adam: ")
+    assert "uncommitted files" in rows[0]
+    assert "commits that have not landed" in rows[0]
+    assert rows[1].startswith("trash: adam/")
+    assert "refs/heads/side in the root's clone" in rows
+    assert "--discard" in refused.json["hint"]
+    assert all(row["save"] for row in refused.json["work"])
+    assert (alone.root / "config.toml").exists()
+    alone.llmc("hold", "adam")
+    assert "llmc release adam" in alone.llmc("uninstall", "--yes", code=3).err
+    alone.llmc("release", "adam")
+    assert alone.worktree("adam").exists(), "nothing is done while a person has a worker"
+    done = alone.llmc("uninstall", "--yes", "--json").json
+    is_gone(alone)
+    assert source_of(alone) == before
+    (place,) = saved(alone)
+    assert done["kept"] == str(place)
+    assert alone.git("rev-parse", "side", cwd=place)
+    alone.root = place
+    assert lost(alone, first) + lost(alone, second) == []
+
+
+def test_discarded_is_gone(alone: Fleet) -> None:
+    make_mess(alone, "adam", "gone")
+    assert "--yes" in alone.llmc("uninstall", "--discard", code=2).err
+    alone.llmc("uninstall", "--yes", "--discard")
+    is_gone(alone)
+    assert saved(alone) == []
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *in_soak("uninstall.workers:before", "uninstall.workers:after", "uninstall.end:after"),
+        "uninstall.outside:after",
+        *in_soak("uninstall.root:before"),
+    ],
+)
+def test_killed_anywhere_the_next_one_goes_on(alone: Fleet, at: str) -> None:
+    """Break: remove the root first; llmc.root and the registration would stay for ever."""
+    wanted = make_mess(alone, "adam", "kept")
+    step, _, when = at.partition(":")
+    alone.llmc("uninstall", "--yes", code=-signal.SIGKILL, LLMC_FAULT=f"{step}:{when}:kill")
+    assert alone.root.exists()
+    alone.llmc("--root", str(alone.root), "uninstall", "--yes")
+    is_gone(alone)
+    (place,) = saved(alone)
+    alone.root = place
+    assert lost(alone, wanted) == []

@@ -1,0 +1,99 @@
+"""A goal is reached when its plan is done and its criteria with a command pass; else a person is asked."""
+
+import pytest
+from msgspec.structs import replace
+
+from llmc.goals import criteria, unplanned
+from llmc.goals.criteria import CHECK_AGAIN, COMPLETE, wants_check
+from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
+from llmc.goals.model import Tested as Ran
+from llmc.goals.questions import questions
+from llmc.goals.reached import commands, criterion, is_reached
+from llmc.goals.rollup import after, settled
+from tests.support.goal_world import START, goal, plan
+
+WANTED = ("it is fast", criterion("make test"), "`tox` passes.")
+PASSED, FAILED = (
+    Ran(command="make test", result="passed"),
+    Ran(command="tox", result="failed with code 1"),
+)
+
+
+def worked_off(**fields: object) -> GoalView:
+    """All parts of the plan are done, and their parents follow."""
+    nodes = {key: replace(node, status=NodeStatus.DONE) for key, node in plan(1, 1, 2).items()}
+    view = GoalView(goal(success_criteria=WANTED, **fields), nodes)
+    return after(view, settled(view, Change(), START))
+
+
+def found(view: GoalView, *results: Ran) -> GoalView:
+    numbers = iter("123456789")
+    return after(view, criteria.checked(view, results, "1a2b3c4d", START + 9, lambda: next(numbers), ()))
+
+
+def test_which_criteria_have_a_command() -> None:
+    assert commands(WANTED) == ("make test", "tox")
+    assert commands(("make test passes", "`a` and `b` pass", "see `x` passes", "`x` passes fast", "``")) == ()
+
+
+@pytest.mark.req("3-058")
+def test_done_is_not_reached() -> None:
+    """Break: `is_reached` that is always True; or do not look at `asks` in `questions`."""
+    view = worked_off()
+    assert (view.goal.status, wants_check(view)) == (GoalStatus.ACTIVE, True)
+    assert not wants_check(replace(view, goal=replace(view.goal, status=GoalStatus.PAUSED)))
+    assert worked_off(checked=None).goal.status is GoalStatus.ACTIVE
+    without = replace(view, goal=replace(view.goal, success_criteria=("it is fast",)))
+    assert after(without, settled(without, Change(), START)).goal.status is GoalStatus.COMPLETED
+
+    failing = found(view, PASSED, FAILED)
+    assert (failing.goal.status, wants_check(failing)) == (GoalStatus.ACTIVE, False)
+    (question,) = questions(failing)
+    assert (question.id, question.work_node_id, question.reason.kind) == ("goal_1", "", "criteria")
+    assert "`tox`: failed with code 1 on 1a2b3c4d" in question.reason.question
+    assert "make test" not in question.reason.question
+
+    again = after(failing, criteria.answered(failing, CHECK_AGAIN, START))
+    assert (wants_check(again), questions(again)) == (True, [])
+    by_hand = after(failing, criteria.answered(failing, COMPLETE, START))
+    assert (by_hand.goal.status, by_hand.goal.checked.by) == (GoalStatus.COMPLETED, "human")  # type: ignore[union-attr]
+    passing = found(again, PASSED, replace(FAILED, result="passed"))
+    assert (passing.goal.status, is_reached(passing.goal)) == (GoalStatus.COMPLETED, True)
+
+
+@pytest.mark.req("3-058", "3-X24")
+def test_what_is_opened_again_is_checked_again() -> None:
+    """Break: keep `checked` in `_rolled_goal`."""
+    for view in (found(worked_off(), PASSED, FAILED), found(worked_off(), PASSED)):
+        leaf = replace(view.nodes["S1.1.1"], status=NodeStatus.QUEUED)
+        opened = after(view, settled(view, Change(nodes=(leaf,)), START))
+        assert (opened.goal.status, opened.goal.checked, questions(opened)) == (GoalStatus.ACTIVE, None, [])
+        done = Change(nodes=(replace(leaf, status=NodeStatus.DONE),))
+        assert wants_check(after(opened, settled(opened, done, START)))
+
+
+@pytest.mark.req("3-053", "3-075")
+def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
+    """Break: leave `unchecked` out of the questions."""
+    view = worked_off()
+    change = criteria.checked(view, [PASSED], "1a2b", START, lambda: "C_1", ())
+    (crystal,) = change.crystallizations
+    assert (crystal.work_node_id, crystal.evidence.tests_run) == ("", (PASSED,))
+    assert crystal.current_state == "1 of 1 success criteria with a command passed"
+    assert crystal.open_questions == ("Is it so? it is fast",)
+
+
+@pytest.mark.req("3-084", "3-X17")
+def test_a_goal_without_a_plan_asks_and_one_with_a_plan_goes_on() -> None:
+    """Break: ask also where there are nodes; or where a person's own file is no plan."""
+    empty = GoalView(goal())
+    change = unplanned.failed(empty, "3 attempts", START)
+    (question,) = questions(after(empty, change))
+    assert (question.reason.kind, question.reason.options) == ("plan", ("plan it again", "cancel it"))
+    for quiet in (
+        unplanned.failed(GoalView(goal(), plan(1, 1, 1)), "3 attempts", START),
+        unplanned.failed(empty, "line 3", START, asks=False),
+    ):
+        assert (quiet.goal, [event.type for event in quiet.events]) == (None, ["plan.failed"])
+    assert unplanned.hinted(empty, "plan it again") == ""
+    assert unplanned.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nA person says: only A"

@@ -1,0 +1,65 @@
+"""A repository in short: bounded, without secrets, and what a planner has to know is in it."""
+
+import pytest
+
+from llmc.goals.clean import CAPS, check_typed
+from llmc.goals.repo_context import MAX_BYTES, RepoFacts, snapshot
+
+FILES = (
+    "Makefile",
+    "README.md",
+    "pyproject.toml",
+    "src/shop/cart.py",
+    "src/shop/pay.py",
+    "tests/test_cart.py",
+    "web/a.ts",
+)
+MAKEFILE = "VERSION := 1\n.PHONY: test\ntest: build\n\tpytest\nbuild:\n\tpython -m build\nlint::\n\truff\n"
+PYPROJECT = '[project]\nname = "shop"\n[project.scripts]\nshop = "shop:main"\n[tool.pytest.ini_options]\n'
+
+
+@pytest.mark.req("3-063", "3-082")
+def test_it_says_what_is_there_and_how_it_is_run() -> None:
+    """Break: leave `_commands` or `_languages` out of `snapshot`."""
+    facts = RepoFacts(
+        commit="c0ffee" * 7,
+        branch="main",
+        files=FILES,
+        readme="# Shop\n\nSells things.\n",
+        manifests={
+            "Makefile": MAKEFILE,
+            "pyproject.toml": PYPROJECT,
+            "package.json": '{"scripts": {"dev": "vite"}}',
+        },
+        validate="make test",
+    )
+    assert snapshot(facts).split("\n\n") == [
+        "Branch main at c0ffeec0ffee, 7 files.",
+        "Languages (files): Python (3), TypeScript (1)",
+        "Commands: `make test` (check of all work), make test, make build, pytest (configured), shop (installed), npm run dev",
+        "Directories (files): src/ (2), src/shop/ (2), tests/ (1), web/ (1)",
+        "Files at the top: Makefile, README.md, pyproject.toml",
+        "README, its beginning:\n# Shop",
+        "Sells things.",
+    ]
+
+
+@pytest.mark.req("3-016", "3-063")
+def test_it_is_bounded_and_has_no_secret() -> None:
+    """A store that refuses secrets takes it as it is. Break: leave `redact` or `fit` out of `snapshot`."""
+    facts = RepoFacts(
+        commit="1" * 40,
+        branch="main",
+        files=tuple(f"d{n % 300}/" + "e" * 200 + f"/f{n}.py" for n in range(50_000)) + ("x" * 5000,) * 100,
+        readme="export API_TOKEN=ghp_" + "a1B2" * 9 + "\n" + "é" * 100_000,
+        manifests={
+            "package.json": "[" * 10_000,
+            "pyproject.toml": "[[[",
+            "Makefile": "\n".join(f"t{n}:" for n in range(9999)),
+        },
+    )
+    text = snapshot(facts)
+    assert len(text.encode()) <= MAX_BYTES <= CAPS["repo_context_snapshot"]
+    assert "ghp_" not in text
+    assert check_typed("repo_context_snapshot", text) == text
+    assert "make t0" in text
