@@ -298,7 +298,8 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     scene = scene_on(source, tmp_path)
     with scene.project.store.transaction() as tx:
         tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
-    land = landing.land
+    source.commit("b.txt", "b\n")  # what lands is another commit than the worker's own
+    land, reset = landing.land, provision.reset_in_place
 
     def cut_off(*args: Any, **options: Any) -> None:
         land(*args, **options)
@@ -323,7 +324,7 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     journal = scene.project.store.worker("w1").accept
     assert journal is not None
     assert (journal.step, journal.squash) == ("reset", landed)
-    monkeypatch.undo()
+    monkeypatch.setattr(provision, "reset_in_place", reset)
     with scene.project.worker_lock("w1"):
         assert accept(scene.project, "w1").commit == landed
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (landed, None)
