@@ -169,6 +169,15 @@ def test_a_task_list_is_there_at_once(fresh: Fleet) -> None:
     assert task["subject"] == "Note something"
 
 
+def test_a_root_that_is_made_again_says_that_its_list_has_tasks(fresh: Fleet) -> None:
+    """Break: let `up --auto` begin with tasks that nobody remembers."""
+    where = {"LLMC_SCRIPTED_CONFIG_DIR": str(fresh.dir / "of-the-agent")}
+    assert "open tasks" not in init(fresh, "--no-validate", **where).err
+    fresh.llmc("tasks", "add", "Left over", cwd=fresh.root, **where)
+    fresh.llmc("uninstall", "--yes", cwd=fresh.root, **where)
+    assert "has 1 open tasks, of an earlier root" in init(fresh, "--no-validate", **where).err
+
+
 def test_the_client_can_be_run_by_hand_wherever_it_is(fresh: Fleet) -> None:
     """Break: look on PATH only; with llmc's extra the client is in a package."""
     client = fresh.dir / "client"

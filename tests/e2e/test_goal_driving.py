@@ -43,7 +43,7 @@ def assignment(fleet: Fleet, goal_id: str, node_id: str) -> Any:
     return next(one for one in found if one.work_node_id == node_id)
 
 
-@pytest.mark.req("3-114", "3-126", "3-128", "3-131")
+@pytest.mark.req("3-114", "3-122", "3-126", "3-128", "3-131")
 def test_goals_without_a_daemon(scripted: Fleet) -> None:
     """Break: `tick_now` without its Runner; `settle` that does nothing; `resume` that knows no budget."""
     fleet = goals.set_up(

@@ -174,16 +174,17 @@ def test_a_program_is_fed_while_it_talks() -> None:
 
 def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
     """Breaks when one mark is enough: the client itself, or another worker's tool, would be killed."""
+    mine = f"i{os.getpid()}"  # the whole machine is looked at, and others may run this test, too
     marks = [
-        {"LLMC_INSTANCE": "i1", "CLAUDE_CODE_CHILD_SESSION": "1"},
-        {"LLMC_INSTANCE": "i1"},
-        {"LLMC_INSTANCE": "i10", "CLAUDE_CODE_CHILD_SESSION": "1"},
+        {"LLMC_INSTANCE": mine, "CLAUDE_CODE_CHILD_SESSION": "1"},
+        {"LLMC_INSTANCE": mine},
+        {"LLMC_INSTANCE": f"{mine}0", "CLAUDE_CODE_CHILD_SESSION": "1"},
         {"CLAUDE_CODE_CHILD_SESSION": "1"},
     ]
     started = [subprocess.Popen(["sleep", "300"], env={**os.environ, **mark}) for mark in marks]
     try:
-        wait_until(lambda: processes.leftovers("i1"))
-        assert [process.pid for process in processes.leftovers("i1")] == [started[0].pid]
+        wait_until(lambda: processes.leftovers(mine))
+        assert [process.pid for process in processes.leftovers(mine)] == [started[0].pid]
         assert processes.leftovers("") == []
         reaper = threading.Thread(target=started[0].wait)
         reaper.start()

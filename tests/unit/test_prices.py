@@ -14,7 +14,10 @@ from llmc.auto.prices import OLD_DAYS, NoPrices, PriceList, Prices, complaint, c
 from llmc.cli.app import cli
 from llmc.config.model import Price
 from llmc.config.paths import Root
+from llmc.doctor.diagnose import notes
+from llmc.doctor.facts import Facts
 from llmc.errors import LlmcError
+from llmc.services.examine import _advice, open_any
 from llmc.services.prices import shipped
 from llmc.state.store import Store
 from llmc.workers.usage import Usage
@@ -132,7 +135,9 @@ def test_what_is_no_list_is_refused(data: object) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=4,
     )
 )
 def test_no_value_breaks_it(data: object) -> None:
@@ -194,3 +199,13 @@ def test_a_broken_file_in_the_root_leaves_the_installed_list(root: Path) -> None
     (root / ".llmc").mkdir(exist_ok=True)
     (root / ".llmc/prices.json").write_text("{")
     assert json.loads(run(root, "list", "--json").stdout)["as_of"] == shipped().as_of
+
+
+def test_doctor_says_that_the_list_is_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: leave the list out of what doctor looks at."""
+    later = type("Later", (), {"today": lambda: date(2100, 1, 1)})
+    monkeypatch.setattr("llmc.services.examine.date", later)
+    project, problems = open_any(Root(root))
+    assert problems == ()
+    (said,) = notes(Facts(now=0.0, config_advice=_advice(project)))
+    assert "llmc prices update" in said

@@ -54,7 +54,7 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
         return
     spent = GoalSpending().of(project, view)
     with store.reading() as found:
-        said = said_of(view, found.crystallizations(goal_id))
+        said = said_of(view, found.crystallizations(view.goal.goal_id))
     if as_json:
         print_json({**goal_tree(view), "cost": cost_row(spent, view), **said})
         return

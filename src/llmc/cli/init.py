@@ -28,6 +28,8 @@ from llmc.services.setup import (
     find_source,
     new_project,
 )
+from llmc.services.task_list import open_list
+from llmc.tasks.model import TaskStatus
 
 _SET = "llmc config set repo.validate"
 
@@ -90,8 +92,16 @@ def command(
         )
     if check:
         note(check)
+    if count := 0 if root is existing else _open_tasks(project):
+        note(f"its task list has {count} open tasks, of an earlier root here; `llmc tasks list` shows them")
     first = "" if project.store.read().workers else "llmc add adam && "
     say(f"next: {first}llmc up --detach")
+
+
+def _open_tasks(project: Project) -> int:
+    """A root that is made again at the same path has the same list."""
+    tasks = open_list(project).listing().tasks.values()
+    return sum(task.status is not TaskStatus.COMPLETED for task in tasks)
 
 
 def _view(project: Project, trusted: bool | None, found: list[Program], lacks: list[Lack]) -> dict[str, Any]:

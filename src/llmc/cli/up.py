@@ -1,5 +1,6 @@
 """llmc up"""
 
+import shlex
 import shutil
 from collections.abc import Collection, Mapping
 
@@ -20,6 +21,7 @@ from llmc.services.canary import require
 from llmc.services.fleet import bring_up
 from llmc.services.goals import open_store
 from llmc.services.project import Project
+from llmc.services.setup import find_check
 from llmc.tools.clock import now_unix
 from llmc.tools.files import DiskFull
 from llmc.tools.locks import holder
@@ -171,9 +173,11 @@ def _change_over(project: Project) -> None:
 def _note_of_auto(project: Project) -> None:
     """What a person wants to know before they leave it alone for a night."""
     if not project.config.repo.validate:
+        found = find_check(project)
+        command, because = (found.command, f" ({found.because})") if found else ("make test", "")
         note(
             "warning: repo.validate is not set: what auto mode lands is not tested; "
-            "for example: llmc config set repo.validate 'make test'"
+            f"for example: llmc config set repo.validate {shlex.quote(command)}{because}"
         )
     if not project.config.overseer.goals.enabled:
         _note_goals(project)

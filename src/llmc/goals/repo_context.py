@@ -1,4 +1,4 @@
-"""A repository in short, for whoever plans work in it: what it is, its files, languages and commands. Pure.
+"""A repository in short, for a planner: what it is, its files, languages and commands. Pure.
 
 It is kept with the goal, so it is bounded, and secrets are taken out: a README is written by others.
 """
@@ -17,9 +17,9 @@ from llmc.goals.words import fit
 
 #: bytes in all, and of the README's beginning
 MAX_BYTES, README_BYTES = 8_000, 2_500
-#: so many directories, files of the top, languages, and commands of one kind
+#: most directories, files at the top, languages, and commands of one kind
 MAX_DIRECTORIES, MAX_FILES, MAX_LANGUAGES, MAX_COMMANDS = 40, 40, 8, 30
-#: so much of one line
+#: most bytes of one entry
 LINE_BYTES = 300
 
 READMES = ("README.md", "README.rst", "README.txt", "README", "readme.md", "Readme.md")

@@ -20,7 +20,7 @@ CHECK = "check"
 
 
 def action(goal_id: str) -> Action:
-    """The deed, for whoever runs deeds that take minutes; there is one for a goal."""
+    """The check as an action that may run aside; there is one for a goal."""
     return Action(
         dispatch_id=f"{CHECK}-{goal_id}",
         goal_id=goal_id,

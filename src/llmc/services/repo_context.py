@@ -1,4 +1,4 @@
-"""Looks at the repository for whoever plans a goal: only what is committed on the branch where work lands."""
+"""Looks at the repository for a planner: only what is committed on the branch where work lands."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ from llmc.services import provision
 from llmc.services.project import Project
 from llmc.tools import git
 
-#: so much of a file is looked at
+#: most characters of a file that are read
 MOST_CHARS = 64 * 1024
 
 

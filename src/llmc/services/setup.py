@@ -123,10 +123,12 @@ def _fill(source: Source, target: Path, agent: str, list_id: str) -> None:
 
 def find_check(project: Project) -> Suggestion | None:
     """A command for `repo.validate`, from the files of the newest commit: that is what will be checked."""
-    names = git.git(project.root.path, "ls-tree", "-z", "--name-only", project.base).stdout.split("\0")
+    root, base = project.root.path, project.base
+    names = git.git(root, "ls-tree", "-z", "--name-only", base, check=False).stdout.split("\0")
     wanted = [name for name in LOOKED_AT if name in names]
-    texts = {name: git.git(project.root.path, "show", f"{project.base}:{name}").stdout for name in wanted}
-    return suggested_check(texts)
+    return suggested_check(
+        {name: git.git(root, "show", f"{base}:{name}", check=False).stdout for name in wanted}
+    )
 
 
 def add_worker(
