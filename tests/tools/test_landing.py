@@ -298,7 +298,8 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     scene = scene_on(source, tmp_path)
     with scene.project.store.transaction() as tx:
         tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
-    land = landing.land
+    source.commit("b.txt", "b\n")  # what lands is another commit than the worker's own
+    land, reset = landing.land, provision.reset_in_place
 
     def cut_off(*args: Any, **options: Any) -> None:
         land(*args, **options)
@@ -311,7 +312,19 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     assert journal is not None
     assert journal.step == "land"
     landed = scene.tip()
-    monkeypatch.undo()
+    monkeypatch.setattr(landing, "land", land)
+
+    def no_space(*_: Any) -> None:
+        raise LlmcError("no space left")
+
+    # Whatever fails after it has landed: the accept stays, and its end says what landed.
+    monkeypatch.setattr(provision, "reset_in_place", no_space)
+    with scene.project.worker_lock("w1"), pytest.raises(LlmcError, match="no space left"):
+        accept(scene.project, "w1")
+    journal = scene.project.store.worker("w1").accept
+    assert journal is not None
+    assert (journal.step, journal.squash) == ("reset", landed)
+    monkeypatch.setattr(provision, "reset_in_place", reset)
     with scene.project.worker_lock("w1"):
         assert accept(scene.project, "w1").commit == landed
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (landed, None)

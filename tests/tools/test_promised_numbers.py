@@ -37,6 +37,7 @@ from llmc.services.supervisor_record import Journal
 from llmc.services.typist import Refusal, Typist
 from llmc.tools import processes
 from llmc.tools.processes import Process, identify
+from llmc.workers.events import HookEvent
 from llmc.workers.model import Obstacle
 from tests.support.repos import Mold, Repo, make_project, project_at
 
@@ -174,7 +175,7 @@ def _lines(view: dict[str, Any]) -> list[str]:
 
 @pytest.mark.req("0-053")
 def test_a_lost_clear_is_sent_again_after_5_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Break: CLEAR_WAIT_S = 30, wait for something else's time, or one Enter fewer."""
+    """Break: CLEAR_WAIT_S = 30, wait for something else's time, one Enter fewer, or take an earlier answer for this one."""
     waits: list[float] = []
 
     def never(condition: Callable[[], bool], timeout_s: float, **_: float) -> bool:
@@ -197,8 +198,10 @@ class Unanswered(Typist):
         self.name = "adam"
         self.keys: list[tuple[str, ...]] = []
 
-    def _events(self) -> list[Any]:
-        return []
+    def _events(self) -> list[HookEvent]:
+        """One that an earlier /clear left there."""
+        payload = {"hook_event_name": "SessionStart", "source": "clear", "transcript_path": "/t"}
+        return [HookEvent(id="1-1.json", worker="adam", instance="i-1", payload=payload)]
 
     def _box(self) -> Composer:
         return Composer(Box.DRAFT, "/clear")

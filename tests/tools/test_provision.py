@@ -1,5 +1,6 @@
 """Worktrees: made, made again, and reset in place without losing anything."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -327,3 +328,19 @@ def test_a_reset_whose_pin_fails_changes_nothing(
     with pytest.raises(ToolFailed):
         reset(project, record)
     assert (worktree.path / "a.txt").read_text() == "changed\n"
+
+
+def test_files_are_written_as_the_attributes_of_the_new_base_want_them(
+    source: Repo, project: Project
+) -> None:
+    """Breaks when a file that no commit changed stays as an earlier .gitattributes wanted it: it would look changed for ever."""
+    source.commit(".gitattributes", "*.txt text eol=crlf\n")
+    provision.refresh_base(project)
+    record, worktree = add_worker(project)
+    assert (worktree.path / "a.txt").read_bytes() == b"a\r\n"
+    source.commit(".gitattributes", "*.txt -text\n")
+    reset(project, record)
+    os.utime(worktree.path / "a.txt", (1, 1))  # git has to look into it
+    reset(project, record)
+    assert (worktree.path / "a.txt").read_bytes() == b"a\n"
+    assert git.tree_state(worktree.path).clean

@@ -14,7 +14,7 @@ from llmc.services import claims, digest
 from llmc.services.project import Project
 from llmc.services.task_queue import BrokenList, TaskQueue, open_queue
 from llmc.state.ledger import Ledger
-from llmc.tasks.books import Claim
+from llmc.tasks.books import MAX_ATTEMPTS, Claim
 from llmc.tasks.model import TaskStatus
 from llmc.tools import files as tools
 from tests.support.repos import Mold, Repo, make_project, project_at
@@ -52,6 +52,14 @@ def test_somebody_else_was_faster(queue: TaskQueue) -> None:
     assert queue.ledger.books().claims == {"auto-1": found[1]}
     assert queue.files.get("1").claim == "of another root"
     assert taken(queue, "auto-2") is None
+    # Who was too slow has nothing, in the ledger too.
+    put(queue, 3)
+    queue.note_changed(None)
+    assert queue.count_ready() == 1
+    put(queue, 3, status="in_progress", owner="auto-1", metadata={"llmc": {"claim": "of another root"}})
+    queue._changed = set()
+    assert taken(queue, "auto-2") is None
+    assert queue.ledger.books().claims == {"auto-1": found[1]}
 
 
 @pytest.mark.req("4-044")
@@ -139,6 +147,22 @@ def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
     again = taken(queue)
     assert again is not None
     assert claims.settle_files(queue.files, queue.ledger.books()) == [], "a claim that is held stays"
+    before = (queue.files.directory / "1.json").read_bytes()
+    claims.complete(queue.files, queue.ledger, again[1], "c0ffee")
+    (queue.files.directory / "1.json").write_bytes(before)
+    assert claims.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
+    assert queue.files.get("1").status is TaskStatus.COMPLETED, "what landed is not done again"
+
+
+def test_a_task_that_failed_too_often_says_so_in_its_file(queue: TaskQueue) -> None:
+    """Another root on the same list has another ledger. Break: write the hold into ours alone."""
+    put(queue, 1)
+    for _ in range(MAX_ATTEMPTS):
+        queue.note_changed(None)
+        found = taken(queue)
+        assert found is not None
+        claims.give_back(queue.files, queue.ledger, found[1], "it fails", cause="task", counts=True)
+    assert queue.files.get("1").waits_for_a_person == "quarantined"
 
 
 @pytest.mark.req("4-041", "4-091")

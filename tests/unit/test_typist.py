@@ -1,0 +1,89 @@
+"""What the typist believes, and when it presses nothing: without an agent."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llmc.agents.client_files import ClientStatus
+from llmc.agents.composer import Box, Composer
+from llmc.names import PromptId
+from llmc.services import typist
+from llmc.services.typist import Typist
+from llmc.workers.events import HookEvent
+from llmc.workers.model import Delivery, Outcome
+from tests.support.records import worker
+
+
+class Seated(Typist):
+    """At an agent that the test describes."""
+
+    status, box, lives = ClientStatus.IDLE, Composer(Box.EMPTY), True
+
+    def __init__(self, outcome: Outcome, transcript: Path = Path("/none")) -> None:
+        self.keys: list[tuple[str, ...]] = []
+        project: Any = SimpleNamespace(root=None)
+        record = worker(instance="i-2", transcript_path=str(transcript))
+        delivery = Delivery(prompt_id=PromptId("task-1"), outcome=outcome, at_unix=1.0, text="Do it")
+        super().__init__(project, record, delivery)
+
+    def _living_pane(self) -> Any:
+        return None
+
+    def _status(self) -> ClientStatus:
+        return self.status
+
+    def _box(self) -> Composer:
+        return self.box
+
+    def _keys(self, *keys: str) -> None:
+        self.keys.append(keys)
+
+    def _lives(self) -> bool:
+        return self.lives
+
+
+def test_where_proof_is_looked_for(tmp_path: Path) -> None:
+    """Break: for what was typed before a crash, look only at what is written from now on; or for a first try, at old rows."""
+    transcript = tmp_path / "t.jsonl"
+    transcript.write_text("x" * 100)
+    assert Seated(Outcome.PENDING, transcript).transcript_offset == 100
+    assert Seated(Outcome.TYPED, transcript).transcript_offset == 0
+
+
+def test_what_another_launch_said_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: believe every event of the inbox."""
+    names = {"1-1.json": "i-1", "2-1.json": "i-2"}
+
+    def load(_: Any, name: str, event_id: str) -> HookEvent:
+        return HookEvent(id=event_id, worker=name, instance=names[event_id], payload={})
+
+    monkeypatch.setattr(typist.inbox, "pending_ids", lambda *_: list(names))
+    monkeypatch.setattr(typist.inbox, "load", load)
+    assert [event.instance for event in Seated(Outcome.PENDING)._events()] == ["i-2"]
+
+
+def test_only_our_own_text_is_taken_back() -> None:
+    """Break: press C-u though a dialog is open, or another text is in the box."""
+    seated = Seated(Outcome.TYPED)
+    seated.box = Composer(Box.DRAFT, f"{seated.header}\nDo it")
+    assert seated._box_is_ours()
+    seated.status = ClientStatus.WAITING
+    assert "no longer in the input box" in seated._take_back()
+    seated.status, seated.box = ClientStatus.IDLE, Composer(Box.DRAFT, "a person's draft")
+    assert "no longer in the input box" in seated._take_back()
+    assert seated.keys == []
+
+
+def test_blanks_are_not_removed_under_a_dialog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: clear the line whatever the client says of itself."""
+    monkeypatch.setattr(typist, "_see", lambda condition, _: condition())
+    seated = Seated(Outcome.PENDING)
+    seated.box = Composer(Box.BLANK)
+    seated.status = ClientStatus.WAITING
+    assert not seated._wait_for_an_empty_box()
+    assert seated.keys == []
+    seated.status = ClientStatus.IDLE
+    seated._wait_for_an_empty_box()
+    assert seated.keys == [("C-u",) * typist.CLEARING_KEYS]
