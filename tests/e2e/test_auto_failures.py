@@ -270,6 +270,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
         rows = fleet.llmc("status", "--json").json["attention"]
         return {row["who"]: f"{row['kind']} {row['text']}" for row in rows}
 
+    auto.wait_for(fleet, lambda: noted() == {"6.json", "7.json"})
     assert sorted(told()) == ["6.json", "7.json"]
     assert "6.json is no task: Too many levels of symbolic links" in told()["6.json"]
     unreadable.unlink()

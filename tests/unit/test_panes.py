@@ -7,6 +7,7 @@ import pytest
 
 from llmc.names import PaneId, SessionName
 from llmc.panes import Pane, Panes, find, instance_of, parse
+from tests.support.waiting import wait_until
 
 OURS = SessionName("llmc-adam")
 GONE = 2**22 + 1  # above every pid
@@ -73,7 +74,9 @@ def test_an_agent_without_marks_is_known_by_its_environment() -> None:
     with subprocess.Popen(["sleep", "60"], env={"LLMC_INSTANCE": "abc"}) as agent:
         shell = os.getpid()
         panes = parse([row("%1", pid=shell), row("%8", "hers", pid=agent.pid)])
-        assert found(panes, pane_id="") == "%8"
+        wait_until(
+            lambda: found(panes, pane_id="") == "%8"
+        )  # a program has its environment a moment after its start
         assert found(panes, pane_id="%8") is None, "a record with an id is of a launch with marks"
         assert found(parse([row("%1", pid=shell)]), pane_id="") is None
         assert instance_of(agent.pid) == "abc"
