@@ -38,11 +38,9 @@ class Tmux(Struct, frozen=True):
     """One private tmux server."""
 
     server: str
-    #: for so long the answer to `panes` is good for everybody: the daemon's lanes ask for it all the time
+    #: for so long an agent that ran is known to run: the daemon's lanes ask for it all the time
     remembers_s: float = 0.0
     _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
-    #: how often what was remembered became wrong
-    _changes: list[int] = field(default_factory=lambda: [0])
 
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
@@ -58,24 +56,14 @@ class Tmux(Struct, frozen=True):
         tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
         not run. It notices when a child of its own ends, so it is given one.
         """
-        at, known = self._panes.get("", (0.0, {}))
-        if monotonic() - at < self.remembers_s:
-            return known
-        changes, at = self._changes[0], monotonic()
-        found = self._list_panes()
+        at, found = monotonic(), self._list_panes()
         if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
             with contextlib.suppress(ToolFailed):
                 self.run("run-shell", "true", check=False)
             found = self._list_panes()
-        # An answer from before another thread's launch must not be remembered after it: that agent would be called gone.
-        if isinstance(found, dict) and changes == self._changes[0]:
+        if isinstance(found, dict):
             self._panes[""] = (at, found)
         return found
-
-    def _forget(self) -> None:
-        """What was remembered is wrong now, and so is an answer that is on its way."""
-        self._changes[0] += 1
-        self._panes.clear()
 
     def _list_panes(self) -> Panes | Unknown:
         try:
@@ -99,9 +87,11 @@ class Tmux(Struct, frozen=True):
         def look(found: Panes) -> Pane | None:
             return find(found, worker, session, pane_id, instance)
 
-        known = look(self._panes.get("", (0.0, {}))[1])
-        if known is not None and not known.dead and not processes.is_alive(known.pid):
-            self._forget()  # it has ended since
+        at, remembered = self._panes.get("", (0.0, {}))
+        known = look(remembered) if monotonic() - at < self.remembers_s else None
+        # Memory may only say that it runs: another command may have launched it since.
+        if known is not None and not known.dead and processes.is_alive(known.pid):
+            return known
         found = self.panes()
         return found if isinstance(found, Unknown) else look(found)
 
@@ -124,7 +114,7 @@ class Tmux(Struct, frozen=True):
             done = self._launch(session, cwd, argv, died_argv, instance, worker)
             if done.ok or not _TRY_AGAIN.search(done.stderr):
                 break
-        self._forget()
+        self._panes.clear()
         if not done.ok:
             raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
         pane_id, pid = done.stdout.split()
@@ -180,7 +170,7 @@ class Tmux(Struct, frozen=True):
             *_marks(pane.id, instance, worker, died_argv)[:-1],
         )
         self._follow_people(pane.session, pane.id, pane.pid)
-        self._forget()
+        self._panes.clear()
 
     def kill_session(self, session: SessionName) -> None:
         """End a session and every pane in it; one that is gone already is fine."""
@@ -192,14 +182,14 @@ class Tmux(Struct, frozen=True):
 
     def _kill(self, *command: str) -> None:
         done = self.run(*command, check=False)
-        self._forget()
+        self._panes.clear()
         gone = ("can't find", "session not found", "server exited unexpectedly")
         if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
             raise ToolFailed(done.argv, done.returncode, done.stderr)
 
     def kill_server(self) -> None:
         self.run("kill-server", check=False)
-        self._forget()
+        self._panes.clear()
         # While it leaves it may answer, or break off.
         if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
             Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
