@@ -84,7 +84,11 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
 def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     """Break: exit 0 for a fleet of nobody; the name twice; or the hint `llmc up`, which cannot help."""
     client = scripted.dir / "claude-like"
-    client.write_text("#!/bin/sh\necho '2.1.300 (Claude Code)'\n")
+    client.write_text(
+        """#!/bin/sh
+        case "$1" in --version) echo '2.1.300 (Claude Code)';; *) echo not as root; exit 1;; esac
+        """
+    )
     client.chmod(0o755)
     scripted.set_up("anna", "bert")
     failed = scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client))
@@ -94,3 +98,8 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     shown = scripted.llmc("status").out
     assert "next: llmc init --trust && llmc up" in shown
     assert "anna: Claude" not in shown
+    # Its client ends at once: what that said last is the reason, here and in the status.
+    scripted.llmc("init", "--trust", LLMC_AGENT=str(client))
+    said = "the agent ended at once: not as root"
+    assert f"anna: not started: {said}" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
+    assert said in scripted.llmc("status").out

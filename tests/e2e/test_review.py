@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -322,6 +323,10 @@ def test_the_message_from_an_editor(running: Fleet) -> None:
     prompt = sent(running, receipt["prompt_id"])
     assert "from the editor" in prompt
     assert "not this" not in prompt
+    refused = running.llmc("start", "--worker", "adam", code=3, EDITOR=editor)
+    (path,) = re.findall("what you wrote is in (.*)", refused.err)
+    assert Path(path).read_text() == "from the editor\n"
+    os.unlink(path)
 
 
 def fake(fleet: Fleet, name: str, script: str) -> dict[str, str]:

@@ -143,7 +143,10 @@ def test_when_going_on_makes_no_sense() -> None:
         == "auto-1 failed at the tasks 7, 8, each time by agent"
     )
     everybody = [*failed(1, "7", "auto-1"), *failed(2, "8", "auto-2")]
-    assert hopeless(fold(Books(), everybody), workers, "auto-2") == "every worker failed by agent"
+    assert (
+        hopeless(fold(Books(), everybody), workers, "auto-2")
+        == "every worker failed by agent, at the tasks 7, 8"
+    )
     assert hopeless(fold(Books(), everybody), [*workers, "auto-3"], "auto-2") == ""
     released = [*same, entry("claimed", claim(5, "9"), 3), entry("released", claim(5, "9"), 4)]
     assert hopeless(fold(Books(), released), workers, "auto-1"), "neither a restart nor a release forgives"
@@ -151,6 +154,32 @@ def test_when_going_on_makes_no_sense() -> None:
     assert hopeless(fold(Books(), by_another), workers, "auto-2") == "", "an old streak is nobody else's"
     done = [*same, entry("claimed", claim(5, "9"), 3), entry("completed", claim(5, "9"), 4)]
     assert hopeless(fold(Books(), done), workers, "auto-1") == ""
+    of_one = [
+        *failed(1, "7", "auto-1"),
+        entry("claimed", claim(2, "8"), 3),
+        entry("completed", claim(2, "8"), 4),
+    ]
+    later = [*of_one, *failed(3, "9", "auto-2"), *failed(4, "10", "auto-1")]
+    assert hopeless(fold(Books(), later), workers, "auto-1") != "", "both, with nothing completed since"
+    between = [*failed(1, "7", "auto-2"), *of_one[2:], *failed(4, "10", "auto-1")]
+    assert hopeless(fold(Books(), between), workers, "auto-1") == "", "one was completed in between"
+
+
+def test_checks_that_fail_are_the_tasks_own() -> None:
+    """Break: count them as a crash: two bad tasks in a list end the night, and the good ones are never tried."""
+    rows = [row for n in range(1, 5) for row in failed(n, str(n), "auto-1", "task")]
+    assert hopeless(fold(Books(), rows), ["auto-1"], "auto-1") == ""
+    fifth = [*rows, *failed(5, "5", "auto-1", "task")]
+    assert hopeless(fold(Books(), fifth), ["auto-1"], "auto-1") == (
+        "5 tasks in a row failed their checks: 1, 2, 3, 4, 5"
+    )
+    landed = [
+        *rows,
+        entry("claimed", claim(6, "6", "auto-2"), 3),
+        entry("completed", claim(6, "6", "auto-2"), 4),
+    ]
+    again = [*landed, *failed(7, "7", "auto-1", "task")]
+    assert hopeless(fold(Books(), again), ["auto-1", "auto-2"], "auto-1") == "", "somebody's work lands"
 
 
 def test_a_claim_of_ours_that_ended() -> None:

@@ -1,12 +1,15 @@
 """Plans that people wrote: Markdown or JSON, and the line of everything that is wrong."""
 
+import inspect
 import json
 import re
+import textwrap
 from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from llmc.cli.goal import plan as plan_command
 from llmc.goals.json_lines import json_lines
 from llmc.goals.model import NodeStatus
 from llmc.goals.plan import Limits, Plan, nodes_of
@@ -28,6 +31,15 @@ def problems(text: str, limits: Limits = LIMITS) -> list[str]:
     found = read_plan(text, limits)
     assert isinstance(found, tuple)
     return [str(problem) for problem in found]
+
+
+def test_the_plans_that_a_newcomer_copies_are_plans() -> None:
+    """Those of README and of `goal plan --help`. Break: take an `accept:` line out of one."""
+    readme = (GUIDE.parents[1] / "README.md").read_text()
+    (shown,) = re.findall(r"\$ cat \S*plan\.md\n(# .*?)\n\$ ", readme, re.DOTALL)
+    assert [phase.name for phase in read(shown).phases] == ["Read files", "Show them"]
+    explained = inspect.cleandoc(plan_command.help or "").replace("\b", "")
+    assert read(textwrap.dedent(explained[explained.index("  # ") :])).title == "Import CSV files"
 
 
 def test_the_example_of_the_guide_is_a_plan() -> None:

@@ -167,6 +167,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
         accept: a file of two rows gives two rows
         verify: make test
       - [ ] Detect the dialect
+        accept: tabs and semicolons are told apart
         deps: S1.1.1
       ## P2: Show them
       deps: P1

@@ -131,7 +131,9 @@ def command(
         return _code(workers)
     say(f"daemon {record['pid']} runs" + (" in auto mode" if auto else ""))
     for worker in workers:
-        if worker.status is Status.OFFLINE:
+        if worker.status is Status.OFFLINE and worker.auto and not worker.error_reason:
+            say(f"  {worker.name}: not needed now")
+        elif worker.status is Status.OFFLINE:
             say(paint(f"  {worker.name}: not started: {worker.error_reason}", "red"))
         else:
             say(f"  {worker.name}: {worker.status}")

@@ -17,6 +17,9 @@ from llmc.tools.files import read_json
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import Outcome
 
+#: where a command has the file with what a person wrote
+_DRAFT = "llmc.draft"
+
 
 def project_of(ctx: click.Context) -> Project:
     return open_project(ctx.find_root().obj["root"])
@@ -83,12 +86,34 @@ def text_to_send(text: str | None, file: str | None, what: str) -> str:
         raise UsageError(
             f"no {what} was written, nothing was sent", hint="Give it on the command line, or save it."
         )
-    return "\n".join(lines).strip()
+    text = "\n".join(lines).strip()
+    _keep_draft(text, what)
+    return text
+
+
+def _keep_draft(text: str, what: str) -> None:
+    """What a person wrote in an editor is in a file until it has arrived."""
+    from tempfile import mkstemp  # few commands open an editor
+
+    fd, path = mkstemp(prefix=f"llmc-{what}-", suffix=".md")
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    context = click.get_current_context()
+    context.meta[_DRAFT] = path
+    context.call_on_close(lambda: note(f"what you wrote is in {path}") if os.path.exists(path) else None)
+
+
+def _drop_draft() -> None:
+    context = click.get_current_context(silent=True)
+    if context is not None and (path := context.meta.get(_DRAFT)):
+        Path(path).unlink(missing_ok=True)
 
 
 def show_receipt(receipt: Receipt, as_json: bool) -> int:
     """The exit code tells the outcome too: arrived 0, unconfirmed 1, refused 3."""
     code = {Outcome.ACKNOWLEDGED: 0, Outcome.QUEUED: 0, Outcome.UNCONFIRMED: 1}.get(receipt.outcome, 3)
+    if code == 0:
+        _drop_draft()
     if as_json:
         print_json(
             {

@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from llmc import hook_client, launch
 from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.errors import LlmcError, Refused
+from llmc.given import written_out
 from llmc.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.panes import Pane
 from llmc.services import intake, leftovers, quiet
@@ -171,7 +173,26 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
         _record_failure(project, record, problem)
         return problem
     after = intake.apply_pending(project, name)
-    return (after.error_reason or "the agent ended at once") if after.status is Status.OFFLINE else None
+    if after.status is not Status.OFFLINE:
+        return None
+    if not after.error_reason:
+        said = _last_line(project, after)
+        problem = "the agent ended at once" + (f": {said}" if said else f"; see `llmc peek {name}`")
+        _record_failure(project, after, problem)
+        return problem
+    return after.error_reason
+
+
+def _last_line(project: Project, record: WorkerRecord) -> str:
+    """What a program that has ended said last on its screen; tmux's own line about its end is not it."""
+    pane = project.pane(record)
+    if not isinstance(pane, Pane):
+        return ""
+    with suppress(LlmcError):
+        lines = project.tmux.capture(pane, history=200).splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("Pane is dead")]
+        return written_out(said[-1])[:300] if said else ""
+    return ""
 
 
 def end(project: Project, name: str, reason: str) -> None:

@@ -16,6 +16,10 @@ MAX_ATTEMPTS = 3
 _UNNAMED = "unnamed_are_of"
 #: the cause of an agent that ended by itself in the middle of a task
 CRASH = "crash"
+#: the cause of work that does not pass its check
+TASK = "task"
+#: so many different tasks whose checks fail, with none completed in between, are no task's fault
+CHECKS_IN_A_ROW = 5
 
 Action = Literal[
     "created",
@@ -94,6 +98,8 @@ class Books(Struct):
     failures: dict[TaskKey, list[Failure]] = field(default_factory=dict)
     #: by worker: what failed there since it last completed a task, as task and cause
     streaks: dict[str, list[tuple[TaskKey, str]]] = field(default_factory=dict)
+    #: what failed since anybody completed a task, as worker, task and cause
+    lately: list[tuple[str, TaskKey, str]] = field(default_factory=list)
     #: tasks that wait for a person since their last attempt
     kept: dict[TaskKey, Kept] = field(default_factory=dict)
     #: what the tasks are called, for those whose file is gone
@@ -190,27 +196,36 @@ def _copied(value: Any) -> Any:
 def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
     """Why going on makes no sense after this worker failed; "" when it does. A task that fails alone is quarantined.
 
-    Only the cause of that failure counts: an old streak of somebody else was dealt with when it was new.
+    Only the cause of that failure counts: an old streak of somebody else was dealt with when it was new. A check that
+    fails is the task's own, so there it takes many tasks in a row.
     """
     if not books.streaks.get(failed):
         return ""
     cause = books.streaks[failed][-1][1]
-    hit = {worker: _tasks_by(books, worker, cause) for worker in workers}
-    own = hit.get(failed, set())
-    if _differ(books, own):
-        return f"{failed} failed at the tasks {', '.join(sorted(map(str, own)))}, each time by {cause}"
-    if all(hit.values()) and _differ(books, set().union(*hit.values())):
-        return f"every worker failed by {cause}"
+    hit = {
+        worker: {task for who, task, why in books.lately if (who, why) == (worker, cause)}
+        for worker in workers
+    }
+    everybodys = set().union(*hit.values())
+    if cause == TASK:
+        if _pieces(books, everybodys) < CHECKS_IN_A_ROW:
+            return ""
+        return f"{len(everybodys)} tasks in a row failed their checks: {_listed(everybodys)}"
+    own = {task for task, why in books.streaks[failed] if why == cause}
+    if _pieces(books, own) > 1:
+        return f"{failed} failed at the tasks {_listed(own)}, each time by {cause}"
+    if all(hit.values()) and _pieces(books, everybodys) > 1:
+        return f"every worker failed by {cause}, at the tasks {_listed(everybodys)}"
     return ""
 
 
-def _differ(books: Books, tasks: Collection[TaskKey]) -> bool:
-    """Whether it is more than one piece of work: a goal has a part tried again as another task, a few times."""
-    return len({books.parts.get(task) or task for task in tasks}) > 1
+def _listed(tasks: Collection[TaskKey]) -> str:
+    return ", ".join(sorted(map(str, tasks)))
 
 
-def _tasks_by(books: Books, worker: str, cause: str) -> set[TaskKey]:
-    return {task for task, why in books.streaks.get(worker, ()) if why == cause}
+def _pieces(books: Books, tasks: Collection[TaskKey]) -> int:
+    """How many pieces of work it is: a goal has a part tried again as another task, a few times."""
+    return len({books.parts.get(task) or task for task in tasks})
 
 
 def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
@@ -287,11 +302,13 @@ def _enter(books: Books, row: Mapping[str, Any]) -> None:
             books.failures.pop(task, None)
             books.kept.pop(task, None)
             books.streaks.pop(worker, None)
+            books.lately.clear()
             _let_go(books, worker, claim_id)
         case "failed" if held is not None and held.id == claim_id:
             failure = Failure(str(row.get("cause")), str(row.get("reason")), at_unix)
             books.failures.setdefault(task, []).append(failure)
             books.streaks.setdefault(worker, []).append((task, failure.cause))
+            books.lately.append((worker, task, failure.cause))
             _keep_back(books, task, row)
             _let_go(books, worker, claim_id)
         case "released":
@@ -333,6 +350,7 @@ def _name(books: Books, list_name: str) -> None:
         worker: [(books.whole(task), cause) for task, cause in streak]
         for worker, streak in books.streaks.items()
     }
+    books.lately = [(worker, books.whole(task), cause) for worker, task, cause in books.lately]
     by_task: list[dict[TaskKey, Any]] = [
         books.latest,
         books.failures,
