@@ -113,7 +113,7 @@ def test_hold_message_and_accept(scripted: Fleet) -> None:
 
 @pytest.mark.req("0-001", "0-003", "0-008", "0-092", "4-105")
 def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
-    """Break: start auto workers with every daemon; or let --until end a task that runs."""
+    """Break: start auto workers with every daemon; let --until end a task that runs; end a person's agent with auto mode."""
     fleet = set_up(scripted)
     add(fleet, 1, commit(1, "sleep 4"))
     add(fleet, 2)
@@ -133,6 +133,16 @@ def test_options_and_a_daemon_without_auto(scripted: Fleet) -> None:
     assert fleet.status("auto-1")["status"] == "offline"
     assert auto.statuses(fleet) == {"1": "completed", "2": "pending"}
     assert [row["task_id"] for row in fleet.events("task_assigned")] == ["1"]
+    # Auto mode ends by itself: its own workers end with it, a person's runs on.
+    agent = fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}")
+    fleet.up("--auto", "--max-tasks", "1")
+    auto.wait_for(fleet, lambda: not fleet.has_daemon())
+    assert auto.statuses(fleet) == {"1": "completed", "2": "completed"}
+    assert {name: row["status"] for name, row in auto.state(fleet)["workers"].items()} == {
+        "auto-1": "offline",
+        "adam": "needs_review",
+    }
+    assert fleet.tmux("list-panes", "-a", "-F", "#{pane_pid}") == agent
 
 
 def test_a_worker_that_is_held_does_not_keep_the_fleet_parked(scripted: Fleet) -> None:

@@ -84,6 +84,8 @@ class Daemon:
         self.auto: AutoMode | None = None
         #: a person ended it here, at its terminal
         self.interrupted = False
+        #: auto mode came to its end, or failed; nobody told the daemon to
+        self.ended_by_itself = False
         #: another daemon takes its place: the agents run on
         self.handing_over = False
         self.exit_code = 0
@@ -148,10 +150,12 @@ class Daemon:
     def _end_with(self, code: int) -> None:
         """End the daemon, with this exit code; from any thread."""
         self.exit_code = self.exit_code or code
+        self.ended_by_itself = True
         self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
     def _told(self, number: signal.Signals) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
+        self.ended_by_itself = False
         self.handing_over = self.handing_over or number == daemon_control.HAND_OVER
         self.told_to_stop.set()
 
@@ -379,7 +383,7 @@ class Daemon:
                 tx.emit(
                     "daemon_stopped", reason="another daemon takes its place" if self.handing_over else ""
                 )
-            if not self.handing_over and (left := close_server(self.project)):
+            if not self.handing_over and not self._run_on() and (left := close_server(self.project)):
                 say(told_of(self.project, left))
         except LlmcError as error:
             say(f"{error.message}; ending every session")
@@ -395,10 +399,22 @@ class Daemon:
         notify.flush()
 
     async def _end_agents(self, stuck: set[str]) -> None:
-        names = [name for name in self.project.store.read().workers if name not in stuck]
+        left_out = {*stuck, *self._run_on()}
+        names = [name for name in self.project.store.read().workers if name not in left_out]
+        for name in self._run_on():
+            say(f"{name}: runs on")
         ends = [self.loop.run_in_executor(self.pool, self._end, name) for name in names]
         for line in await asyncio.gather(*ends):
             say(line)
+
+    def _run_on(self) -> list[WorkerName]:
+        """A person's own workers: the end of auto mode is not theirs."""
+        workers = self.project.store.read().workers if self.ended_by_itself else {}
+        return [
+            name
+            for name, record in workers.items()
+            if not record.auto and record.status is not Status.OFFLINE
+        ]
 
     async def _drained(self) -> set[str]:
         """The workers whose rounds do not come to an end; each step of theirs can be repeated."""
