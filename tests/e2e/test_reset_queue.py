@@ -49,6 +49,26 @@ def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -
 
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
+def test_a_queued_message_that_died_with_its_agent_is_said(fleet: Fleet) -> None:
+    """Break: keep `queued` when another agent is launched; the message is nowhere, and nobody knows."""
+    fleet.set_up("adam")
+    fleet.up()
+    busy_with_a_queue(fleet, 1, marks="stale")
+    pane = fleet.tmux("display-message", "-p", "-t", fleet.session("adam"), "#{pane_pid}")
+    os.kill(int(pane), signal.SIGKILL)
+    fleet.wait("adam", "offline")
+    fleet.llmc("up", "--detach")
+    (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["who"] == "adam")
+    assert (item["kind"], item["next"]) == ("unconfirmed", "llmc message adam")
+    assert "ended before it took it" in item["text"]
+    assert "STALE0" in fleet.llmc("logs", "adam").out
+    fleet.llmc("message", "adam", "@say go on")
+    fleet.wait("adam", "needs_input")
+    kinds = [row["kind"] for row in fleet.llmc("status", "--json").json["attention"]]
+    assert "unconfirmed" not in kinds
+
+
+@pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     """Break: start the session anew whenever something was queued once; every reset then takes seconds."""
     fleet.set_up("adam")

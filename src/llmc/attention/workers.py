@@ -17,6 +17,8 @@ ASKS = ("question", "permission")
 GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
 #: reason of a worker that aborted the rebase it was told to finish: its commits are as before
 ABORTED = "rebase aborted by the worker"
+#: why a message that was queued did not arrive
+NOT_TAKEN = "it waited in the client's queue, and the client ended before it took it"
 #: reasons that scripts look for, in words
 WORDS = {
     "stopped_clean": "stopped without a commit",
@@ -208,6 +210,9 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
     if has_dialog(row, seen):
         return _dialog(record, row, seen, command)
     if row["delivery"] == "unconfirmed" and row["status"] != "needs_review":
+        if (record.get("delivery") or {}).get("reason") == NOT_TAKEN:
+            said = f"{row['prompt_id']} was not taken: {NOT_TAKEN}; `llmc logs {row['name']}` has its text"
+            return "unconfirmed", "waiting", said, f"llmc message {row['name']}"
         said = f"{row['prompt_id']} was typed, and no proof came that it arrived"
         return "unconfirmed", "waiting", said, command
     if row["auto"]:

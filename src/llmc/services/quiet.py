@@ -27,6 +27,15 @@ def has_queue(record: WorkerRecord, pane: Pane) -> bool:
     return queued_in(transcript) != [] or _is_on_its_way(record.delivery, transcript)
 
 
+def never_left_queue(record: WorkerRecord) -> bool:
+    """Whether the last message was queued in a client that has ended since, and was not taken out of there."""
+    last, transcript = record.delivery, Path(record.transcript_path)
+    if last is None or last.outcome is not Outcome.QUEUED:
+        return False
+    waits = any(carries(text, last.prompt_id) for text in queued_in(transcript) or ())
+    return waits or _is_on_its_way(last, transcript)
+
+
 def _is_on_its_way(last: Delivery | None, transcript: Path) -> bool:
     """A message was queued, and the transcript does not have it yet: it may wait, or be done."""
     if last is None or last.outcome is not Outcome.QUEUED:

@@ -6,9 +6,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc import hook_client, launch
 from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.attention.workers import NOT_TAKEN
 from llmc.errors import LlmcError, Refused
 from llmc.given import written_out
 from llmc.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
@@ -26,7 +29,7 @@ from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause
 from llmc.workers.decide import ANOTHER_MODEL
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import Delivery, Outcome, Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
 #: git variables that would point an agent at somebody else's repository
@@ -97,6 +100,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
                 agent=agent.name,
                 model=request.model,
                 config_dir=str(agent.config_dir(environment)),
+                delivery=_not_taken(record) or record.delivery,
                 **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
             )
             tx.clear_item(_trust_key(record))
@@ -114,6 +118,16 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
         )
         with project.store.transaction() as tx:  # until then the pane's own mark says whose it is
             tx.update(record.name, pane_id=pane_id)
+
+
+def _not_taken(record: WorkerRecord) -> Delivery | None:
+    """A message that waited in the queue of the client that has ended: no other client takes it from there.
+
+    An auto worker's task goes back, and is told as a whole.
+    """
+    if record.auto or record.delivery is None or not (_resumable(record) and quiet.never_left_queue(record)):
+        return None
+    return replace(record.delivery, outcome=Outcome.UNCONFIRMED, reason=NOT_TAKEN)
 
 
 def _died_argv(project: Project, name: str, instance: str) -> list[str]:

@@ -216,9 +216,10 @@ class Tmux(Struct, frozen=True):
         return "dead" not in done.stdout
 
     def capture(self, pane: Pane, *, history: int = 0, styled: bool = False) -> str:
-        """The pane's text, with `history` lines of scrollback above it."""
+        """The pane's text, with `history` lines of scrollback above it; of a dead one without the gap above tmux's last line."""
         flags = ["-S", f"-{history}"] if history else []
-        return self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
+        text = self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
+        return re.sub(r"\n{3,}", "\n\n", text) if pane.dead else text
 
     def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
         """The pane's text with its styles, and the column and row of its cursor at the same moment."""
