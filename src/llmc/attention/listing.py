@@ -113,7 +113,9 @@ def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     workers = (state.get("workers") or {}).values()
     alive = [record for record in workers if record.get("status", "offline") not in ("offline", "error")]
     if alive:
-        since = number((facts.daemon or {}).get("start_time_unix")) or 0.0
+        # When it ended nobody knows; it ran at the last thing that happened to one of them.
+        signs = [(facts.daemon or {}).get("start_time_unix"), *(record.get("since_unix") for record in alive)]
+        since = max(number(sign) or 0.0 for sign in signs)
         gone = "was killed" if facts.daemon is not None else "does not run"
         said = f"the daemon {gone}: agents run, and nothing looks after them"
         yield Item("daemon", "daemon", "blocked", "daemon", since, said, "llmc up")

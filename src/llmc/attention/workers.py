@@ -125,7 +125,7 @@ def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
     said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
     command = (found[3] if found else "") or next_command(row, seen, facts)
     if not command:
-        return f"It goes on by itself: llmc wait {name}"
+        return f"It goes on by itself: llmc wait {name} --status needs_review"
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
 
 

@@ -47,7 +47,7 @@ def command(ctx: click.Context, force: bool, as_json: bool) -> int:
             note(text)
         say("down" if not problems else "not everything could be stopped")
         for name in at_work:
-            say(f"  {name} was at work; `llmc up` continues its conversation")
+            say(f"  {name} was at work; {_what_next(project, name)}")
     return Exit.FAILED if problems else Exit.DONE
 
 
@@ -58,6 +58,13 @@ def _at_work(project: Project) -> list[str]:
     except (StateError, NotFound):
         return []
     return [name for name, record in workers.items() if record.status in (*BUSY, Status.REBASING)]
+
+
+def _what_next(project: Project, name: str) -> str:
+    """An auto worker's task is back on the list; anybody may take it."""
+    if project.store.worker(name).auto:
+        return "its task goes on with `llmc up --auto`, from the beginning"
+    return "`llmc up` continues its conversation"
 
 
 def _warn_of_supervisor(project: Project, force: bool) -> None:

@@ -175,7 +175,7 @@ def _take_back_outside(project: Project) -> list[str]:
     with contextlib.suppress(LlmcError):
         if config := _client_config(project):
             count = remove_trust(root, config)
-            done += [f"{count} entries of the root in {config}"] if count else []
+            done += [f"what {config} says of the root"] if count else []
     with contextlib.suppress(LlmcError, OSError):
         project.root.wake_socket().unlink(missing_ok=True)
     if trust.forget(str(root)):
