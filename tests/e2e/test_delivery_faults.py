@@ -19,13 +19,13 @@ from llmc.services.tasks import start_task
 from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
 from llmc.tools.processes import is_alive
 from tests.support import late_screen, starved_agent
-from tests.support.fleet import REAL_IN_SOAK, SCRIPTED_IN_SOAK, Fleet
+from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import seed_config
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture(scope="module", params=SCRIPTED_IN_SOAK)
+@pytest.fixture(scope="module", params=REAL_IN_SOAK)
 def shared(request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """One fleet for the faults that leave the agent alive."""
     server: LoopbackApi | None = request.getfixturevalue("api") if request.param == "claude" else None
