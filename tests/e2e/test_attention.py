@@ -202,6 +202,8 @@ def test_a_fleet_that_waits(
     fleet = set_up(scripted, **{"notify.webhook": hook.url, **TOLD_OF_ALL, **config})
     add(fleet, 1, does)
     fleet.up("--auto")
+    # What a turn has cost is counted at the next hook or patrol, and this turn sleeps.
+    wait_until(lambda: fleet.wake("auto-1") or key in listed(fleet))
     items = on_every_surface(fleet, key)
     assert items[key]["severity"] == severity
     assert words in items[key]["text"]
