@@ -191,6 +191,24 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert (notice.kind, "it aborted its rebase" in notice.title) == ("worker_error", True), "told by default"
 
 
+@pytest.mark.soak
+@pytest.mark.req("1-135")
+def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
+    """With a daemon of its own. Break: tell nobody but who looks at the status."""
+    told = scripted.dir / "told"
+    told.mkdir()
+    command = f"cat > {told}/new-$$; mv {told}/new-$$ {told}/told-$$"
+    scripted.set_up("adam", config={"notify.command": command})
+    scripted.up("--no-patrol")
+    begin(scripted, "echo mine > a.txt", f"@on-conflict {WHO} rebase --abort")
+    scripted.commit("a.txt", "main\n", "Theirs")
+    scripted.llmc("accept", "adam", code=1)
+    scripted.wait("adam", "needs_review")
+    notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
+    assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
+    assert "it aborted its rebase" in notices[0]["title"]
+
+
 @pytest.mark.req("2-016", "2-023")
 @pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
 def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:

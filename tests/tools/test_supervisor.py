@@ -417,6 +417,5 @@ def test_files_are_small_and_say_what_they_are_about() -> None:
         words = [*path.parent.relative_to(source).parts, *path.stem.split("_")]
         assert len(words) >= 2, path
         assert not _VAGUE & set(words), path
-        most = 600 if "auto" in words else 400
-        assert len(path.read_text().splitlines()) <= most, path
+        assert len(path.read_text().splitlines()) <= 400, path
     assert not [*source.glob("auto*.py"), *source.glob("overseer*.py"), *source.glob("supervis*.py")]
