@@ -116,7 +116,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
     # Nobody looks after them: said, whatever is asked; and what it names leads out.
     fleet.kill_daemon()
     items = on_every_surface(fleet, "daemon", "question:ask", "crash:cra")
-    assert items["daemon"]["next"] == "llmc up"
+    assert items["daemon"]["next"] == "llmc up --detach"
     fleet.llmc("up", "--detach")
     after = listed(fleet)
     assert {"daemon", "crash:cra"} & after.keys() == set()
@@ -164,8 +164,8 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     # Killed: the first screen says that auto mode does not run; and goes on saying so under a plain daemon.
     fleet.kill_daemon()
     items = on_every_surface(fleet, "auto", "source")
-    assert (items["auto"]["severity"], items["auto"]["next"]) == ("blocked", "llmc up --auto")
-    assert "daemon not running (llmc up --auto)" in fleet.llmc("status").out
+    assert (items["auto"]["severity"], items["auto"]["next"]) == ("blocked", "llmc up --auto --detach")
+    assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     fleet.llmc("up", "--detach")
     items = on_every_surface(fleet, "auto")
     assert "took the place" in items["auto"]["text"]
@@ -317,7 +317,7 @@ def test_a_root_that_the_client_does_not_trust(api: Any) -> None:
         fleet.llmc("up", "--detach", code=None)
         items = on_every_surface(fleet, "trust:adam")
         assert "offline:adam" not in items
-        assert items["trust:adam"]["next"] == "llmc init --trust && llmc up"
+        assert items["trust:adam"]["next"] == "llmc init --trust && llmc up --detach"
         fleet.llmc("init", "--trust")
         fleet.llmc("up", "--detach")
         fleet.wait("adam", "idle")

@@ -48,11 +48,14 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     # It dies. Nothing may look as if it ran, and the plain daemon that follows gives out nothing.
     fleet.kill_daemon()
     # Its lock is free when the last of its threads is gone, a moment after the first.
-    wait_until(lambda: footer(fleet).startswith("not running, no tasks are given out (llmc up --auto)"))
-    assert "daemon not running (llmc up --auto)" in fleet.llmc("status").out
+    wait_until(
+        lambda: footer(fleet).startswith("not running, no tasks are given out (llmc up --auto --detach)")
+    )
+    assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     view = fleet.llmc("status", "--json").json
     assert (view["auto"]["wanted"], view["auto"]["running"]) == (True, False)
-    assert "`llmc up --auto` changes it over" in fleet.llmc("up", "--detach").err
+    assert "gives out no tasks; next: llmc up --auto --detach\n" in fleet.llmc("up", "--detach").err
+    assert "gives out no tasks" in fleet.llmc("up", "--detach").err, "also where it runs already"
     assert footer(fleet).startswith("not running")
     add(fleet, 2)
     fleet.llmc("config", "set", "repo.validate", "true")
@@ -62,7 +65,7 @@ def test_a_plain_daemon_is_changed_over_and_a_dead_one_is_told(scripted: Fleet) 
     # A run that ends as it was asked to is not missed, and neither is one that a person ends.
     wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
     assert state(fleet)["auto_mode"] is False
-    assert "daemon not running (llmc up)" in fleet.llmc("status").out
+    assert "daemon not running (llmc up --detach)" in fleet.llmc("status").out
 
 
 def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
@@ -74,7 +77,7 @@ def test_only_a_person_ends_auto_mode(scripted: Fleet) -> None:
     wait_until(lambda: not (fleet.root / ".llmc/daemon.json").exists())
     assert state(fleet)["auto_mode"] is True
     (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["kind"] == "auto")
-    assert item["next"] == "llmc up --auto"
+    assert item["next"] == "llmc up --auto --detach"
     # There is no daemon left to be told, and a person ends it all the same.
     fleet.llmc("down")
     assert state(fleet)["auto_mode"] is False
@@ -96,7 +99,7 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "no agent started" in failed.err
     assert "anna: not started: Claude" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
     shown = scripted.llmc("status").out
-    assert "next: llmc init --trust && llmc up" in shown
+    assert "next: llmc init --trust && llmc up --detach" in shown
     assert "anna: Claude" not in shown
     # Its client ends at once: what that said last is the reason, here and in the status.
     scripted.llmc("init", "--trust", LLMC_AGENT=str(client))

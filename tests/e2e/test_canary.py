@@ -113,7 +113,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     assert "canary" not in up(fleet, "--no-canary").err
     items = on_every_surface(fleet, "canary")
     assert "3.0.1 (odd) failed its try: it ended with exit code 3 on /exit" in items["canary"]["text"]
-    assert items["canary"]["next"] == "llmc down && llmc up --auto --canary"
+    assert items["canary"]["next"] == "llmc down && llmc up --auto --detach --canary"
     is_told(hook, "canary")
     fleet.llmc("down")
     client.is_broken()

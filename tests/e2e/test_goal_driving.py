@@ -56,7 +56,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert "llmc config set overseer.goals.enabled true" in refused.err
     assert "Goals:" not in fleet.llmc("status").out
     fleet.llmc("config", "set", "overseer.goals.enabled", "true")
-    assert "Goals: no tick yet (llmc up --auto)" in fleet.llmc("status").out
+    assert "Goals: no tick yet (llmc up --auto --detach)" in fleet.llmc("status").out
 
     # One tick by this command: the only leaf that is ready becomes a task.
     done = fleet.llmc("overseer", "tick", "--now", "--reason", "to see it", "--json").json

@@ -118,7 +118,7 @@ def test_that_nothing_will_be_done_is_said_where_somebody_waits_for_it(scripted:
     fleet.llmc("down")
     fleet.llmc("config", "set", "overseer.goals.enabled", "true")
     for look in looks:
-        assert "no daemon drives goals now (llmc up --auto)" in fleet.llmc(*look).err
+        assert "no daemon drives goals now (llmc up --auto --detach)" in fleet.llmc(*look).err
     fleet.llmc("up", "--detach")
     assert "without auto mode" in fleet.llmc("overseer", "status").out
     fleet.llmc("down")

@@ -20,7 +20,9 @@ def offered(fleet: Fleet) -> str:
     """The command at the end of adam's line, or in the line below that begins with `next:`."""
     text = re.sub(r"\nAttention\n(.+\n)+", "", fleet.llmc("status").out)
     (found,) = re.findall(
-        r"llmc (?!up\))[a-z]+ adam.*|llmc .* adam.*|next: llmc up|llmc up$", text, re.MULTILINE
+        r"llmc (?!up\))[a-z]+ adam.*|llmc .* adam.*|next: llmc up --detach|llmc up --detach$",
+        text,
+        re.MULTILINE,
     )
     return str(found).removeprefix("next: ").partition(", or ")[0]
 
@@ -42,7 +44,7 @@ def test_a_life_by_doing_what_the_status_offers(scripted: Fleet) -> None:
     editor.write_text(f'#!/bin/sh\ncat > "$1" <<"END"\n{TASK}\nEND\n')
     editor.chmod(0o755)
     writes = {"EDITOR": str(editor), "VISUAL": str(editor)}
-    assert offered(scripted) == "llmc up"
+    assert offered(scripted) == "llmc up --detach"
     scripted.up()
     follow(scripted, "start", **writes)
     scripted.wait("adam", "needs_review")

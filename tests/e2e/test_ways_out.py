@@ -200,7 +200,7 @@ def test_words_of_the_command_line(scripted: Fleet) -> None:
         "1  ready       p3 [db]  Add the model",
         "2  ready       p3       Print the bill",
     ]
-    assert fleet.llmc("accept", "adam", code=3).err.endswith("Next: llmc up\n")
+    assert fleet.llmc("accept", "adam", code=3).err.endswith("Next: llmc up --detach\n")
     again = fleet.llmc("init", "--trust").out
     assert "next: llmc up --detach" in again
     plan = fleet.dir / "plan.md"

@@ -103,9 +103,9 @@ def found(
         ({"status": "needs_input", "reason": "blocked"}, Seen(False), "question:adam", "blocked", "llmc answer adam"),
         ({"status": "working"}, Seen(False, "dialog open"), "dialog:adam", "blocked", "llmc attach adam"),
         ({"status": "idle"}, Seen(False, "dialog open"), "dialog:adam", "waiting", "llmc attach adam"),
-        ({"status": "offline", "reason": "crashed", "current_prompt": "x"}, Seen(), "crash:adam", "blocked", "llmc up"),
-        ({"status": "offline", "reason": "crashed"}, Seen(), "crash:adam", "waiting", "llmc up"),
-        ({"status": "offline", "reason": "exited", "current_prompt": "x"}, Seen(), "offline:adam", "waiting", "llmc up"),
+        ({"status": "offline", "reason": "crashed", "current_prompt": "x"}, Seen(), "crash:adam", "blocked", "llmc up --detach"),
+        ({"status": "offline", "reason": "crashed"}, Seen(), "crash:adam", "waiting", "llmc up --detach"),
+        ({"status": "offline", "reason": "exited", "current_prompt": "x"}, Seen(), "offline:adam", "waiting", "llmc up --detach"),
         ({"status": "offline", "reason": "down"}, Seen(), "", "", ""),
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
@@ -179,20 +179,20 @@ AUTO: dict[str, object] = {"pid": 7, "auto": True, "agent": "scripted", "version
     ("auto", "facts", "keys", "command"),
     [
         (RUN, {"daemon": AUTO}, set(), ""),
-        (RUN, {"running": False, "daemon": AUTO}, {"auto"}, "llmc up --auto"),
-        (RUN, {"running": False, "daemon": None}, {"auto"}, "llmc up --auto"),
-        (RUN, {}, {"auto"}, "llmc up --auto"),
+        (RUN, {"running": False, "daemon": AUTO}, {"auto"}, "llmc up --auto --detach"),
+        (RUN, {"running": False, "daemon": None}, {"auto"}, "llmc up --auto --detach"),
+        (RUN, {}, {"auto"}, "llmc up --auto --detach"),
         (RUN, {"running": False, "daemon": AUTO, "supervised": True, "overseer": {}}, set(), ""),
-        ({"run": "stopped"}, {"running": False, "daemon": None}, {"daemon"}, "llmc up"),
+        ({"run": "stopped"}, {"running": False, "daemon": None}, {"daemon"}, "llmc up --detach"),
         ({}, {}, set(), ""),
-        (FAILED, {"running": False, "daemon": None}, {"auto"}, "claude /login, then llmc up --auto"),
-        (FAILED, {}, {"auto"}, "llmc up --auto"),
+        (FAILED, {"running": False, "daemon": None}, {"auto"}, "claude /login, then llmc up --auto --detach"),
+        (FAILED, {}, {"auto"}, "claude /login, then llmc up --auto --detach"),
         ({}, {"holder": 8}, {"other_daemon"}, "llmc doctor"),
         ({"parked_until_unix": NOW + 60, "parked_cause": "limit"}, {"daemon": AUTO}, {"parked"}, "llmc digest"),
         ({"parked_until_unix": NOW + 60, "parked_cause": "budget"}, {"daemon": AUTO}, {"budget:day"}, "llmc usage --by day"),
-        ({}, {"daemon": {**AUTO, "agent": "claude"}}, {"canary"}, "llmc down && llmc up --auto --canary"),
+        ({}, {"daemon": {**AUTO, "agent": "claude"}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "1", "passed": True}}, set(), ""),
-        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --canary"),
+        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
         ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),
@@ -209,6 +209,13 @@ def test_what_the_fleet_needs(
     items = found(record(), auto=auto, workers={"adam": Seen(False)}, **facts)
     assert set(items) == keys
     assert {item.next for item in items.values()} == ({command} if keys else set())
+
+
+@pytest.mark.parametrize("facts", [{"running": False, "daemon": None}, {}])
+def test_why_auto_mode_failed_is_said_until_it_runs_again(facts: dict[str, object]) -> None:
+    """Break: tell under a plain daemon only that auto mode does not run, and the reason of the night is lost."""
+    (item,) = found(record(), auto=FAILED, workers={"adam": Seen(False)}, **facts).values()
+    assert (item.kind, item.text) == ("auto", "auto mode failed (auth): logged out")
 
 
 def test_the_same_thing_is_listed_once() -> None:

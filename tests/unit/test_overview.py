@@ -132,7 +132,7 @@ def test_a_crashed_agent_with_a_task_does_not_rest() -> None:
     assert (
         "Needs you\n  adam  [offline]  9s  Sort it\n        its agent crashed (code 137): Sort it\n" in text
     )
-    assert "next: llmc up" in text
+    assert "next: llmc up --detach" in text
     assert "Resting" not in text
 
 
@@ -226,7 +226,7 @@ Resting
   dora     [idle]           2d  llmc start --worker dora"""
 
 GOLDEN_46 = """\
-…me/you/llmc  daemon not running (llmc up)  1…
+…me/you/llmc  daemon not running (llmc up --d…
 
 At work
   charlie  [working]  1h  日本語の説明を READ…
@@ -261,7 +261,9 @@ def test_colours_say_what_the_words_say() -> None:
 
 def test_an_empty_fleet() -> None:
     text = render(fleet(running=False), NOW, 80, plain)
-    assert text == "/home/you/llmc  daemon not running (llmc up)\nno workers yet; next: llmc add adam"
+    assert (
+        text == "/home/you/llmc  daemon not running (llmc up --detach)\nno workers yet; next: llmc add adam"
+    )
 
 
 TEXTS = st.text(max_size=120)
@@ -364,25 +366,28 @@ def test_auto_workers_stand_by_themselves() -> None:
         "",
         "Auto Mode: 2 workers, 7 tasks completed, 1 errors",
     ]
-    assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto"
+    assert command_for(row("auto-2", "idle", auto=True), False) == "llmc up --auto --detach"
 
 
 def test_auto_mode_that_does_not_run_is_not_shown_as_if_it_did() -> None:
     """Break: the footer counts on, or auto workers are left to a daemon that does nothing for them."""
     plain_daemon = {**fleet(row("auto-1", "idle", 9, auto=True)), "auto": {**AUTO, "running": False}}
     text = render(plain_daemon, NOW, 80, plain)
-    assert "Auto Mode: not running, no tasks are given out (llmc up --auto)" in text
-    assert "auto-1  [idle]  9s  llmc up --auto" in text
+    assert "Auto Mode: not running, no tasks are given out (llmc up --auto --detach)" in text
+    assert "auto-1  [idle]  9s  llmc up --auto --detach" in text
 
 
 def test_an_agent_that_did_not_start_says_what_helps() -> None:
     """Break: `llmc up` for what would fail in the same way again."""
     untrusted = "Claude Code does not trust /r yet and would stop in a dialog. Run `llmc init --trust`."
     assert command_for(row(status="offline", error_reason=untrusted), True) == (
-        "llmc init --trust, then llmc up"
+        "llmc init --trust, then llmc up --detach"
     )
-    assert command_for(row(status="offline", error_reason="run `llmc up` again"), True) == "llmc up"
-    assert command_for(row(status="offline", error_reason="no space"), False) == "llmc up"
+    assert (
+        command_for(row(status="offline", error_reason="run `llmc up --detach` again"), True)
+        == "llmc up --detach"
+    )
+    assert command_for(row(status="offline", error_reason="no space"), False) == "llmc up --detach"
 
 
 def test_a_parked_fleet_says_so() -> None:

@@ -14,6 +14,10 @@ Raw = dict[str, Any]
 #: how urgent an item is: `blocked` needs a person now, `waiting` can wait, `notice` is worth knowing
 SEVERITIES = ("blocked", "waiting", "notice")
 
+#: what starts the daemon, wherever a person is told to: it gives the terminal back
+UP = "llmc up --detach"
+UP_AUTO = "llmc up --auto --detach"
+
 #: every kind of item, with what it means; docs/protocol.md is generated from this table
 KINDS: dict[str, str] = {
     # of a worker

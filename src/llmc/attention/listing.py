@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llmc.attention.items import SEVERITIES, Facts, Item, Raw
+from llmc.attention.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw
 from llmc.attention.workers import FIRST, next_command, worker_items, worker_view
 from llmc.given import number, text
 
@@ -93,18 +93,18 @@ def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> 
     if facts.supervised or facts.auto_runs:
         return
     run, since = text(auto.get("run")), number(auto.get("run_unix")) or 0.0
-    if run == "failed" and not facts.running:
+    if run == "failed":  # whatever runs now: why it ended is not over before auto mode runs again
         cause, why = text(auto.get("run_cause")), text(auto.get("run_reason"))
         said = f"auto mode failed ({cause}): {why}" if cause else f"auto mode failed: {why}"
         first = FIRST.get(cause, "llmc logs daemon")
-        yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then llmc up --auto")
-    elif run in ("running", "failed"):
+        yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {UP_AUTO}")
+    elif run == "running":
         said = (
             "auto mode is not running: a daemon without it took the place of its daemon"
             if facts.running
             else "auto mode is not running: its daemon is gone, and no person ended it"
         )
-        yield Item("auto", "auto", "blocked", "auto mode", since, said, "llmc up --auto")
+        yield Item("auto", "auto", "blocked", "auto mode", since, said, UP_AUTO)
     elif not facts.running:
         yield from _nobody(state, facts)
 
@@ -118,7 +118,7 @@ def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
         since = max(number(sign) or 0.0 for sign in signs)
         gone = "was killed" if facts.daemon is not None else "does not run"
         said = f"the daemon {gone}: agents run, and nothing looks after them"
-        yield Item("daemon", "daemon", "blocked", "daemon", since, said, "llmc up")
+        yield Item("daemon", "daemon", "blocked", "daemon", since, said, UP)
 
 
 def _other_daemon(facts: Facts) -> Iterator[Item]:
@@ -168,5 +168,5 @@ def _canary(facts: Facts) -> Iterator[Item]:
     failed = tried.get("client") == version and tried.get("passed") is False
     what = f"failed its try: {text(tried.get('reason'))}" if failed else "was not tried with llmc here"
     since = number(daemon.get("start_time_unix")) or 0.0
-    again = "llmc down && llmc up --auto --canary"
+    again = f"llmc down && {UP_AUTO} --canary"
     yield Item("canary", "canary", "notice", version, since, f"the client {version} {what}", again)

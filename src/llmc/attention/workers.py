@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from llmc.attention.items import Facts, Item, Raw, Seen
+from llmc.attention.items import UP, UP_AUTO, Facts, Item, Raw, Seen
 from llmc.given import number, text
 
 #: a hold that lasts longer may have been forgotten
@@ -106,7 +106,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
     ):  # what comes next comes by itself
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
-        return "" if busy else "llmc up"
+        return "" if busy else UP
     if status == "needs_review" and not row["reviewed"] and not row["accept_step"]:
         return f"llmc review {name}"
     if row["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
@@ -144,15 +144,15 @@ def _acting_command(row: Raw) -> str:
         case "error":
             return _after_error(row)
         case _:
-            return "llmc up --auto" if row["auto"] else f"llmc start --worker {name}"
+            return UP_AUTO if row["auto"] else f"llmc start --worker {name}"
 
 
 def _after_offline(row: Raw, facts: Facts) -> str:
     """Its start failed with a reason that names what has to be done first, or it was only stopped."""
-    up = "llmc up --auto" if row["auto"] and not facts.auto_runs else "llmc up"
+    up = UP_AUTO if row["auto"] and not facts.auto_runs else UP
     _, found, rest = row["error_reason"].partition("`llmc ")
     first = f"llmc {rest.partition('`')[0]}" if found else up
-    return up if first in (up, "llmc up") else f"{first}, then {up}"
+    return up if first.split()[1] == "up" else f"{first}, then {up}"
 
 
 def _after_error(row: Raw) -> str:

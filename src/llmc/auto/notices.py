@@ -145,7 +145,7 @@ def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
     facts = {"cause": cause, "worker": worker, "task_id": task}
     where = ", ".join(filter(None, (worker, f"task {task}" if task else "")))
     title = f"Auto mode stopped: {cause}" + (f" ({where})" if where else "")
-    body = f"{reason}\nWhat is wrong: llmc doctor. What happened: llmc digest. Go on: llmc up --auto"
+    body = f"{reason}\nWhat is wrong: llmc doctor. What happened: llmc digest. Go on: llmc up --auto --detach"
     return Notice("auto_failed", cause, title, body[:_BODY_CHARS], facts)
 
 

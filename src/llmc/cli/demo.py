@@ -63,5 +63,5 @@ def command(by_hand: bool, agent: str, keep: bool) -> None:
         say("  llmc start --prompt 'What to do'")
     else:
         say("  cd your-repository && llmc init")
-        say("  llmc tasks add 'What to do' && llmc up --auto")
+        say("  llmc tasks add 'What to do' && llmc up --auto --detach")
     say("  (llmc demo --keep leaves this fleet running to look at; llmc demo --by-hand shows manual mode)")

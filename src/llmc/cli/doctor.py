@@ -170,5 +170,5 @@ def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
             note(f"  {worker.name}: {text}")
     if done.kept:
         say(f"the old one is {done.kept}")
-    say("next: llmc doctor, then llmc up")
+    say("next: llmc doctor, then llmc up --detach")
     return Exit.DONE

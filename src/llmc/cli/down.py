@@ -63,8 +63,8 @@ def _at_work(project: Project) -> list[str]:
 def _what_next(project: Project, name: str) -> str:
     """An auto worker's task is back on the list; anybody may take it."""
     if project.store.worker(name).auto:
-        return "its task goes on with `llmc up --auto`, from the beginning"
-    return "`llmc up` continues its conversation"
+        return "its task goes on with `llmc up --auto --detach`, from the beginning"
+    return "`llmc up --detach` continues its conversation"
 
 
 def _warn_of_supervisor(project: Project, force: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from llmc.attention.items import Raw
+from llmc.attention.items import UP, UP_AUTO, Raw
 from llmc.attention.workers import AT_WORK as AT_WORK_STATUSES
 from llmc.attention.workers import WORDS as _WORDS
 from llmc.fit import cells, padded, printable, shortened, shortened_at_start, wrap
@@ -133,7 +133,7 @@ def auto_summary(auto: Raw, now: float) -> str:
     """One line about auto mode."""
     if not auto["running"]:
         counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed so far"
-        return f"Auto Mode: not running, no tasks are given out (llmc up --auto); {counts}"
+        return f"Auto Mode: not running, no tasks are given out ({UP_AUTO}); {counts}"
     counts = f"{auto['workers']} workers, {auto['tasks_completed']} tasks completed, {auto['errors']} errors"
     until = auto["parked_until_unix"]
     if until is None:
@@ -146,11 +146,7 @@ def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
     wanted = (view["auto"] or {}).get("wanted")
-    runs = (
-        f"daemon{pid} runs"
-        if daemon["running"]
-        else f"daemon not running (llmc up{' --auto' if wanted else ''})"
-    )
+    runs = f"daemon{pid} runs" if daemon["running"] else f"daemon not running ({UP_AUTO if wanted else UP})"
     said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
     said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])

@@ -81,7 +81,7 @@ def command(
         return  # nothing is remembered of it: what an accept lands is reviewed when it waits
     remember(project, review, seen=not name_only)
     if not as_json and project.store.worker(name).status is Status.OFFLINE:
-        note(f"next: llmc up, which starts {review.worker}; then it can be accepted or rejected")
+        note(f"next: llmc up --detach, which starts {review.worker}; then it can be accepted or rejected")
     elif not as_json:
         note(f"next: llmc accept {review.worker}   or: llmc reject {review.worker} ...")
 

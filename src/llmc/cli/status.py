@@ -75,7 +75,7 @@ def goals_line(project: Project, questions: int) -> str:
         return ""
     seen = last_tick(project)
     if seen is None:
-        return "Goals: no tick yet" + ("" if project.daemon_runs() else " (llmc up --auto)")
+        return "Goals: no tick yet" + ("" if project.daemon_runs() else " (llmc up --auto --detach)")
     goals = seen.goals
     counts = {"active": goals.active, "paused": goals.paused, "completed": goals.completed}
     parts = [", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"]

@@ -112,7 +112,7 @@ def _to_worker(project: Project, entry: Entry, name: str, as_json: bool) -> None
         say(f"  more files: llmc trash restore {entry.name} --to PATH")
     match done.status:
         case Status.OFFLINE:
-            say("  next: llmc up")
+            say("  next: llmc up --detach")
         case Status.NEEDS_REVIEW:
             say(f"  next: llmc review {name}")
         case _:

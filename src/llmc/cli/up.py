@@ -16,7 +16,7 @@ from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
 from llmc.errors import Exit, LlmcError, Refused, UsageError
 from llmc.fit import printable, shortened
-from llmc.services import daemon_control, task_queue
+from llmc.services import attention, daemon_control, task_queue
 from llmc.services.canary import require
 from llmc.services.fleet import bring_up
 from llmc.services.goals import open_store
@@ -90,7 +90,7 @@ def command(
     said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
     if not auto and any(value is not None for value in said.values()):
         named = next(name for name, value in said.items() if value is not None)
-        raise UsageError(f"{named} needs --auto", hint="llmc up --auto ...")
+        raise UsageError(f"{named} needs --auto", hint="llmc up --auto --detach ...")
     options = None
     if auto:
         ends = None if until is None else parse_end(until, now_unix())
@@ -100,13 +100,14 @@ def command(
     project.tmux.panes()  # that tmux is missing is said now, not once for each worker
     changing = auto and project.daemon_runs() and _is_to_change(project, given)
     if project.daemon_runs() and not changing:
+        _note_of_no_auto(project)
         return _start_the_missing(project, as_json)
     _warn_of_others(project)
     _check_room(project)
     if auto:
         _note_of_auto(project)
-    elif project.store.read().auto_mode:
-        note("auto mode was not ended, and this daemon gives out no tasks; `llmc up --auto` changes it over")
+    else:
+        _note_of_no_auto(project)
     if auto and canary is not False:
         _try_client(project, asked=canary is True)
     if changing:
@@ -170,6 +171,13 @@ def _change_over(project: Project) -> None:
         raise task_queue.no_task_list()  # before a daemon that works is ended for one that cannot start
     note(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on")
     daemon_control.hand_over(project)
+
+
+def _note_of_no_auto(project: Project) -> None:
+    """Auto mode that ended by itself is not back with a plain daemon; why it ended stays to be said."""
+    for item in attention.current(project):
+        if item.kind == "auto":
+            note(f"{item.text}. A daemon without auto mode gives out no tasks; next: {item.next}")
 
 
 def _note_of_auto(project: Project) -> None:

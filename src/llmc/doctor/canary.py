@@ -27,9 +27,9 @@ _HOOKS = {
 
 OTHER_VERSION = (
     "Use a version that llmc was tried with: `llmc config set defaults.agent_command PATH`. "
-    "`llmc up --auto --no-canary` goes on all the same"
+    "`llmc up --auto --detach --no-canary` goes on all the same"
 )
-BY_HAND = "Start the client once by hand and answer what it asks, then run `llmc up --auto` again"
+BY_HAND = "Start the client once by hand and answer what it asks, then run `llmc up --auto --detach` again"
 
 
 class Result(StrEnum):

@@ -69,7 +69,7 @@ def _left_open(record: WorkerRecord, daemon_runs: bool) -> list[Finding]:
         return [Finding(Kind.ACCEPT_STOPPED, text, f"`llmc accept {name}` goes on with it", name)]
     if record.delivery is not None and record.delivery.outcome.open:
         text = f"the prompt {record.delivery.prompt_id} is pending, but no daemon is running"
-        return [Finding(Kind.DELIVERY_STOPPED, text, "`llmc up` delivers it", name)]
+        return [Finding(Kind.DELIVERY_STOPPED, text, "`llmc up --detach` delivers it", name)]
     return []
 
 
@@ -86,7 +86,7 @@ def _session(worker: WorkerFacts) -> list[Finding]:
         found.append(Finding(Kind.SESSION_DEAD, text, REPAIR, name, "", True))
     elif record.status is Status.OFFLINE and worker.pane is PaneState.ALIVE and not record.instance:
         text = "is offline, but an agent runs in its session"
-        found.append(Finding(Kind.SESSION_UNKNOWN, text, "`llmc up` starts it again", name))
+        found.append(Finding(Kind.SESSION_UNKNOWN, text, "`llmc up --detach` starts it again", name))
     if worker.pane is PaneState.ALIVE and worker.settings_problem:
         fix = f"{REPAIR}; it is in force from the agent's next start"
         found.append(Finding(Kind.HOOKS, worker.settings_problem, fix, name, "", True))

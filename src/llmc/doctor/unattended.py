@@ -30,12 +30,14 @@ def daemon_findings(daemon: DaemonFacts) -> list[Finding]:
         text = (
             f"daemon.json names another process ({daemon.other_pid}) than the one that runs: {daemon.holder}"
         )
-        fix = "end that one by its pid, then `llmc up`"
+        fix = "end that one by its pid, then `llmc up --detach`"
         found.append(Finding(Kind.DAEMON_OTHER, text, fix))
     if daemon.socket_problem:
         text = f"hooks cannot wake the daemon, so it only hears of them on patrol: {daemon.socket_problem}"
         found.append(
-            Finding(Kind.DAEMON_SOCKET, text, "`llmc down`, then `llmc up` with the options as before")
+            Finding(
+                Kind.DAEMON_SOCKET, text, "`llmc down`, then `llmc up --detach` with the options as before"
+            )
         )
     if daemon.heartbeat_age_s is not None and daemon.heartbeat_age_s > HEARTBEAT_LATE_S:
         text = f"the daemon gave no sign of life for {daemon.heartbeat_age_s / 60:.0f} minutes: it hangs"
@@ -47,7 +49,9 @@ def _canary(facts: Facts) -> list[Finding]:
     found = []
     if facts.canary is not None and not facts.canary.passed:
         text = f"the last try of {facts.canary.summary}"
-        found.append(Finding(Kind.CANARY, text, facts.canary.fix or "`llmc up --auto` tries it again"))
+        found.append(
+            Finding(Kind.CANARY, text, facts.canary.fix or "`llmc up --auto --detach` tries it again")
+        )
     for path in facts.canary_leftovers:
         text = f"a try of the client was killed, and its scratch session still runs: {path}"
         found.append(Finding(Kind.CANARY_LEFT, text, REPAIR, "", path, True))

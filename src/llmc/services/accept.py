@@ -104,7 +104,9 @@ def accept(project: Project, name: str, progress: Progress = lambda _: None) -> 
 def _accept(project: Project, name: str, progress: Progress) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
-        raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+        raise Refused(
+            f"the worktree of {name} is gone", hint="`llmc up --detach` makes it again, from its branch."
+        )
     record = rebase.resolved_by_hand(project, record)
     if rebase.must_validate(record):
         record = rebase.settle(project, name)

@@ -116,7 +116,7 @@ class _Dialog:
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name} has no running agent", hint="`llmc up` starts it.")
+            raise Refused(f"{name} has no running agent", hint="`llmc up --detach` starts it.")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)

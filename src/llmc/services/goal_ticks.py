@@ -23,9 +23,9 @@ def undriven(project: Project) -> str:
         return f"goals are not driven: overseer.goals.enabled is false ({ENABLE})"
     record = registration(project)
     if record is None:
-        return "" if project.daemon_runs() else "no daemon drives goals now (llmc up --auto)"
+        return "" if project.daemon_runs() else "no daemon drives goals now (llmc up --auto --detach)"
     if record.get("auto") is False:
-        return "the daemon runs without auto mode: nobody takes what goals give out (llmc down, then llmc up --auto)"
+        return "the daemon runs without auto mode: nobody takes what goals give out (llmc up --auto --detach)"
     return ""
 
 
@@ -72,7 +72,7 @@ def settle(project: Project, reason: str) -> str:
     seen = last_tick(project)
     if seen is None or not seen.goals.active:
         return ""
-    return "no daemon drives goals now; what comes next waits for `llmc up --auto`"
+    return "no daemon drives goals now; what comes next waits for `llmc up --auto --detach`"
 
 
 def _is_out(project: Project) -> bool:

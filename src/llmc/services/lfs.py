@@ -8,7 +8,7 @@ from llmc.services.project import Project
 from llmc.tools import git
 
 MISSING = "the source uses Git LFS, but git-lfs is not installed: large files stay pointers"
-GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up` again"
+GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up --detach` again"
 NOT_INSTALLED = f"{MISSING}. {GET_IT}"
 
 

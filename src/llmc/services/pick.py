@@ -80,7 +80,9 @@ def _refuse_unless_at_rest(record: WorkerRecord) -> None:
             hint=f"Wait for it: llmc wait {name} --status needs_review,needs_input",
         )
     if not Path(record.worktree_path, ".git").exists():
-        raise Refused(f"the worktree of {name} is gone", hint="`llmc up` makes it again, from its branch.")
+        raise Refused(
+            f"the worktree of {name} is gone", hint="`llmc up --detach` makes it again, from its branch."
+        )
     if git.rebase_in_progress(Path(record.worktree_path)):
         raise Refused(
             f"a rebase is in progress in the worktree of {name}", hint=f"Look at it: llmc attach {name}"

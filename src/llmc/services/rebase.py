@@ -295,7 +295,7 @@ def _gave_trouble(
     if files:
         return LlmcError(
             f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}, and is {record.status}",
-            hint="Run `llmc up`, then do it again: it will resolve them.",
+            hint="Run `llmc up --detach`, then do it again: it will resolve them.",
         )
     return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
 

@@ -133,7 +133,7 @@ def _on_worker(project: Project, finding: Finding) -> str:
 
 def _offline(project: Project, record: WorkerRecord) -> str:
     sessions.reconcile(project, record.name)
-    return "offline now; `llmc up` starts its agent"
+    return "offline now; `llmc up --detach` starts its agent"
 
 
 def _register_hooks(project: Project, record: WorkerRecord) -> str:
@@ -207,7 +207,7 @@ def _clear_daemon(project: Project, _: str) -> str:
         raise explain(error, "cannot remove what the daemon left") from error
     finally:
         os.close(claim)
-    return "removed; `llmc up` starts a new one"
+    return "removed; `llmc up --detach` starts a new one"
 
 
 def _write_launcher(project: Project, _: str) -> str:

@@ -57,7 +57,7 @@ def start(project: Project, name: str) -> None:
     record = intake.apply_pending(project, name)
     pane = project.pane(record)
     if isinstance(pane, Unknown):
-        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up` again.")
+        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up --detach` again.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return
@@ -182,7 +182,7 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     if record.status is Status.OFFLINE and instance and not processes.wait_until(started, timeout_s):
         problem = (
             f"the agent did not report ready in {timeout_s:g} s; look at it with `llmc peek {name}` "
-            "(a dialog? a login?) and run `llmc up` again"
+            "(a dialog? a login?) and run `llmc up --detach` again"
         )
         _record_failure(project, record, problem)
         return problem
@@ -413,7 +413,7 @@ def _record_failure(project: Project, record: WorkerRecord, problem: str, *, unt
         tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)
         if not untrusted:
             return
-        again = "llmc init --trust && llmc up"
+        again = "llmc init --trust && llmc up --detach"
         about = {"kind": "trust", "severity": "blocked", "who": record.name}
         tx.raise_item(_trust_key(record), text=problem, next=again, **about)
 

@@ -113,7 +113,7 @@ def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> 
                 reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
                 problems.append(
                     f"the submodule {module.path} is not here: {reason}. "
-                    "Run `git submodule update --init` in the source, then `llmc up` again"
+                    "Run `git submodule update --init` in the source, then `llmc up --detach` again"
                 )
                 continue
             git.git(place, "config", "remote.origin.pushurl", NO_PUSH)

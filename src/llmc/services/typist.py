@@ -190,7 +190,7 @@ class Typist:
         if isinstance(pane, Unknown):
             raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
-            raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up` starts it")
+            raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up --detach` starts it")
         return pane
 
     def _refuse_if_a_dialog_or_person_is_there(self) -> bool:
@@ -273,7 +273,7 @@ class Typist:
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
-                words = f"the agent of {self.name} has just ended; `llmc up` starts it again"
+                words = f"the agent of {self.name} has just ended; `llmc up --detach` starts it again"
                 raise Refusal(Obstacle.DEAD, words)
         _see(self._box_is_ours, SETTLE_S)
 

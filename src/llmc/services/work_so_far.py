@@ -23,7 +23,8 @@ def look(project: Project, record: WorkerRecord) -> Review:
     worktree = Path(record.worktree_path)
     if not (worktree / ".git").exists():
         raise Refused(
-            f"the worktree of {record.name} is gone", hint="`llmc up` makes it again, from its branch."
+            f"the worktree of {record.name} is gone",
+            hint="`llmc up --detach` makes it again, from its branch.",
         )
     head = git.head(worktree)
     work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)
