@@ -51,7 +51,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
     told = scripted.llmc("digest").out
     assert "0 tasks landed" in told.splitlines()[1]
     assert ", 1 accept by hand, $0.50." in told.splitlines()[1], "without a list, `tasks requeue` is refused"
-    assert "quarantined (failed too often): 2 (task)" in told
+    assert "quarantined: 2 (task, 3 attempts)" in told
     assert "\033" not in told
     in_the_daemon = text_report(open_project(str(scripted.root)))
     assert in_the_daemon.partition("Did not land")[2] == told.rstrip("\n").partition("Did not land")[2]
@@ -75,7 +75,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
         path.write_text(
             json.dumps({**json.loads(path.read_text()), "metadata": {"llmc": {"hold": hold}}}) + "\n"
         )
-    assert "llmc tasks requeue 2   unblocks 1\n" in scripted.llmc("digest").out
+    assert "llmc tasks requeue 2   1 task waits for it\n" in scripted.llmc("digest").out
     ranked = scripted.llmc("digest", "--json").json["waiting"]
     assert ranked[0]["why"] == "task: 2 tests fail"
     assert [(item["command"], item["unblocks"]) for item in ranked] == [

@@ -6,7 +6,11 @@ import pytest
 
 from llmc.attention.items import KINDS, Facts, Item, Seen
 from llmc.attention.listing import attention
-from llmc.cli.overview import attention_lines
+from llmc.auto import digest_waits
+from llmc.auto.digest import digest
+from llmc.auto.digest_text import render as render_digest
+from llmc.auto.notices import digest_ready
+from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
 from llmc.state.store import Store
@@ -64,6 +68,32 @@ def test_every_surface_of_status_has_it() -> None:
     assert "blocked  1m" in text
     assert "adam: a draft" in text
     assert "next: llmc attach adam" in text
+
+
+def test_what_needs_you_is_counted_by_one_rule() -> None:
+    """Break: count workers in `status`, or failed attempts twice in the notification."""
+    rows: dict[str, object] = {
+        "person:adam": raised("blocked", 1),
+        "accept:adam": {**raised("waiting", 2), "kind": "accept_failed"},
+        "task plan/7": {**raised("waiting", 3), "kind": "quarantined", "who": "7"},
+        "goal": {**raised("notice", 4), "kind": "goal_stalled", "who": "goal_1"},
+    }
+    state = {"workers": {"adam": record("working")}, "attention": rows}
+    facts = Facts(0.0, running=True, daemon={"auto": False}, workers={"adam": Seen(False)})
+    view = status_view("/root", state, facts)
+    view["workers"] = [{**worker, "subject": "", "next": ""} for worker in view["workers"]]
+    assert "3 need you" in render(view, 0.0, 80, plain).splitlines()[0]
+    failed = [
+        {"ts": 1.0, "action": "task_assigned", "worker": "auto-1", "task_id": "7", "subject": "x", "claim": "c"},
+        {"ts": 2.0, "action": "task_failed", "worker": "auto-1", "task_id": "7", "cause": "task", "attempt": 3},
+        {"ts": 2.0, "action": "task_quarantined", "worker": "auto-1", "task_id": "7", "attempt": 3},
+        {"ts": 3.0, "action": "accepted", "worker": "adam", "commit": "c" * 40, "prompt": "By hand"},
+    ]
+    found = digest(failed, 0.0, 9.0, digest_waits.Facts(items=attention(state, facts)))
+    text = render_digest(found, 80, plain, str)
+    assert "Waits for you (3)" in text
+    assert "1 accept by hand, 3 wait for you." in text
+    assert digest_ready(found, text).title == "Auto mode has ended: 1 accept by hand, 3 wait for you"
 
 
 def test_hostile_text_draws_nothing() -> None:

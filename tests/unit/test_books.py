@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from llmc.agents.task_files import TaskFiles
 from llmc.given import MOST_LINE
 from llmc.names import TaskId, TaskKey
+from llmc.services.task_concerns import _held
 from llmc.state import ledger as ledger_file
 from llmc.state.ledger import Ledger
 from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
+from llmc.tasks.model import Task, TaskStatus
 from llmc.tools.files import DiskFull
 
 
@@ -51,6 +55,22 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
     assert books.is_quarantined(key("7"))
     fold(books, [entry("requeued", claim(9), 2)])
     assert books.attempts(key("7")) == 0
+
+
+def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
+    """Break: "failed too often" for all: one attempt shows that a model does not exist, and nothing counts against it."""
+    files, task = TaskFiles(Path("/lists/list")), Task(TaskId("7"), "Pay by card", "", TaskStatus.PENDING)
+    begun = entry("claimed", claim(1), 1)
+    hopeless_one = entry("released", claim(1), 2, reason="there is no model 'opsu'", hold="quarantined")
+    failure = entry("failed", claim(1), 2, cause="crash", reason="code 7")
+    for rows, words in (
+        ([begun, hopeless_one], "cannot be done as it is, and waits for you: Pay by card (there is no model 'opsu')"),
+        ([begun, failure] * 3, "failed 3 times, last by crash, and waits for you: Pay by card (code 7)"),
+    ):
+        (said,) = _held(files, fold(Books(), rows), [task]).values()
+        assert said["text"] == f"task 7 {words}"
+    (by_its_file,) = _held(files, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]).values()
+    assert by_its_file["text"] == "task 7 is quarantined, and waits for you: Pay by card"
 
 
 @pytest.mark.req("0-051")

@@ -14,6 +14,12 @@ Raw = dict[str, Any]
 #: how urgent an item is: `blocked` needs a person now, `waiting` can wait, `notice` is worth knowing
 SEVERITIES = ("blocked", "waiting", "notice")
 
+
+def counts(severity: str) -> bool:
+    """Whether an item is one of those that "need you", wherever they are counted: in `status`, `digest` and notifications."""
+    return severity != "notice"
+
+
 #: what starts the daemon, wherever a person is told to: it gives the terminal back
 UP = "llmc up --detach"
 UP_AUTO = "llmc up --auto --detach"
@@ -40,7 +46,7 @@ KINDS: dict[str, str] = {
     "trouble": "llmc cannot look after a worker: every round ends with the same error",
     "worktree": "a worktree that llmc could not reset; its worker takes no work before that",
     # of a task or a goal
-    "quarantined": "a task failed too often; it waits for `llmc tasks requeue`",
+    "quarantined": "a task failed three times, or cannot be done as it is; it waits for `llmc tasks requeue`",
     "parked_task": "a task used up its budget; it waits for `llmc tasks requeue`",
     "proposed": "a worker proposed a task; it waits for `llmc tasks approve`",
     "task_question": "a task that llmc will not take before a person has decided about it",

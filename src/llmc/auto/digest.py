@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from llmc.attention.items import Item
+from llmc.attention.items import Item, counts
 from llmc.auto.digest_history import (
     Attempt,
     End,
@@ -63,7 +63,7 @@ class Ended(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A task that failed too often, or used up its budget, in this period."""
+    """A task that waits for a person since its last attempt, in this period: it failed, or used up its budget."""
 
     task_id: str
     subject: str
@@ -148,7 +148,7 @@ class Digest(Struct, frozen=True):
     @property
     def waits(self) -> tuple[Waiting, ...]:
         """What a person has to do something about."""
-        return tuple(item for item in self.waiting if item.severity != "notice")
+        return tuple(item for item in self.waiting if counts(item.severity))
 
     @property
     def is_empty(self) -> bool:
@@ -271,7 +271,7 @@ class _View:
                     attempt.cause,
                     attempt.reason,
                     attempt.ref or None,
-                    self._number[id(attempt)],
+                    max(self._number[id(attempt)], attempt.number or 0),  # the log may begin after the first
                 )
 
     def subject(self, attempt: Attempt) -> str:

@@ -17,6 +17,8 @@ When = Callable[[float], str]
 
 #: so many that wait are explained; of the others only the command is named
 MOST_WAITING = 6
+#: a reason that begins with so much of another one is the same
+SAME = 40
 #: so many that landed have a line each; more stand side by side
 MOST_LANDED = 12
 #: only the last ones are shown
@@ -93,7 +95,7 @@ class _Page:
             rest = "" if report.waits else ", and nothing waits for you"
             lines += self._plain(f"A quiet time: no task was begun, nothing landed{rest}.", 0, 2)
         else:
-            lines += self._plain(_summary(report), 0, 2)
+            lines += self._plain(f"{summary(report)}.", 0, 2)
             lines += self._run(report)
         for problem in report.problems:
             lines += [self.paint(line, "red") for line in self._plain(f"not known: {problem}", 0, 3)]
@@ -121,7 +123,7 @@ class _Page:
     def waiting(self, items: tuple[Waiting, ...]) -> list[str]:
         lines = [self.paint(f"Waits for you ({len(items)})", "bold")] if items else []
         for item in items[:MOST_WAITING]:
-            gain = f"   unblocks {item.unblocks}" if item.unblocks else ""
+            gain = f"   {_held_up(item)}" if item.unblocks else ""
             command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
             lines.append(f"  {self.paint(command, 'yellow')}{gain}")
             lines += self._plain(_about(item), 6, 2)
@@ -191,10 +193,10 @@ class _Page:
             causes = ", ".join(f"{count} {cause}" for cause, count in report.failed_by_cause.items())
             lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed: {causes}", 2, 2)
             lines += self._failures(report.failed)
-        for hold, words in (("quarantined", "failed too often"), ("parked", "over budget")):
-            held = [row for row in report.held if row.hold == hold]
+        for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
+            held = [_held(row) for row in report.held if row.hold == hold]
             if held:
-                lines += self._plain(f"{hold} ({words}): {_tasks(held)}", 2, 2)
+                lines += self._plain(f"{words}: {listed(held)}", 2, 2)
         for rows, words in ((report.released, "given back"), (report.open, "still open")):
             if rows:
                 lines += self._plain(f"{words}: {_tasks(rows)}", 2, 2)
@@ -254,7 +256,8 @@ class _Page:
         return [" " * indent + line for line in wrap(printable(text), self.width - indent, most)]
 
 
-def _summary(report: Digest) -> str:
+def summary(report: Digest) -> str:
+    """The night in a sentence, without its full stop."""
     tasks = [row for row in report.accepted if row.task_id is not None]
     by_hand = len(report.accepted) - len(tasks)
     runs = report.runs
@@ -269,15 +272,23 @@ def _summary(report: Digest) -> str:
     if report.waits:
         count = len(report.waits)
         parts.append(f"{count} {'waits' if count == 1 else 'wait'} for you")
-    return f"{', '.join(parts)}." if parts else "Nothing landed."
+    return ", ".join(parts) or "Nothing landed"
 
 
 def _long(row: Pauses | Commands) -> str:
     return format_duration(row.total_s) + (" in all" if row.times > 1 else "")
 
 
+def _held_up(item: Waiting) -> str:
+    """What can go on when a person has done this."""
+    what = counted(item.unblocks or 0, "part" if item.kind == "goal_question" else "task")
+    return f"{what} {'waits' if item.unblocks == 1 else 'wait'} for it"
+
+
 def _about(item: Waiting) -> str:
-    return f"{item.what} ({item.why})" if item.why else item.what
+    """The item itself may say why already."""
+    reason = item.why.partition(": ")[2] or item.why
+    return item.what if not reason or reason[:SAME] in item.what else f"{item.what} ({item.why})"
 
 
 def _name(row: Accepted) -> str:
@@ -294,7 +305,12 @@ def _trouble(row: Accepted) -> str:
     return f" ({', '.join(part for part in said if part)})" if any(said) else ""
 
 
-def _tasks(rows: Iterable[Ended | Held]) -> str:
+def _held(row: Held) -> str:
+    """A task that waits for a person: why, and after how many attempts."""
+    return f"{row.task_id} ({', '.join(filter(None, (row.cause, counted(row.attempts, 'attempt'))))})"
+
+
+def _tasks(rows: Iterable[Ended]) -> str:
     """Each task once, with why; the same task twice is said by a number."""
     times = Counter((row.task_id, row.cause) for row in rows)
     return listed(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
-from llmc.attention.items import SEVERITIES, Item
+from llmc.attention.items import SEVERITIES, Item, counts
 from llmc.auto.digest_history import Attempt, History
 from llmc.auto.model import AutoState
 from llmc.names import TaskId
@@ -69,7 +69,7 @@ def waiting(history: History, facts: Facts) -> tuple[Waiting, ...]:
 def _rank(item: Waiting) -> tuple[bool, int, int, tuple[int, int, str], str]:
     severity = SEVERITIES.index(item.severity)
     return (
-        item.severity == "notice",
+        not counts(item.severity),
         -(item.unblocks or 0),
         severity,
         in_order(item.task_id or ""),

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from llmc.attention.items import SEVERITIES, Item
 from llmc.auto.digest import Digest
+from llmc.auto.digest_text import summary
 from llmc.fit import printable, visible
 
 Row = Mapping[str, Any]
@@ -21,7 +22,7 @@ KINDS: dict[str, str] = {
     "auto_failed": "auto mode stopped because of a failure",
     "fleet_parked": "the fleet waits: for a usage limit, or an API that is away",
     "budget_reached": "a budget is used up: of a task, the day or the run",
-    "task_quarantined": "a task failed too often and waits for a person",
+    "task_quarantined": "a task failed three times, or cannot be done as it is, and waits for a person",
     "worker_error": "a worker of yours is in error, or its agent crashed",
     "blocked": "anything else that is `blocked` in `llmc status`: a question, a dialog, a dirty source, a full disk",
     "waiting": "anything else that is `waiting` in `llmc status`: a proposed task, a failed accept, a long hold",
@@ -150,12 +151,8 @@ def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
 
 
 def digest_ready(found: Digest, text: str) -> Notice:
-    counted = [
-        (len(found.accepted), "landed"),
-        (len(found.failed) + len(found.held), "failed"),
-        (len(found.waits), "wait for you"),
-    ]
-    words = ", ".join(f"{count} {what}" for count, what in counted if count) or "nothing happened"
+    """Its title counts as the report itself does."""
+    words = "nothing happened" if found.is_empty and not found.waits else summary(found)
     facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
     return Notice(
         "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:_BODY_CHARS], facts

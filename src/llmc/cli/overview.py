@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from llmc.attention.items import UP, UP_AUTO, Raw
+from llmc.attention.items import UP, UP_AUTO, Raw, counts
 from llmc.attention.workers import AT_WORK as AT_WORK_STATUSES
 from llmc.attention.workers import WORDS as _WORDS
 from llmc.fit import cells, padded, printable, shortened, shortened_at_start, wrap
@@ -42,7 +42,7 @@ _IN_THE_ROW = ("review", "input", "error", "conflict")
 
 
 def needs_a_person(worker: Raw) -> bool:
-    return any(item["severity"] != "notice" for item in worker["items"])
+    return any(counts(item["severity"]) for item in worker["items"])
 
 
 def group_of(worker: Raw) -> str:
@@ -74,7 +74,10 @@ def render(view: Raw, now: float, width: int, paint: Paint) -> str:
     width, view = max(40, min(width, MOST_WIDTH)), with_items(view)
     shown = [worker for worker in view["workers"] if not worker["auto"] or needs_a_person(worker)]
     groups = {title: [w for w in shown if group_of(w) is title] for title in _COUNTED}
-    lines = [_title(view, {title: len(found) for title, found in groups.items()}, width, paint)]
+    # Of what needs a person every item counts, as in the digest; of the others, the workers.
+    numbers = {title: len(found) for title, found in groups.items()}
+    numbers[NEEDS_YOU] = sum(counts(item["severity"]) for item in view["attention"])
+    lines = [_title(view, numbers, width, paint)]
     lines += attention_lines(view["others"], now, width, paint)
     overseer = overseer_lines(view["overseer"], now, width, paint) if view["overseer"] else []
     if not view["workers"]:
@@ -142,13 +145,13 @@ def auto_summary(auto: Raw, now: float) -> str:
     return f"Auto Mode: {counts}; parked {wait} ({_WORDS.get(auto['parked_cause'], auto['parked_cause'])})"
 
 
-def _title(view: Raw, counts: dict[str, int], width: int, paint: Paint) -> str:
+def _title(view: Raw, numbers: dict[str, int], width: int, paint: Paint) -> str:
     daemon = view["daemon"]
     pid = f" {daemon['pid']}" if daemon["pid"] else ""
     wanted = (view["auto"] or {}).get("wanted")
     runs = f"daemon{pid} runs" if daemon["running"] else f"daemon not running ({UP_AUTO if wanted else UP})"
-    said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in counts.items() if count)
-    said = said.replace("1 need you", "1 needs you") if counts[NEEDS_YOU] == 1 else said
+    said = ", ".join(f"{count} {_COUNTED[title]}" for title, count in numbers.items() if count)
+    said = said.replace("1 need you", "1 needs you") if numbers[NEEDS_YOU] == 1 else said
     rest = "  ".join(["", runs, *([said] if said else [])])
     root = shortened_at_start(printable(view["root"]), max(12, width - cells(rest)))
     line = shortened(root + rest, width)

@@ -4,7 +4,7 @@ from typing import Any
 
 from llmc.fit import gist
 from llmc.services.task_list import Overview
-from llmc.tasks.books import Books
+from llmc.tasks.books import QUARANTINED, Books
 from llmc.tasks.claims import PROPOSED
 from llmc.tasks.draw import QUESTION
 from llmc.tasks.model import Task
@@ -18,13 +18,14 @@ def hold(task: Task, found: Overview, books: Books) -> str:
 def why(task: Task, found: Overview, books: Books) -> str:
     """The reason behind that word, as far as it is known."""
     key = found.key(task.id)
-    word, kept, failures = hold(task, found, books), books.kept.get(key), books.failures.get(key, [])
+    word, kept = hold(task, found, books), books.kept.get(key)
     if word == PROPOSED and (made := made_by(task, found, books)):
         return f"made by {made}"
+    if word == QUARANTINED:
+        said, reason = books.why_kept(key)
+        return f"it {said}: {gist(reason)}" if reason else ""
     if word and kept is not None:
         return gist(kept.reason)
-    if word and failures:
-        return f"{len(failures)} attempts failed, the last one by {failures[-1].cause}: {gist(failures[-1].reason)}"
     if found.states.get(task.id) == QUESTION:
         return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
     return ""

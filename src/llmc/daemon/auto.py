@@ -360,7 +360,7 @@ class AutoMode:
     def report(self, since: float) -> None:
         """What became of it all, for whoever reads the terminal or the log the next morning."""
         with contextlib.suppress(LlmcError):
-            found = report(self._project, since)
+            found = report(self._project, since, ending=True)
             text = text_of(found)
             say(f"\n{text}")
             for line in text.splitlines():

@@ -12,12 +12,16 @@ from llmc.state.model import Raised
 from llmc.tools.tmux import Unknown
 
 
-def current(project: Project) -> list[Item]:
-    """Everything that waits for a person now, most urgent first; the same list as in `llmc status`."""
+def current(project: Project, *, ending: bool = False) -> list[Item]:
+    """Everything that waits for a person now, most urgent first; the same list as in `llmc status`.
+
+    `ending`: the daemon itself asks, at its end. Who reads its last words finds it gone.
+    """
     state = project.store.read_raw()
     panes = project.tmux.panes() if state.get("workers") else {}
     seen = None if isinstance(panes, Unknown) else panes
-    return attention(state, look(str(project.root.path), state, seen, time.time()))
+    facts = look(str(project.root.path), state, seen, time.time())
+    return attention(state, facts._replace(running=False, holder=None, daemon=None) if ending else facts)
 
 
 def advice(project: Project, name: str) -> str:

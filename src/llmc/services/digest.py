@@ -64,8 +64,8 @@ def remember_look(project: Project, found: Digest) -> None:
         write_atomic(project.root.looked, msgspec.json.encode(look))
 
 
-def report(project: Project, since: float | None = None) -> Digest:
-    """What happened since then; without a time, since a person last looked."""
+def report(project: Project, since: float | None = None, *, ending: bool = False) -> Digest:
+    """What happened since then; without a time, since a person last looked. `ending`: the daemon's last words."""
     problems: list[str] = []
     state = _state(project, problems)
     now = now_unix()
@@ -74,7 +74,7 @@ def report(project: Project, since: float | None = None) -> Digest:
     rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
     tasks, held_up = _tasks(project, problems), _held_up(project, problems)
     facts = Facts(
-        items=_items(project, problems),
+        items=_items(project, problems, ending),
         tasks=tasks,
         list_name=list_name(project.config.auto.task_list_id),
         completed=_completed(project),
@@ -153,10 +153,10 @@ def tell_lists(project: Project) -> None:
     bad_rows.tell(project)
 
 
-def _items(project: Project, problems: list[str]) -> list[Item]:
+def _items(project: Project, problems: list[str], ending: bool) -> list[Item]:
     """The attention list; after the looks at tasks and goals, which put theirs on it."""
     try:
-        return attention.current(project)
+        return attention.current(project, ending=ending)
     except (LlmcError, OSError) as error:
         problems.append(f"what waits for you: {error}")
         return []

@@ -25,7 +25,7 @@ from llmc.services.project import Project
 from llmc.services.task_list import believed_tasks, open_list
 from llmc.services.transcript_tail import last_growth_unix, last_messages, last_word_unix
 from llmc.state.model import State
-from llmc.tasks.books import Books
+from llmc.tasks.books import QUARANTINED, Books
 from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.clock import now_unix
@@ -163,19 +163,20 @@ def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | N
         return _of_worker(facts, assignment, run_id, record, record.assignment.since_unix)
     if claim is not None:
         return Signals(run_id=run_id, run=Run.IN_FLIGHT)
-    kept = books.kept_back(key)
-    if kept == "quarantined":
-        failures = books.failures.get(key, [])
-        why = failures[-1].reason if failures else "it failed too often"
-        return Signals(run_id=run_id, run=Run.FAILED, run_error=why, run_ended_at=_at(failures))
-    if kept and (held := books.kept.get(key)):
+    kept, held = books.kept_back(key), books.kept.get(key)
+    if kept == QUARANTINED:
+        words, reason = books.why_kept(key)
+        ends = [*books.failures.get(key, ()), *filter(None, [held])]
+        return Signals(
+            run_id=run_id,
+            run=Run.FAILED,
+            run_error=reason or f"it {words}",
+            run_ended_at=max((one.at_unix for one in ends), default=None),
+        )
+    if kept and held is not None:
         asked = BlockedReason(kind=kept, text=held.reason[:1000], question=held.reason[:1000])
         return Signals(run_id=run_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
     return Signals(run_id=run_id, run=Run.WAITING if task is not None else Run.NONE)
-
-
-def _at(failures: list[Any]) -> float | None:
-    return failures[-1].at_unix if failures else None
 
 
 def _of_worker(

@@ -3,17 +3,20 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from llmc.agents.task_files import TaskFiles
-from llmc.names import TaskId
+from llmc.fit import gist, shortened
+from llmc.names import TaskId, TaskKey
 from llmc.services import attention
 from llmc.services.project import Project
-from llmc.tasks.books import Books
+from llmc.tasks.books import QUARANTINED, Books
 from llmc.tasks.draw import is_in_question
 from llmc.tasks.model import Task, TaskStatus
 from llmc.tasks.stuck import Stuck, stuck_in
 
+#: so much of a task's subject, and of why it failed, is in the sentence about it
+MOST_SUBJECT, MOST_REASON = 200, 200
 #: why a task waits for a person: the kind of its item, what is said of it, and the command about it
 _HOLDS = {
-    "quarantined": ("quarantined", "failed too often, and waits for you", "requeue"),
+    QUARANTINED: (QUARANTINED, "", "requeue"),  # what is said of it, its attempts say
     "parked": ("parked_task", "used up its budget, and waits for you", "requeue"),
     "proposed": ("proposed", "was proposed by a worker, and waits for your approval", "approve"),
 }
@@ -106,14 +109,22 @@ def _held(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[str, di
         if hold is None or task.status is TaskStatus.COMPLETED or task.id in completed:
             continue
         kind, words, verb = hold
+        said = f"task {task.id} {words}: {task.subject}" if words else _quarantined(task, files.key(task.id), books)
         found[_task_key(files, task.id)] = {
             "kind": kind,
             "severity": "waiting",
             "who": task.id,
-            "text": f"task {task.id} {words}: {task.subject}"[:500],
+            "text": said[:500],
             "next": f"llmc tasks {verb} {task.id}",
         }
     return found
+
+
+def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
+    """How often it failed, and why: one attempt is enough where no other could go better."""
+    words, reason = books.why_kept(key)
+    why = f" ({gist(reason, MOST_REASON)})" if reason else ""
+    return f"task {task.id} {words}, and waits for you: {shortened(task.subject, MOST_SUBJECT)}{why}"
 
 
 def _questions(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:

@@ -80,7 +80,7 @@ ACTIONS: dict[str, str] = {
     "task_completed": "a task's work has landed, or nothing had to change (`task_id`, `commit`: null then)",
     "task_released": "a task is free again and nothing counts against it (`task_id`, `cause`)",
     "task_failed": "a task's attempt failed (`task_id`, `cause`, `attempt`, `retry_in_s`: it waits so long after a crash, `ref`: where unfinished work is pinned)",
-    "task_quarantined": "a task failed too often and waits for a person (`task_id`, `cause`, `attempt`)",
+    "task_quarantined": "a task failed three times, or cannot be done as it is, and waits for a person (`task_id`, `cause`, `attempt`)",
     "task_parked": "a task used up its budget and waits for a person (`task_id`, `cause`)",
     "task_proposed": "a worker's session made a task that waits for `tasks approve` (`task_id`, `subject`)",
     "task_received": "the task pool command gave a task (`task_id`, `subject`)",

@@ -12,6 +12,8 @@ from llmc.tasks.model import is_number
 
 #: failures that count against a task; at this many it waits for a person
 MAX_ATTEMPTS = 3
+#: why a task waits for a person after its attempts
+QUARANTINED = "quarantined"
 #: see `name_the_unnamed`
 _UNNAMED = "unnamed_are_of"
 #: the cause of an agent that ended by itself in the middle of a task
@@ -179,7 +181,20 @@ class Books(Struct):
         kept, made = self.kept.get(self.whole(task)), self.made.get(self.whole(task))
         if made is not None and made.hold:
             return made.hold
-        return kept.word if kept else "quarantined" if self.is_quarantined(task) else ""
+        return kept.word if kept else QUARANTINED if self.is_quarantined(task) else ""
+
+    def why_kept(self, task: TaskKey) -> tuple[str, str]:
+        """What became of a task that is quarantined, and the reason; "" where only its file says that it is.
+
+        One attempt may have shown that no other can help: nothing counts against the task then.
+        """
+        kept, failures = self.kept.get(self.whole(task)), self.failures.get(self.whole(task), [])
+        if kept is not None and kept.word == QUARANTINED:
+            return "cannot be done as it is", kept.reason
+        if not failures:
+            return "is quarantined", ""
+        times = "once" if len(failures) == 1 else f"{len(failures)} times"
+        return f"failed {times}, last by {failures[-1].cause or 'unknown'}", failures[-1].reason
 
     def is_known(self, task: TaskKey) -> bool:
         """Whether llmc wrote its file, was told who made it, or has taken it before."""
