@@ -43,6 +43,11 @@ def test_peek_shows_the_screen(running: Fleet) -> None:
     wait_until(lambda: "forty-two" in running.screen("adam"))
     assert "forty-two" in running.llmc("peek", "adam").out
     assert len(running.llmc("peek", "adam", "-n", "3", "--json").json["lines"]) == 3
+    # Into a pipe it is as wide as a page, or as COLUMNS says; the screen of an agent that nobody watches is 500 wide.
+    assert max(map(len, running.llmc("peek", "adam", "--json").json["lines"])) > 80
+    for columns, most in (("", 80), ("60", 60)):
+        shown = running.llmc("peek", "adam", COLUMNS=columns).out.splitlines()
+        assert max(len(line) for line in shown if "─" in line) == most
 
 
 @pytest.mark.req("1-011", "1-098", "1-099", "1-100")
@@ -283,7 +288,9 @@ def test_demo_by_hand(scripted: Fleet) -> None:
 
 
 def test_logs_of_the_daemon_and_of_a_worker(running: Fleet) -> None:
-    assert "daemon_started" in running.llmc("logs").out
+    assert "action=daemon_started" in running.llmc("logs").out
+    assert "daemon_started" in [json.loads(row)["action"] for row in running.llmc("logs", "--json").out.splitlines()]
+    assert "is text" in running.llmc("logs", "auto", "--json", code=2).err
     assert running.llmc("logs", "-n", "1").out.count("\n") == 1
     assert "no worker" in running.llmc("logs", "nobody", code=4).err
     (running.root / "logs/adam.log").write_text("one\ntwo\n")

@@ -65,7 +65,7 @@ def test_auto_mode_tells_what_a_person_should_know(scripted: Fleet, hook: Webhoo
     assert "Auto mode stopped: command" in failed[0]["title"]
     assert "llmc up --auto" in failed[0]["body"]
     digests = [body for body in hook.got if body["kind"] == "digest"]
-    assert "1 landed" in digests[-1]["title"]
+    assert "1 task landed" in digests[-1]["title"]
     daemon = Daemon(scripted)
     wait_for(scripted, lambda: len(scripted.events("auto_started")) == 3)
     daemon.stop()

@@ -31,6 +31,10 @@ from llmc.tools import notifiers
 from llmc.tools.notifiers import Result
 from llmc.tools.rotation import Limit, rotate
 from llmc.tools.tmux import Tmux
+from llmc.workers import decide
+from llmc.workers.model import Status
+from llmc.workers.transitions import step
+from tests.support.records import worker
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 from tests.support.webhook import SECRET, Webhook
 
@@ -310,6 +314,27 @@ def test_events_that_nobody_saw_are_told_by_the_next_daemon(project: Project, ho
     flush()
     assert [body["key"] for body in hook.got] == ["api", "api"]
     assert not any(one.is_open for one in Incidents(project.root).read().incidents)
+
+
+def test_the_next_rebase_that_a_worker_aborts_is_told_also_when_nobody_looked_between(
+    project: Project, hook: Webhook
+) -> None:
+    """Break: know an item by its key alone: what was told of the first stays open, and swallows the second."""
+    aborted = step(Status.NEEDS_REVIEW, decide.ABORTED, commit_sha="c" * 40)
+    with project.store.transaction() as tx:
+        tx.put(worker(Status.REBASING))
+        tx.move("w1", aborted)
+    watching = Notices(project)
+    watching.tell(project)
+    watching.tell(project)
+    flush()
+    with project.store.transaction() as tx:  # a person asks for the rebase again, and it is aborted at once
+        tx.move("w1", step(Status.REBASING, "conflicts"))
+        tx.move("w1", aborted)
+    for _ in range(2):
+        watching.tell(project)
+        flush()
+    assert [body["key"] for body in hook.got if body.get("worker")] == ["conflict:w1"] * 2
 
 
 @pytest.mark.req("7-002", "7-012")

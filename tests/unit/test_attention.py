@@ -248,6 +248,12 @@ def test_why_auto_mode_failed_is_said_until_it_runs_again(facts: dict[str, objec
     assert (item.kind, item.text) == ("auto", "auto mode failed (auth): logged out")
 
 
+def test_the_next_question_is_another_one() -> None:
+    """No hook tells of the answer, so its status stays. Break: date a question by the status alone: nobody is told of it."""
+    asks = record("needs_input", reason="question", asked={"tool": "x", "text": "Which?", "at_unix": 7.0})
+    assert found(asks, workers={"adam": Seen(False)})["question:adam"].since_unix == 7.0
+
+
 def test_the_same_thing_is_listed_once() -> None:
     """Break: leave out `_once`."""
     person = {

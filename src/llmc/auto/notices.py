@@ -14,6 +14,7 @@ from llmc.attention.items import SEVERITIES, Item
 from llmc.auto.digest import Digest
 from llmc.auto.digest_text import summary
 from llmc.fit import printable, visible
+from llmc.given import number
 
 Row = Mapping[str, Any]
 
@@ -89,15 +90,24 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
     for item in items:
         kind = _kind_of(item, on)
         if kind:
-            about = {"severity": item.severity, "next": item.next}
+            about: dict[str, Any] = {"severity": item.severity, "next": item.next}
             if item.who in workers:
-                about["worker"] = item.who
+                about |= {"worker": item.who, "since_unix": item.since_unix}
             if item.kind in _OF_TASKS:
                 about["task_id"] = item.who
             title = f"{item.who}: {item.text}" if item.who in workers else item.text
             body = f"{item.text}\nNext: {item.next}" if item.next else item.text
             found.append(Notice(kind, item.key, title[:_TITLE_CHARS], body[:_BODY_CHARS], about))
     return found
+
+
+def is_another(notice: Notice, told: Mapping[str, Any]) -> bool:
+    """Whether a worker's item was over and came back between two looks: another question, or the next rebase that it aborted.
+
+    `told`: the facts of what was told. Only of a worker the time says so: other things begin again with each daemon.
+    """
+    before, now = number(told.get("since_unix")), number(notice.facts.get("since_unix"))
+    return before is not None and now is not None and before != now
 
 
 def _kind_of(item: Item, on: Collection[str]) -> str:

@@ -275,23 +275,23 @@ def _event_line(event: Raw) -> str:
     when = time_of_day(event.get("ts"))
     skip = ("ts", "action", "worker", "seq", "event", "reason")
     rest = " ".join(
-        f"{key}={_in_a_line(value)}"
+        f"{key}={in_a_line(value)}"
         for key, value in event.items()
         if key not in skip and value not in (None, "")
     )
-    reason = f" ({_in_a_line(event['reason'])})" if event.get("reason") else ""
+    reason = f" ({in_a_line(event['reason'])})" if event.get("reason") else ""
     who, what = (str(event.get(key) or empty) for key, empty in (("worker", "-"), ("action", "")))
     return f"{when}  {who:<12} {what:<18} {rest}{reason}".rstrip()
 
 
-def time_of_day(ts: Any) -> str:
+def time_of_day(ts: Any, form: str = "%H:%M:%S") -> str:
     try:
-        return time.strftime("%H:%M:%S", time.localtime(given.number(ts) or 0.0))
+        return time.strftime(form, time.localtime(given.number(ts) or 0.0))
     except (OverflowError, ValueError, OSError):
         return "--:--:--"
 
 
-def _in_a_line(value: Any) -> str:
+def in_a_line(value: Any) -> str:
     """An event is a line, also where it has a whole prompt in it; --json has all of it."""
     text = " ".join(str(value).split()) if isinstance(value, str) else str(value)
     return text if len(text) <= MOST_EVENT_TEXT else f"{text[: MOST_EVENT_TEXT - 1]}…"

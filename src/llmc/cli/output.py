@@ -105,11 +105,13 @@ def is_terminal(*, err: bool = False) -> bool:
 
 
 def screen_width() -> int:
-    """In cells; 80 where it is not a terminal's."""
+    """In cells; where it is not a terminal's, what COLUMNS says, else 80."""
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        found = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
-        return 80
+        found = 0
+    said = os.environ.get("COLUMNS", "")
+    return found or (int(said) if said.isdecimal() else 0) or 80
 
 
 def has_colours(*, err: bool = False) -> bool:

@@ -2,7 +2,7 @@
 
 import click
 
-from llmc.cli.output import is_terminal, json_option, print_json, say_lines, screen_width
+from llmc.cli.output import json_option, print_json, say_lines, screen_width
 from llmc.cli.workers import pane_of, project_of, worker_argument
 from llmc.fit import fitted
 
@@ -13,11 +13,13 @@ from llmc.fit import fitted
 @json_option
 @click.pass_context
 def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
-    """Print the last lines of a worker's screen; on a terminal, its rules and gaps are as long as fit.
+    """Print the last lines of a worker's screen; its rules and gaps are as long as fit.
 
     \b
     Example:
       llmc peek adam -n 100
+
+    What is not a terminal is COLUMNS wide, or 80; --json has the lines as they are.
     """
     project = project_of(ctx)
     pane = pane_of(project, worker)
@@ -26,6 +28,4 @@ def command(ctx: click.Context, worker: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json({"worker": worker, "dead": pane.dead, "exit_code": pane.exit_code, "lines": shown})
         return
-    say_lines(
-        "\n".join(fitted(line, screen_width()) for line in shown) if is_terminal() else "\n".join(shown)
-    )
+    say_lines("\n".join(fitted(line, screen_width()) for line in shown))

@@ -5,7 +5,7 @@ import os
 import threading
 from typing import Any
 
-from llmc.auto.notices import LASTING, Over, failing_after, judge, of_items
+from llmc.auto.notices import LASTING, Over, failing_after, is_another, judge, of_items
 from llmc.errors import LlmcError
 from llmc.event_log import EventLog
 from llmc.services import attention, notify
@@ -53,12 +53,13 @@ class Notices:
         self._state_changed, self._looked = changed, monotonic()
         on, workers = notify.settings_of(project).on, project.store.read().workers
         wanted = {(one.kind, one.key): one for one in of_items(attention.current(project), on, workers)}
-        known = {(one.kind, one.key) for one in Incidents(project.root).read().incidents if one.is_open}
-        for kind, key in known - wanted.keys():
-            if kind in LASTING:
-                notify.over(project, kind, key)
-        for name in wanted.keys() - known:
-            notify.post(project, wanted[name])
+        open_ = {(one.kind, one.key): one for one in Incidents(project.root).read().incidents if one.is_open}
+        for name, one in open_.items():
+            if one.kind in LASTING and (name not in wanted or is_another(wanted[name], one.facts)):
+                notify.over(project, *name)
+        for name, notice in wanted.items():
+            if name not in open_ or is_another(notice, open_[name].facts):
+                notify.post(project, notice)
 
     def _tell_events(self, project: Project) -> None:
         rows = [row for line in self._log.lines() if (row := json_row(line)) is not None]
