@@ -52,6 +52,9 @@ _TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
 LASTING = frozenset({*_OF_ITEMS.values(), *SEVERITIES})
 #: items whose `who` is the name of a worker, or of a task
 _OF_TASKS = ("quarantined", "parked_task", "proposed")
+#: items whose time is that of what happened: with another time it is another one. The time of others says less: of a dialog
+#: it is that of the status below it, of the fleet that of its daemon
+_HAPPENS = ("question", "input", "review", "crash", "offline", "error", "login", "conflict")
 _BODY_CHARS = 4000
 _TITLE_CHARS = 300
 
@@ -92,7 +95,9 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
         if kind:
             about: dict[str, Any] = {"severity": item.severity, "next": item.next}
             if item.who in workers:
-                about |= {"worker": item.who, "since_unix": item.since_unix}
+                about["worker"] = item.who
+            if item.kind in _HAPPENS:
+                about["since_unix"] = item.since_unix
             if item.kind in _OF_TASKS:
                 about["task_id"] = item.who
             title = f"{item.who}: {item.text}" if item.who in workers else item.text
@@ -102,9 +107,9 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
 
 
 def is_another(notice: Notice, told: Mapping[str, Any]) -> bool:
-    """Whether a worker's item was over and came back between two looks: another question, or the next rebase that it aborted.
+    """Whether an item was over and came back between two looks: another question, or the next rebase that a worker aborted.
 
-    `told`: the facts of what was told. Only of a worker the time says so: other things begin again with each daemon.
+    `told`: the facts of what was told.
     """
     before, now = number(told.get("since_unix")), number(notice.facts.get("since_unix"))
     return before is not None and now is not None and before != now
