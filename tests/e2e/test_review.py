@@ -160,13 +160,18 @@ def test_status_says_what_was_reviewed(running: Fleet) -> None:
 
 
 def test_what_changed_after_the_review_is_said(running: Fleet) -> None:
-    """Break that fails it: `git patch-id --stable` (only white space changed), or no comparison at all."""
+    """Break that fails it: `git patch-id --stable` (only white space changed), no comparison at all, or one that is told after the landing."""
     work(running, "if x: pass")
     running.llmc("review", "adam")
     work(running, "  if x: pass")
-    done = running.llmc("accept", "adam", "--json")
-    assert done.json["reviewed"] == "changed"
-    assert "not the change you reviewed" in done.err
+    # Who sits at a terminal is asked, and a no leaves everything as it was.
+    tip = running.git("rev-parse", "main")
+    assert running.answered(b"n\n", "accept", "adam") != 0
+    assert (running.git("rev-parse", "main"), running.status("adam")["accept_step"]) == (tip, None)
+    assert "accept:adam" not in {item["key"] for item in running.llmc("status", "--json").json["attention"]}
+    said = running.llmc("accept", "adam").err
+    assert said.index("not the change you reviewed") < said.index("landing it"), "before it lands"
+    assert said.count("not the change you reviewed") == 1
     assert running.events("accepted")[-1]["reviewed"] == "changed"
 
 

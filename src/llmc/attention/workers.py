@@ -180,7 +180,9 @@ def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:
     if found is not None:
         kind, severity, said, command = found
         since = number(row["since_unix"]) or 0.0
-        if kind == "question" and row["reason"] != "blocked":  # the next one comes without a change of its status
+        if (
+            kind == "question" and row["reason"] != "blocked"
+        ):  # the next one comes without a change of its status
             since = number((record.get("asked") or {}).get("at_unix")) or since
         yield Item(f"{kind}:{row['name']}", kind, severity, row["name"], since, said, command)
     if (record.get("assignment") or {}).get("told_of_budget") and row["status"] in AT_WORK:

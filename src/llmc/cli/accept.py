@@ -1,18 +1,21 @@
 """llmc accept"""
 
+import sys
+
 import click
 
-from llmc.cli.output import json_option, note, paint, print_json, say
+from llmc.cli.output import ask, json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.errors import Refused, UsageError
-from llmc.services.accept import accept
+from llmc.services.accept import CHANGED, Unseen, accept
 from llmc.services.catch_up import catch_up
 from llmc.services.project import Project
 from llmc.services.rebase import wake_queued
 from llmc.services.tasks import reviewed_last
 from llmc.services.trash import short
-from llmc.workers.model import Reviewed, Status
+from llmc.workers.model import Status
 
+_NOT_SEEN = "this is not the change you reviewed"
 _DOING = {
     "check": "checking the source",
     "merge": "making one commit of it on the newest base",
@@ -25,29 +28,44 @@ _DOING = {
 
 @click.command("accept")
 @click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option("--yes", "-y", is_flag=True, help="Land also a change that is not the one you reviewed.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
+def command(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> None:
     """Land a worker's work: as one commit on the newest base, validated, fast-forwarded into the source.
 
     \b
     Example:
       llmc accept adam
 
-    Without a name: the worker reviewed last, else the only one that waits. An accept that was interrupted goes on where it stopped: run it again.
+    Without a name: the worker reviewed last, else the only one that waits. A change that is not the one you reviewed is said before it
+    lands; on a terminal you are asked. An accept that was interrupted goes on where it stopped: run it again.
     """
     project = project_of(ctx)
     name = worker or _candidate(project)
     project.store.worker(name)
 
+    told: set[str] = set()
+
     def progress(step: str) -> None:
+        if step == CHANGED and step not in told:
+            note(paint(f"  {name}: {_NOT_SEEN}", "yellow", err=True))
+        told.add(step)
         if not as_json and step == "validate" and not project.config.repo.validate:
             note("  no repo.validate is set: nothing is checked")
         elif not as_json and step in _DOING:
             note(f"  {_DOING[step]} ...")
 
-    with project.accept_lock(name), project.worker_lock(name):
-        done = accept(project, name, progress)
+    asks = not yes and not as_json and sys.stdin.isatty()
+    try:
+        with project.accept_lock(name), project.worker_lock(name):
+            done = accept(project, name, progress, only_seen=asks)
+    except Unseen:
+        # Nobody waits for a lock while a person thinks.
+        ask(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?", abort=True)
+        told.add(CHANGED)
+        with project.accept_lock(name), project.worker_lock(name):
+            done = accept(project, name, progress)
     wake_queued(project)
     if as_json:
         print_json(
@@ -57,14 +75,6 @@ def command(ctx: click.Context, worker: str | None, as_json: bool) -> None:
                 "subject": done.subject,
                 "reviewed": done.reviewed,
             }
-        )
-    if done.reviewed is Reviewed.CHANGED:
-        note(
-            paint(
-                f"{name}: this is not the change you reviewed; see `git show {done.commit[:12]}`",
-                "yellow",
-                err=True,
-            )
         )
     if done.late:
         note(

@@ -48,6 +48,8 @@ from llmc.workers.transitions import step
 STEPS = ("check", "merge", "validate", "land", "verify", "complete", "reset", "finish")
 #: steps in the journals of an older llmc: what it had made is made again
 _FORMER = {"rebase": "merge", "squash": "merge"}
+#: what `progress` is told before a change is validated and landed that is not the one reviewed
+CHANGED = "changed"
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
@@ -73,6 +75,10 @@ class WorkChanged(Refused):
     """The worker has something else now than what was taken; nothing landed, and nothing of it is lost."""
 
 
+class Unseen(Refused):
+    """What would land is not the change that a person reviewed; nothing landed, and they decide."""
+
+
 class Cancelled(Refused):
     """A person had something to say to the worker while its work was validated."""
 
@@ -90,18 +96,22 @@ def _position(step_name: str) -> int:
     return STEPS.index(_FORMER.get(step_name, step_name))
 
 
-def accept(project: Project, name: str, progress: Progress = lambda _: None) -> Accepted:
+def accept(
+    project: Project, name: str, progress: Progress = lambda _: None, *, only_seen: bool = False
+) -> Accepted:
     """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock.
+
+    `only_seen`: `Unseen` in place of a change that is not the one reviewed. Else `progress` says so, before it is validated.
 
     While it validates in a slot, the worker's lock is free for others; its accept lock is not.
     """
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
             raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
-        return _accept(project, name, progress)
+        return _accept(project, name, progress, only_seen)
 
 
-def _accept(project: Project, name: str, progress: Progress) -> Accepted:
+def _accept(project: Project, name: str, progress: Progress, only_seen: bool) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
@@ -115,7 +125,7 @@ def _accept(project: Project, name: str, progress: Progress) -> Accepted:
     resumes = record.accept is not None
     record = _resumed(project, record) if resumes else _begin(project, record)
     try:
-        return _Pipeline(project, record, progress, resumes=resumes).run()
+        return _Pipeline(project, record, progress, resumes=resumes, only_seen=only_seen).run()
     except rebase.HasConflicts as found:
         raise rebase.tell(project, name) from found
 
@@ -179,7 +189,9 @@ def _why(error: LlmcError) -> str:
 
 
 class _Pipeline:
-    def __init__(self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool) -> None:
+    def __init__(
+        self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool, only_seen: bool
+    ) -> None:
         assert record.accept is not None
         self.project = project
         self.name = record.name
@@ -190,6 +202,7 @@ class _Pipeline:
         self.ticket = ExitStack()
         self.has_ticket = False
         self.resumes = resumes
+        self.only_seen = only_seen
         #: when the worker was last seen at rest, with nothing uncommitted; after a crash that is not known
         self.worker_seen_at = 0.0 if resumes else time.monotonic()
         #: what this very run has done, which after a crash is not known either
@@ -237,6 +250,8 @@ class _Pipeline:
 
     def _one_step(self) -> None:
         current = self.journal.step
+        if current in ("validate", "land") and self.journal.reviewed is Reviewed.CHANGED:
+            self.progress(CHANGED)
         self.progress(current)
         try:
             with fault_step(f"accept.{current}"):
@@ -244,6 +259,9 @@ class _Pipeline:
         except landing.BaseMoved:
             self._again()
             return
+        except Unseen as found:
+            cancel(self.project, self.name, found.message)
+            raise
         except (rebase.HasConflicts, Cancelled):
             raise  # the journal has ended already
         except LlmcError as error:
@@ -345,6 +363,10 @@ class _Pipeline:
         reviewed = review.compare(self.record, made.work.base, made.commit)
         if reviewed is not Reviewed.SAME:
             self._refuse_what_was_taken_back(made)
+        if reviewed is Reviewed.CHANGED and self.only_seen:
+            raise Unseen(
+                f"{self.name} has another change than the one reviewed", hint=f"llmc review {self.name}"
+            )
         return replace(
             self.journal,
             base=made.work.base,

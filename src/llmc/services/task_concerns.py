@@ -109,7 +109,11 @@ def _held(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[str, di
         if hold is None or task.status is TaskStatus.COMPLETED or task.id in completed:
             continue
         kind, words, verb = hold
-        said = f"task {task.id} {words}: {task.subject}" if words else _quarantined(task, files.key(task.id), books)
+        said = (
+            f"task {task.id} {words}: {task.subject}"
+            if words
+            else _quarantined(task, files.key(task.id), books)
+        )
         found[_task_key(files, task.id)] = {
             "kind": kind,
             "severity": "waiting",
