@@ -289,7 +289,9 @@ def test_demo_by_hand(scripted: Fleet) -> None:
 
 def test_logs_of_the_daemon_and_of_a_worker(running: Fleet) -> None:
     assert "action=daemon_started" in running.llmc("logs").out
-    assert "daemon_started" in [json.loads(row)["action"] for row in running.llmc("logs", "--json").out.splitlines()]
+    assert "daemon_started" in [
+        json.loads(row)["action"] for row in running.llmc("logs", "--json").out.splitlines()
+    ]
     assert "is text" in running.llmc("logs", "auto", "--json", code=2).err
     assert running.llmc("logs", "-n", "1").out.count("\n") == 1
     assert "no worker" in running.llmc("logs", "nobody", code=4).err

@@ -1,5 +1,6 @@
 """What a person does with goals, below the command line: planning by whoever plans, and two people at once."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.config.goals import GoalPlanner
 from llmc.config.paths import Root
 from llmc.errors import LlmcError, Refused
 from llmc.goals.clean import SecretRefused
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
-from llmc.services import goal_work, goals
+from llmc.services import attention, goal_replans, goal_work, goals
 from llmc.services.goals import NewGoal, open_store
 from llmc.services.project import Project, bare_project
+from llmc.state.store import Store
+from tests.support.goal_plans import small_plan
 from tests.support.goal_records import node
 
 
@@ -106,6 +110,50 @@ def test_of_two_plans_at_the_same_time_the_first_counts(project: Project) -> Non
     with pytest.raises(Refused, match="meanwhile"):
         goals.plan(project, goal_id, Stub(slow))
     assert types(project, goal_id).count("plan.generated") == 1
+
+
+def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
+    """As the first plan does. Break: only write down that it failed, and the goal goes on as if nobody had wanted another."""
+    project, prompts = planned_by("cat; exit 3", tmp_path), tmp_path / "prompt"
+    Store(project.root).create()
+    goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
+    bad = tmp_path / "bad.md"
+    bad.write_text("no plan")
+    with pytest.raises(LlmcError):
+        goal_replans.replan(project, goal_id, "no server", bad)
+    assert goal_work.inbox(project) == [], "a file is in the hands of its author"
+    with pytest.raises(LlmcError):
+        goal_replans.replan(project, goal_id, "no server", None)
+    (asked,) = goal_work.inbox(project)
+    assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the plan there is")
+    assert "No other plan was made (no server)" in asked.reason.question
+    assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
+        "it goes on with the plan it has"
+    )
+    (item,) = attention.current(project)
+    assert (item.kind, item.next) == ("goal_question", f'llmc overseer answer {goal_id} "..."')
+
+    goal_work.answer(project, goal_id, "2")
+    assert goal_work.inbox(project) == []
+    with pytest.raises(LlmcError):
+        goal_replans.replan(project, goal_id, "no server", None)
+    with pytest.raises(LlmcError):
+        goal_work.answer(project, goal_id, "use files")
+    assert "use files" in goal_work.inbox(project)[0].reason.text, "a hint is part of the wish"
+    (tmp_path / "plan.json").write_text(json.dumps(small_plan()))
+    project = planned_by(f"cat > {prompts}; cat {tmp_path}/plan.json", tmp_path)
+    goal_work.answer(project, goal_id, "1")
+    assert goal_work.inbox(project) == []
+    assert attention.current(project) == []
+    assert "no server. A person says: use files" in prompts.read_text()
+    assert "T2.1" in open_store(project).view(goal_id).nodes
+
+
+def planned_by(command: str, folder: Path) -> Project:
+    made = bare_project(Root(folder))
+    planner = GoalPlanner(command=command, max_repair_attempts=0)
+    wanted = replace(made.config.overseer, goals=replace(made.config.overseer.goals, planner=planner))
+    return replace(made, config=replace(made.config, overseer=wanted))
 
 
 def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

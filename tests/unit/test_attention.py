@@ -84,8 +84,22 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
     view["workers"] = [{**worker, "subject": "", "next": ""} for worker in view["workers"]]
     assert "3 need you" in render(view, 0.0, 80, plain).splitlines()[0]
     failed = [
-        {"ts": 1.0, "action": "task_assigned", "worker": "auto-1", "task_id": "7", "subject": "x", "claim": "c"},
-        {"ts": 2.0, "action": "task_failed", "worker": "auto-1", "task_id": "7", "cause": "task", "attempt": 3},
+        {
+            "ts": 1.0,
+            "action": "task_assigned",
+            "worker": "auto-1",
+            "task_id": "7",
+            "subject": "x",
+            "claim": "c",
+        },
+        {
+            "ts": 2.0,
+            "action": "task_failed",
+            "worker": "auto-1",
+            "task_id": "7",
+            "cause": "task",
+            "attempt": 3,
+        },
         {"ts": 2.0, "action": "task_quarantined", "worker": "auto-1", "task_id": "7", "attempt": 3},
         {"ts": 3.0, "action": "accepted", "worker": "adam", "commit": "c" * 40, "prompt": "By hand"},
     ]

@@ -64,12 +64,17 @@ def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
     hopeless_one = entry("released", claim(1), 2, reason="there is no model 'opsu'", hold="quarantined")
     failure = entry("failed", claim(1), 2, cause="crash", reason="code 7")
     for rows, words in (
-        ([begun, hopeless_one], "cannot be done as it is, and waits for you: Pay by card (there is no model 'opsu')"),
+        (
+            [begun, hopeless_one],
+            "cannot be done as it is, and waits for you: Pay by card (there is no model 'opsu')",
+        ),
         ([begun, failure] * 3, "failed 3 times, last by crash, and waits for you: Pay by card (code 7)"),
     ):
         (said,) = _held(files, fold(Books(), rows), [task]).values()
         assert said["text"] == f"task 7 {words}"
-    (by_its_file,) = _held(files, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]).values()
+    (by_its_file,) = _held(
+        files, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]
+    ).values()
     assert by_its_file["text"] == "task 7 is quarantined, and waits for you: Pay by card"
 
 

@@ -13,7 +13,14 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "localtime", time.gmtime)
 
 
-ROW = {"ts": 86400.5, "level": "INFO", "logger": "llmc.daemon", "message": "up", "action": "daemon_started", "pid": 7}
+ROW = {
+    "ts": 86400.5,
+    "level": "INFO",
+    "logger": "llmc.daemon",
+    "message": "up",
+    "action": "daemon_started",
+    "pid": 7,
+}
 
 
 def test_a_row_is_a_line_with_its_time_level_message_and_facts() -> None:

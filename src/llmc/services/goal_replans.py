@@ -5,12 +5,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llmc.errors import LlmcError, Refused, UsageError
+from llmc.goals import unplanned
 from llmc.goals.clean import check_typed
-from llmc.goals.model import Change, Event, GoalStatus, GoalView, PlanRevision
+from llmc.goals.model import Change, GoalStatus, GoalView, PlanRevision
 from llmc.goals.plan import Plan, Provenance
 from llmc.goals.replan import merge_plan
 from llmc.goals.rollup import settled
-from llmc.services import planner
+from llmc.services import goal_concerns, planner
 from llmc.services.goal_planning import (
     check_can_plan,
     limits_of,
@@ -21,6 +22,7 @@ from llmc.services.goal_planning import (
 from llmc.services.goals import open_store, with_repo_context
 from llmc.services.planner import PlanFailed
 from llmc.services.project import Project
+from llmc.state.goal_store import GoalStore
 from llmc.tools.clock import now_unix
 
 
@@ -33,31 +35,40 @@ def replan(project: Project, goal_id: str, why: str, file: Path | None) -> tuple
     view = store.view(goal_id)
     _check_is_open(view)
     try:
-        view = with_repo_context(project, view)
-        plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
+        _replanned(project, store, view, why, file)
     except LlmcError as error:
-        failed = Event(ts=now_unix(), type="plan.failed", goal_id=goal_id, data={"reason": error.message})
-        store.apply(Change(events=(failed,)))
+        failed, at = error.message, now_unix()
+        # As with a first plan: a file is in the hands of its author, of a planner's failure a person has to know.
+        store.update(goal_id, lambda now: unplanned.not_replanned(now, why, failed, at, asks=file is None))
         raise
-
-    def write(now_view: GoalView) -> Change:
-        _check_is_open(now_view)
-        now = now_unix()
-        seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
-        now_view = replace(now_view, goal=seen)
-        change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
-        if not isinstance(change, Change):
-            raise UsageError("; ".join(map(str, change))[:2000], hint="Mend the plan, then try again.")
-        return settled(now_view, change, now)
-
-    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
-    store.update(goal_id, write, typed=file is not None)
-    project.wake()
+    finally:
+        project.wake()
+        goal_concerns.after_a_word(project, store)
     after = store.view(goal_id)
     history = after.goal.plan_revision_history
     if len(history) == len(view.goal.plan_revision_history):
         return after, PlanRevision(ts=now_unix(), why=why)
     return after, history[-1]
+
+
+def _replanned(project: Project, store: GoalStore, view: GoalView, why: str, file: Path | None) -> None:
+    view = with_repo_context(project, view)
+    plan, provenance = plan_from_file(project, file) if file else _asked(project, view, why)
+
+    def write(now_view: GoalView) -> Change:
+        _check_is_open(now_view)
+        now = now_unix()
+        seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
+        now_view = replace(now_view, goal=unplanned.replanned(seen))
+        change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+        if change.goal is None:
+            change = replace(change, goal=now_view.goal)
+        return settled(now_view, change, now)
+
+    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    store.update(view.goal.goal_id, write, typed=file is not None)
 
 
 def _check_is_open(view: GoalView) -> None:

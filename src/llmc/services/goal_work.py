@@ -12,6 +12,7 @@ from llmc.goals.rollup import after, settled
 from llmc.goals.transitions import HUMAN
 from llmc.services import goal_concerns
 from llmc.services.goal_planning import ConfiguredPlanner
+from llmc.services.goal_replans import replan
 from llmc.services.goals import cancel, change, new_id, open_store, plan
 from llmc.services.project import Project
 from llmc.state.goal_errors import unknown_goal
@@ -145,7 +146,7 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
 
 
 def _answer_goal(project: Project, question: Question, said: str) -> None:
-    """Of a goal itself: planned again, with what the person says about it; or checked again, completed, given up."""
+    """Of a goal itself: planned again, with what the person says about it; or checked again, completed, kept, given up."""
     store, goal_id = open_store(project), question.goal_id
     if said == criteria.CANCEL:
         cancel(project, goal_id, "a person answered so")
@@ -156,13 +157,19 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
             change(project, goal_id, {"problem_statement": hint})
         plan(project, goal_id, ConfiguredPlanner())
         return
-    if said not in question.reason.options:
+    if question.reason.kind == unplanned.REPLAN:
+        if said != unplanned.KEEP:
+            replan(project, goal_id, unplanned.wish_of(question.reason, said), None)
+            return
+    elif said not in question.reason.options:
         listed = ", ".join(f"{n} ({option})" for n, option in enumerate(question.reason.options, 1))
         raise UsageError(f"{said!r} is none of the answers", hint=f"There are: {listed}.")
 
     def write(view: GoalView) -> Change:
         if view.goal.asks is None or view.goal.asks.reason != question.reason:
             raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+        if question.reason.kind == unplanned.REPLAN:
+            return unplanned.kept(view, now_unix())
         return criteria.answered(view, said, now_unix())
 
     store.update(goal_id, write)
