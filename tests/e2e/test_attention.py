@@ -300,6 +300,11 @@ def test_what_a_goal_asks_and_where_it_stalls(scripted: Fleet, hook: Webhook) ->
     (asked,) = wait_until(lambda: of_kind("goal_question"), 30, fleet.story)
     on_every_surface(fleet, asked["key"])
     assert "Which colour?" in asked["text"]
+    # Its worker waits for the answer, until there is a task that nobody else could take.
+    wait_until(lambda: fleet.status("auto-1")["status"] == "needs_input", 30, fleet.story)
+    add(fleet, 50)
+    auto.wait_completed(fleet, 1)
+    assert of_kind("goal_question") == [asked]
     fleet.llmc("down")
     assert of_kind("goal_question") == [asked], "it waits without a daemon, too"
     fleet.llmc("config", "set", "overseer.goals.enabled", "false")  # nobody ticks

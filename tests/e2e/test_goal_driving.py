@@ -265,7 +265,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
     goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())
     assert f"llmc overseer answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
-    fleet.llmc("overseer", "answer", question["id"], "Blue")
+    fleet.llmc("overseer", "answer", question["id"], f"Blue\n{goals.commit(2)}")
     goals.wait_status(fleet, goal)
     assert sorted(goals.parts(fleet)) == [1, 2]
     done = assignment(fleet, goal, "S1.1.1")

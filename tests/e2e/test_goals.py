@@ -27,10 +27,16 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     daemon = Daemon(fleet)
     (one,) = goals.wait_questions(fleet, timeout_s=100)
     assert "Which colour?" in json.dumps(one)
-    fleet.llmc("overseer", "answer", one["id"], "Blue, like the sky")
+    # Its worker has its conversation and what it did so far, and goes on with them.
+    (at,) = fleet.events("task_assigned")
+    (asking,) = [row for row in fleet.llmc("status", "--json").json["workers"] if row["task_id"]]
+    assert (asking["name"], asking["status"]) == (at["worker"], "needs_input")
+    fleet.llmc("overseer", "answer", one["id"], f"Blue, like the sky\n{goals.commit(1)}")
     goals.wait_status(fleet, goal, timeout_s=100)
     assert goals.parts(fleet) == [1, 2], "the second phase waits for the first"
     assert any("Blue, like the sky" in text for text in fleet.user_turns())
+    assert len(fleet.events("task_assigned")) == 2, "nobody began it over"
+    assert not fleet.events("task_released")
     assert fleet.llmc("overseer", "inbox", "--json").json["questions"] == []
     assert daemon.stop() == 0
 
@@ -70,7 +76,7 @@ def test_everything_goes_wrong_on_the_way(scripted: Fleet, sizes: list[list[int]
     daemon.ends()
     daemon = Daemon(fleet, LLMC_SCRIPTED_SWALLOW_ENTER="1")
     (question,) = goals.wait_questions(fleet)
-    fleet.llmc("overseer", "answer", question["id"], "Blue, like the sky")
+    fleet.llmc("overseer", "answer", question["id"], f"Blue, like the sky\n{goals.commit(number)}")
     goals.wait_status(fleet, goal, timeout_s=150)
     purposes = [row["data"]["purpose"] for row in goals.events(fleet, "dispatch.intended")]
     assert "reassign" in purposes, "the silent one was replaced"

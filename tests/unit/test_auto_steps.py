@@ -255,6 +255,19 @@ def test_nobody_answers_questions(fields: dict[str, str], cause: Cause) -> None:
     assert (after.cause, after.counts) == (cause, True)
 
 
+def test_a_part_that_asks_keeps_its_conversation_while_nobody_needs_its_worker() -> None:
+    """Break: give it up at once: the answer begins the task over, without what was said and done."""
+    part = replace(TASK, dispatch="D_1")
+    asks = at_work(S.NEEDS_INPUT, reason="blocked", error_reason="Which colour?", assignment=part)
+    assert next_step(asks, NOW) == Wait()
+    needed = next_step(asks, replace(NOW, needed=True))
+    assert needed == GiveUp(Cause.TASK, "Which colour?", counts=False, hold="blocked"), (
+        "its goal has it done again"
+    )
+    dialog = next_step(at_work(S.NEEDS_INPUT, reason="question", assignment=part), NOW)
+    assert isinstance(dialog, GiveUp), "no message can answer that"
+
+
 @pytest.mark.parametrize("status", [S.NEEDS_INPUT, S.REBASING])
 @pytest.mark.parametrize("cause", [Cause.LIMIT, Cause.API])
 def test_what_passes_by_itself_parks_and_never_counts(status: Status, cause: Cause) -> None:

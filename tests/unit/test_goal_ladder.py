@@ -8,7 +8,7 @@ from msgspec.structs import replace as replaced
 
 from llmc.errors import Refused
 from llmc.goals import by_hand, ladder
-from llmc.goals.decide import answered
+from llmc.goals.decide import answered, workset
 from llmc.goals.intents import outcome
 from llmc.goals.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus as S
@@ -367,6 +367,32 @@ def test_a_question_that_reached_nobody_is_asked_again() -> None:
     assert leaf.look(waits, after=600) == ["escalate"]
     leaf.ended(Result.ERROR)
     assert leaf.look(waits, after=1_000_000) == []
+
+
+def test_a_word_to_the_worker_itself_unblocks() -> None:
+    """`llmc answer auto-1` is an answer, too. Break: leave `told` out of `_unblock_by_progress`: the question stays in the inbox."""
+    leaf = OneLeaf().begin()
+    leaf.look(seen(waiting=BlockedReason(kind="question", text="A or B?"), waiting_since=START + 5), after=10)
+    leaf.ended()
+    leaf.look(seen(prompted_at=(START,)), after=10)
+    assert leaf.one.status is S.BLOCKED, "of before the question"
+    leaf.look(seen(prompted_at=(START, leaf.now + 8)), after=10)
+    assert (leaf.one.status, leaf.node.status) == (S.ACTIVE, N.IN_PROGRESS)
+
+
+def test_an_answer_goes_to_the_session_that_asked() -> None:
+    """Break: do not look at an assignment that was answered: nobody knows that its session is still there."""
+    leaf = OneLeaf().begin()
+    here = {"reachable": True, "session_key": "agent:auto:worker:auto-1", "session_id": "s"}
+    asks = BlockedReason(kind="question", text="A or B?")
+    leaf.look(seen(waiting=asks, waiting_since=START + 5, **here), after=10)
+    leaf.ended()
+    leaf.keep(answered(leaf.view, leaf.one.assignment_id, "A", leaf.now))
+    assert leaf.one.status is S.QUEUED
+    assert workset(leaf.view, leaf.now).assignments == (leaf.one.assignment_id,)
+    leaf.look(seen(**here), after=1000)
+    (action,) = leaf.decided.actions
+    assert (action.purpose, action.mode, action.session_key) == ("answer", Mode.SEND, here["session_key"])
 
 
 def test_a_commit_unblocks() -> None:

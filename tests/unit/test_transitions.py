@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from llmc.names import PromptId
+from llmc.names import PromptId, TaskId
 from llmc.workers.decide import Facts, GitFacts, judge
 from llmc.workers.events import HookEvent
-from llmc.workers.model import AcceptJournal, Delivery, Outcome, Status, WorkerRecord
+from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
 from llmc.workers.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step
 from tests.support.records import BROUGHT, worker
 
@@ -28,6 +28,17 @@ def busy_fields() -> dict[str, Any]:
         "accept": AcceptJournal(step="land", started_unix=1.0, tip="abc"),
         "instance": "i1",
     }
+
+
+def test_the_wait_for_an_answer_is_not_charged_to_the_task() -> None:
+    """Break: count it: a task that is answered after the night is given up at once, as one that took too long."""
+    task = Assignment(task_id=TaskId("7"), claim="c", since_unix=1.0, waited_s=5.0)
+    asks = worker(Status.NEEDS_INPUT, reason="blocked", since_unix=10.0, assignment=task)
+    answered = apply(asks, step(Status.WORKING, "prompt arrived"), 100.0)
+    assert answered.assignment == replace(task, waited_s=95.0)
+    stopped = replace(asks, reason="stopped_clean")
+    assert apply(stopped, step(Status.WORKING, "prompt arrived"), 100.0).assignment == task
+    assert apply(asks, step(Status.IDLE, "reset"), 100.0).assignment is None
 
 
 @pytest.mark.req("1-010", "1-041", "1-042")

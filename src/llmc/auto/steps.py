@@ -125,6 +125,8 @@ class Situation(Struct, frozen=True):
     near_budget: str = ""
     over_budget: str = ""
     is_tasks_budget: bool = False
+    #: a worker that waits for an answer has to do something else: a task is ready and nobody is free, or the run is to end
+    needed: bool = False
 
 
 _HAS_IT = frozenset({Obstacle.HELD, Obstacle.ATTACHED})
@@ -264,8 +266,10 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
         return _resume_or_park(record, cause, situation)
     if cause is not None:
         return GiveUp(cause, record.error_reason)
+    if waits_for_answer(record) and not situation.needed:
+        return Wait()  # its goal asks for it, and the answer goes to its conversation
     if task.dispatch and _asks_a_person(record):
-        # The goal it belongs to asks for it, and has it done again with the answer; meanwhile others need the worker.
+        # The goal it belongs to asks for it, and has it done again with the answer.
         return GiveUp(Cause.TASK, _question(record), counts=False, hold=BLOCKED)
     if record.reason == "blocked":
         return GiveUp(Cause.TASK, f"it says it is blocked: {record.error_reason}")
@@ -274,6 +278,22 @@ def _stopped(record: WorkerRecord, task: Assignment, situation: Situation) -> St
     if not task.asked_to_commit:
         return AskToCommit()
     return GiveUp(Cause.AGENT, "it stopped without a commit, also after it was asked for one")
+
+
+def waits_for_answer(record: WorkerRecord) -> bool:
+    """Whether it reported that it cannot go on, and the goal of its task asks a person. A dialog takes no message: that is given up."""
+    asked = record.status is Status.NEEDS_INPUT and record.reason == "blocked"
+    return asked and record.assignment is not None and bool(record.assignment.dispatch)
+
+
+def is_free(record: WorkerRecord | None) -> bool:
+    """Whether it could take a task."""
+    return (
+        record is not None
+        and record.status is Status.IDLE
+        and record.assignment is None
+        and not record.waits_for_a_person
+    )
 
 
 def _asks_a_person(record: WorkerRecord) -> bool:

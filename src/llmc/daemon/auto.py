@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from llmc.agents import task_files
 from llmc.auto import notices, waiting
+from llmc.auto.steps import is_free, waits_for_answer
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
@@ -163,7 +164,7 @@ class AutoMode:
         self._loop.add_reader(self._watch.fileno(), self._list_changed)
 
     def _look_for_work(self) -> None:
-        """Soon, and once for many changes: as many idle workers as there are tasks are told. From any thread."""
+        """Soon, and once for many changes: as many workers that could begin as there are tasks are told. From any thread."""
         if self._loop is not None and not self._looking:
             self._looking = True
             self._loop.call_soon_threadsafe(self._loop.call_later, SETTLE_S, self._tell_the_idle)
@@ -171,16 +172,22 @@ class AutoMode:
     def _tell_the_idle(self) -> None:
         self._looking = False
         state = self._project.store.read()
-        idle = [name for name in self.workers if _is_free(state.workers.get(WorkerName(name)))]
-        if idle and self._loop is not None:
-            self._loop.run_in_executor(None, self._tell, idle)
+        idle = [name for name in self.workers if is_free(state.workers.get(WorkerName(name)))]
+        could = [*idle, *self._asking(state)]
+        if could and self._loop is not None:
+            self._loop.run_in_executor(None, self._tell, could)
 
-    def _tell(self, idle: list[str]) -> None:
+    def _asking(self, state: State) -> list[str]:
+        """Workers that wait for an answer; when nobody else is free they do something else."""
+        records = (state.workers.get(WorkerName(name)) for name in self.workers)
+        return [record.name for record in records if record is not None and waits_for_answer(record)]
+
+    def _tell(self, could: list[str]) -> None:
         try:
             count = self._run.queue.count_ready()
         except LlmcError:
             count = 1  # whoever asks for a task says what is wrong
-        for name in idle[:count]:
+        for name in could[:count]:
             self._poke(name, 0.0)
 
     def look(self, project: Project, name: str, clock: Clock, problem: LlmcError | None) -> None:
@@ -256,6 +263,8 @@ class AutoMode:
         if waiting.may_probe(state.auto, now) or (waiting.is_parked(state.auto) and state.auto.probe):
             self._after_park(state)
         self._watch_persons(state)
+        for name in self._asking(state) if self._run.draining else ():
+            self._poke(name, 0.0)
         if self._run.draining and self._is_quiet(state) and not self._ended:
             self._ended = True
             with self._project.store.transaction() as tx:
@@ -277,7 +286,7 @@ class AutoMode:
 
     def _is_taking(self, state: State) -> bool:
         """Somebody is free, and new tasks are given out."""
-        free = any(_is_free(state.workers.get(WorkerName(name))) for name in self.workers)
+        free = any(is_free(state.workers.get(WorkerName(name))) for name in self.workers)
         return free and not self._run.draining and not waiting.is_parked(state.auto)
 
     def _after_park(self, state: State) -> None:
@@ -380,15 +389,6 @@ class AutoMode:
             private_dir(self._project.root.logs)
             line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
             append_line(self._project.root.log("auto"), line.encode(errors="replace"))
-
-
-def _is_free(record: WorkerRecord | None) -> bool:
-    return (
-        record is not None
-        and record.status is Status.IDLE
-        and record.assignment is None
-        and not record.waits_for_a_person
-    )
 
 
 def not_ours(workers: Mapping[WorkerName, WorkerRecord], auto: AutoMode | None) -> set[WorkerName]:

@@ -72,16 +72,13 @@ def question(scratch: Scratch) -> None:
     asked = scratch.directory / "asked"
     asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
     _create(scratch)
-    _goal(
-        scratch, _lines(asks, scratch.commit(1, before=f"test -e {scratch.directory / 'answered'} || exit 0"))
-    )
+    _goal(scratch, asks)
     scratch.supervise()
     scratch.until(asked.exists, "it asks")
     scratch.breaks_now()
     scratch.seen(lambda: _event(scratch, "assignment.escalated"), "a person is asked")
     (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
-    scratch.open("answered")
-    scratch.llmc("overseer", "answer", row["id"], "Blue")
+    scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
     _completed(scratch)
 
 

@@ -95,7 +95,7 @@ _ALL = (
     Drill("goal-daemon-killed", "", "the daemon is killed between a task file and the note of it", "its process is gone", START_S,
           "remediated, the next tick finds the file by its dispatch id", AI, goals.daemon_killed),
     Drill("goal-question", "", "a leaf needs a person", "its own report", LOOK_S,
-          "the question is in the inbox, its worker does something else, the answer goes on with it", A, goals.question),
+          "the question is in the inbox, the answer goes to the worker that asked, which goes on", A, goals.question),
     Drill("goal-store-damaged", "", "the store of the goals is no database any more", "the next tick", LOOK_S,
           "set aside as it is; what was given out lands; a person looks, and goes on", A, goals.store_damaged),
     Drill("goal-planner-hangs", "", "the planner hangs, then prints garbage", "planner.timeout (2 s here)", 2 + LOOK_S,

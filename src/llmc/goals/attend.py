@@ -203,7 +203,7 @@ def _seen(work: Round, assignment: Assignment, node: Node, signals: Signals) -> 
     assignment, node = hear(work, assignment, node, signals, ask)
     assignment, judged = _observed(work, assignment, signals)
     if assignment.status is S.BLOCKED:
-        assignment = _unblock_by_progress(work, assignment, node, judged)
+        assignment = _unblock_by_progress(work, assignment, node, judged, signals)
     alive = judged.state is State.ALIVE and not is_doubtful(assignment, signals, judged)
     pending = intents.pending(assignment)
     if pending is not None and _is_idle_talk(
@@ -274,10 +274,14 @@ def _is_active(work: Round, assignment: Assignment, node: Node, judged: Liveness
     return assignment
 
 
-def _unblock_by_progress(work: Round, assignment: Assignment, node: Node, judged: Liveness) -> Assignment:
-    """A commit after the question was asked: whoever was asked has helped without a word to us."""
+def _unblock_by_progress(
+    work: Round, assignment: Assignment, node: Node, judged: Liveness, signals: Signals
+) -> Assignment:
+    """A commit after the question was asked, or a message to the worker itself: whoever was asked has helped without us."""
     asked = ladder.last_question(assignment)
-    if judged.progress_at is None or (asked is not None and judged.progress_at <= asked.ts):
+    told = [at for at in signals.prompted_at if asked is not None and at > asked.ts]
+    helped = judged.progress_at is not None and (asked is None or judged.progress_at > asked.ts)
+    if not helped and not told:
         return assignment
     work.move_node(node, NodeStatus.IN_PROGRESS, "it goes on")
     return work.move(assignment, S.ACTIVE, "it goes on")

@@ -65,13 +65,20 @@ def workset(view: GoalView, now: float) -> Workset:
         n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
     )
     seen = (*AT_WORK, AssignmentStatus.BLOCKED)
-    observed = [a for a in view.assignments.values() if a.status in seen or intents.pending(a)]
+    observed = [
+        a for a in view.assignments.values() if a.status in seen or intents.pending(a) or _is_answered(a)
+    ]
     due = tuple(
         a.assignment_id
         for a in observed
         if a.expected_next_update_at is not None and a.expected_next_update_at <= now
     )
     return Workset(nodes, tuple(a.assignment_id for a in observed), due)
+
+
+def _is_answered(assignment: Assignment) -> bool:
+    """Whether the answer to its question is on its way: who asked is looked at, and may still be there to hear it."""
+    return assignment.status is AssignmentStatus.QUEUED and bool(assignment.answer)
 
 
 def has_business(view: GoalView) -> bool:

@@ -6,6 +6,7 @@ from llmc.auto import steps, waiting
 from llmc.auto.budget import Level, Verdict
 from llmc.auto.steps import GiveUp, Situation
 from llmc.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
+from llmc.names import WorkerName
 from llmc.services import attention, post_accept, prompts, sessions, submit, task_queue
 from llmc.services.auto_giving_back import give_up, start_over
 from llmc.services.auto_landing import a_command_comes_first, complete_unchanged, land
@@ -85,6 +86,7 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
 def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, spent: Verdict) -> Situation:
     state, now = project.store.read().auto, now_unix()
     task = record.assignment
+    busy_s = clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0
     return Situation(
         now=now,
         taking=not run.draining and not waiting.is_parked(state),
@@ -92,12 +94,20 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         resuming=waiting.may_resume(state, record.since_unix, now),
         claimed=task is not None and run.queue.holds(task.claim),
         completed=task is not None and run.queue.ledger.books().is_completed(task.task),
-        busy_s=clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0,
+        busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
         near_budget=spent.words if spent.level is Level.SOFT else "",
         over_budget=spent.words if spent.level is Level.HARD else "",
         is_tasks_budget=spent.concerns("task"),
+        needed=steps.waits_for_answer(record) and _is_needed(run, project),
     )
+
+
+def _is_needed(run: Run, project: Project) -> bool:
+    """Whether nobody but a worker that waits for an answer could take a task; or the run ends when nobody has one."""
+    workers = project.store.read().workers
+    free = sum(steps.is_free(workers.get(WorkerName(name))) for name in run.workers)
+    return bool(run.draining) or run.queue.count_ready() > free
 
 
 def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:

@@ -192,6 +192,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     #: the task's own limits, and whether its worker was told that they, or others, are near
     budget: dict[str, Any] | None = None
     told_of_budget: bool = False
+    #: how long it waited for a person's answer: that is none of its own time
+    waited_s: float = 0.0
 
     @property
     def task(self) -> TaskKey:

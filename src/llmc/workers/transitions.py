@@ -151,9 +151,18 @@ def apply(record: WorkerRecord, change: Step, now: float) -> WorkerRecord:
         "last_activity_unix": now,
         **_LEFT,
         **_FRESH.get(change.to, {}),
+        **(_answered(record, now) if change.to is S.WORKING else {}),
         **change.fields,
     }
     return replace(record, **values)
+
+
+def _answered(record: WorkerRecord, now: float) -> dict[str, Any]:
+    """A task that waited for an answer, and goes on with it: the wait is not charged to it."""
+    task = record.assignment
+    if task is None or (record.status, record.reason) != (S.NEEDS_INPUT, "blocked"):
+        return {}
+    return {"assignment": replace(task, waited_s=task.waited_s + max(0.0, now - record.since_unix))}
 
 
 def problems(record: WorkerRecord) -> list[str]:
