@@ -29,8 +29,8 @@ def test_both_agents_do_a_goal(fleet: Fleet) -> None:
     assert "Which colour?" in json.dumps(one)
     # Its worker has its conversation and what it did so far, and goes on with them.
     (at,) = fleet.events("task_assigned")
-    (asking,) = [row for row in fleet.llmc("status", "--json").json["workers"] if row["task_id"]]
-    assert (asking["name"], asking["status"]) == (at["worker"], "needs_input")
+    fleet.wait(at["worker"], "needs_input")
+    assert fleet.status(at["worker"])["task_id"] == at["task_id"]
     fleet.llmc("overseer", "answer", one["id"], f"Blue, like the sky\n{goals.commit(1)}")
     goals.wait_status(fleet, goal, timeout_s=100)
     assert goals.parts(fleet) == [1, 2], "the second phase waits for the first"

@@ -138,7 +138,7 @@ class BlockedReason(Row, frozen=True, kw_only=True):
 
 
 class Asking(Row, frozen=True, kw_only=True):
-    """What a goal itself asks of a person: it has no plan, or its plan is done and it is not reached."""
+    """What a goal itself asks of a person: it has no plan, or no other one, or its plan is done and it is not reached."""
 
     reason: BlockedReason
     since: float
