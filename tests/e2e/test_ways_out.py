@@ -184,7 +184,7 @@ def test_a_person_inside_tmux(scripted: Fleet) -> None:
     # A look from a narrow terminal, at a screen that is wide again.
     wait_until(lambda: fleet.status("adam")["attached"] is False)
     fleet.tmux("resize-window", "-t", fleet.session("adam"), "-x", "500", "-y", "100")
-    wait_until(lambda: "─" * 300 in fleet.llmc("peek", "adam").out, story=fleet.story)
+    wait_until(lambda: "─" * 300 in fleet.llmc("peek", "adam", "--json").out, story=fleet.story)
     shown = fleet.on_terminal("peek", "adam", columns=70).replace("\r", "").splitlines()
     assert "─" * 70 in shown
     assert max(map(len, shown)) <= 70
