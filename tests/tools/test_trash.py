@@ -213,9 +213,10 @@ def test_the_event_log_knows_of_a_pin_before_it_is_made(
         raise KeyboardInterrupt
 
     make_mess(worktree)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(trash, "_keep", killed)
-        pin(project, worktree)
+        with pytest.raises(KeyboardInterrupt):
+            pin(project, worktree)
     rows = [json.loads(line) for line in project.root.events.read_text().splitlines()]
     (told,) = [row for row in rows if row["action"] == "pinning"]
     assert made == []
