@@ -1,6 +1,5 @@
 """llmc uninstall: nothing of a root is left, nothing of the source is touched, and no work is lost without a word."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -26,11 +25,6 @@ def alone() -> Iterator[Fleet]:
     fleet.close()
 
 
-def registered(fleet: Fleet) -> bool:
-    known = json.loads((fleet.home / ".local/state/llmc/roots.json").read_text())["roots"]
-    return str(fleet.root) in known
-
-
 def source_of(fleet: Fleet) -> tuple[str, object]:
     return fleet.git("for-each-ref"), snapshot(fleet.source)
 
@@ -38,7 +32,7 @@ def source_of(fleet: Fleet) -> tuple[str, object]:
 def is_gone(fleet: Fleet) -> None:
     assert not fleet.root.exists()
     assert "llmc.root" not in fleet.git("config", "--list", "--local")
-    assert not registered(fleet)
+    assert not (fleet.home / ".local/state/llmc").exists(), "it was the only root"
     assert not Path("/tmp", f"tmux-{os.getuid()}", tmux_server(str(fleet.root))).exists()
     assert not list(fleet.dir.glob(".root.*")), "half a root"
     assert "llmc init" in fleet.llmc("status", code=4).err
