@@ -43,7 +43,7 @@ def saved(fleet: Fleet) -> list[Path]:
 
 
 def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet) -> None:
-    """Break: leave the daemon, the agents, llmc.root or the registration; or take what landed for work that would be lost."""
+    """Break: leave the daemon, the tmux server, llmc.root or the registration; begin while a person has a worker; or take what landed for work that would be lost."""
     fleet = scripted.set_up("adam", "baker", config={"repo.validate": "true"})
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo x > x; git add x; {COMMIT} Landed")
@@ -59,6 +59,14 @@ def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet
     assert "(mine)" in fleet.llmc("uninstall", "--yes", code=3).err
     assert fleet.has_daemon(), "a person's pane is in the way, and nothing was ended"
     fleet.tmux("kill-session", "-t", "=mine")
+    fleet.llmc("hold", "baker")
+    assert "llmc release baker" in fleet.llmc("uninstall", "--yes", code=3).err
+    assert fleet.has_daemon(), "nor is anything begun while they have a worker"
+    assert fleet.worktree("adam").exists()
+    fleet.llmc("release", "baker")
+    # What a supervisor left, which keeps the server.
+    agent = ["env", "LLMC_WORKER=overseer", "LLMC_INSTANCE=gone", "sleep", "600"]
+    fleet.tmux("new-session", "-d", "-s", f"llmc-{fleet.root.name}-overseer", *agent)
     done = fleet.llmc("uninstall", "--yes", "--json").json
     assert str(fleet.root) in done["removed"]
     assert done["kept"] is None

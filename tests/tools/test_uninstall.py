@@ -8,8 +8,11 @@ import pytest
 
 from llmc.agents.claude_code import add_trust
 from llmc.config.edit import set_value
-from llmc.services import pick, provision, restore, setup, uninstall
+from llmc.names import TaskId
+from llmc.services import goals, pick, provision, restore, setup, uninstall
+from llmc.services.goals import NewGoal
 from llmc.services.project import Project
+from llmc.workers.model import Assignment
 from tests.support.repos import Repo, add_worker, make_project
 
 
@@ -56,6 +59,47 @@ def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, sou
     assert stashed.what == "refs/stash in the root's clone"
     subprocess.run(stashed.save.replace("NAME", "stashed"), shell=True, check=True, capture_output=True)
     assert listed(project) == []
+
+
+def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
+    """Break: leave out files that git does not track, a task in progress, or goals that are not over."""
+    _, worktree = add_worker(project)
+    assert listed(project) == []
+    goal = goals.create(project, NewGoal("Import"), None).view.goal
+    assert listed(project) == ["goal: Import (active)"]
+    goals.pause(project, goal.goal_id)
+    assert listed(project) == ["goal: Import (paused)"]
+    goals.cancel(project, goal.goal_id)
+    assert listed(project) == []
+    worktree.write("new.txt", "not tracked\n")
+    assert listed(project) == ["w1: 1 uncommitted files"]
+    worktree.git("clean", "-fdq")
+    with project.store.transaction() as tx:
+        tx.update("w1", assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0))
+    assert listed(project) == ["w1: a task that it has not finished"]
+
+
+def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Project, source: Repo) -> None:
+    """Break: believe the name of a pin; or look at the branch only, which may have changed since."""
+    record, worktree = add_worker(project)
+
+    def pinned(name: str, why: str, *, dirty: bool = False) -> None:
+        worktree.commit(name, "the worker's\n")
+        if dirty:
+            worktree.write("files.txt", "left\n")
+        base = source.commit(name, "someone else's\n")
+        provision.refresh_base(project)
+        assert provision.reset_in_place(project, record, base, why)
+
+    pinned("landed.txt", "accepted")
+    assert listed(project) == []
+    pinned("late.txt", "late")
+    pinned("left.txt", "accepted", dirty=True)
+    names = [entry.name for entry in restore.entries(project.root) if entry.why != "accepted"]
+    assert len(names) == 1
+    dirty = listed(project)
+    assert len(dirty) == 2
+    assert f"trash: {names[0]}: commits that have not landed" in dirty
 
 
 @pytest.mark.parametrize("why", ["made by llmc", "used by a person", "of another root"])

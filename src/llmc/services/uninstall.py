@@ -24,7 +24,7 @@ from llmc.agents.claude_code import (
 from llmc.config import trust
 from llmc.errors import LlmcError, Refused
 from llmc.goals.model import GoalStatus
-from llmc.services import canary, daemon_control, provision, reset, slots, supervisor_record
+from llmc.services import canary, daemon_control, provision, reset, slots, supervisor_record, trash
 from llmc.services.fleet import close_server, of_people, told_of
 from llmc.services.goals import open_store
 from llmc.services.nuke import nuke_worker
@@ -38,8 +38,6 @@ from llmc.tools.files import explain, remove_tree
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import WorkerRecord
 
-#: why a pin holds nothing that is not on the default branch: it landed as one commit
-_LANDED = "accepted"
 #: what makes a directory a root, and the name it has where one is kept
 _KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}
 #: what is of no use without a daemon
@@ -92,7 +90,11 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
 
 
 def _has_unlanded(project: Project, entry: Entry) -> bool:
-    return entry.commit is not None and entry.why != _LANDED and _is_unlanded(project, entry.commit)
+    if entry.commit is None:
+        return False
+    # A worker's own commits, which landed as one; but not what llmc put on top of them: files that were in none.
+    landed = entry.why == trash.ACCEPTED and not trash.is_pin(project.root.path, entry.commit)
+    return not landed and _is_unlanded(project, entry.commit)
 
 
 def _of_trash(project: Project, entry: Entry) -> Iterator[Work]:
