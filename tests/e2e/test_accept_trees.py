@@ -171,7 +171,12 @@ def test_the_worktree_is_not_touched_before_it_has_landed(alone: Fleet) -> None:
 
 @pytest.mark.parametrize("kill", ["provision.reset:after", ""], ids=["killed", "quiet"])
 def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill: str) -> None:
-    """Breaks when it is said once and forgotten; or only after the reset, where a kill comes between."""
+    """Breaks when it is said once and forgotten; only after the reset, where a kill comes between; or pinned as what landed."""
+
+    def pinned_late() -> set[str]:
+        return {one["name"] for one in alone.llmc("trash", "list", "--json").json if one["why"] == "late"}
+
+    before = pinned_late()
     work(alone, f"echo x > x; git add x; {COMMIT} 'X'")
     alone.llmc("accept", "adam", code=KILLED, LLMC_FAULT="accept.land:after:kill")
     run_in_worktree(alone, f"echo more > more; git add more; {COMMIT} 'Too late'")
@@ -181,6 +186,9 @@ def test_what_is_committed_while_it_lands_is_kept_and_listed(alone: Fleet, kill:
     else:
         assert "adam committed more while its work landed" in alone.llmc("accept", "adam").err
     assert (alone.log()[0], alone.status("adam")["status"]) == ("X", "idle")
+    (late,) = pinned_late() - before
+    work_left = [row["what"] for row in alone.llmc("uninstall", "--dry-run", "--json").json["work"]]
+    assert f"trash: {late}: commits that have not landed" in work_left
 
     def listed() -> list[dict[str, Any]]:
         found = alone.llmc("status", "--json").json["attention"]

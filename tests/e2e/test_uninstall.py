@@ -1,6 +1,5 @@
 """llmc uninstall: nothing of a root is left, nothing of the source is touched, and no work is lost without a word."""
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -26,11 +25,6 @@ def alone() -> Iterator[Fleet]:
     fleet.close()
 
 
-def registered(fleet: Fleet) -> bool:
-    known = json.loads((fleet.home / ".local/state/llmc/roots.json").read_text())["roots"]
-    return str(fleet.root) in known
-
-
 def source_of(fleet: Fleet) -> tuple[str, object]:
     return fleet.git("for-each-ref"), snapshot(fleet.source)
 
@@ -38,7 +32,7 @@ def source_of(fleet: Fleet) -> tuple[str, object]:
 def is_gone(fleet: Fleet) -> None:
     assert not fleet.root.exists()
     assert "llmc.root" not in fleet.git("config", "--list", "--local")
-    assert not registered(fleet)
+    assert not (fleet.home / ".local/state/llmc").exists(), "it was the only root"
     assert not Path("/tmp", f"tmux-{os.getuid()}", tmux_server(str(fleet.root))).exists()
     assert not list(fleet.dir.glob(".root.*")), "half a root"
     assert "llmc init" in fleet.llmc("status", code=4).err
@@ -49,7 +43,7 @@ def saved(fleet: Fleet) -> list[Path]:
 
 
 def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet) -> None:
-    """Break: leave the daemon, the agents, llmc.root or the registration; or take what landed for work that would be lost."""
+    """Break: leave the daemon, the tmux server, llmc.root or the registration; begin while a person has a worker; or take what landed for work that would be lost."""
     fleet = scripted.set_up("adam", "baker", config={"repo.validate": "true"})
     fleet.up("--no-patrol")
     fleet.llmc("start", "--worker", "adam", "--prompt", f"@sh echo x > x; git add x; {COMMIT} Landed")
@@ -65,6 +59,14 @@ def test_a_running_fleet_without_open_work_goes_and_nothing_else(scripted: Fleet
     assert "(mine)" in fleet.llmc("uninstall", "--yes", code=3).err
     assert fleet.has_daemon(), "a person's pane is in the way, and nothing was ended"
     fleet.tmux("kill-session", "-t", "=mine")
+    fleet.llmc("hold", "baker")
+    assert "llmc release baker" in fleet.llmc("uninstall", "--yes", code=3).err
+    assert fleet.has_daemon(), "nor is anything begun while they have a worker"
+    assert fleet.worktree("adam").exists()
+    fleet.llmc("release", "baker")
+    # What a supervisor left, which keeps the server.
+    agent = ["env", "LLMC_WORKER=overseer", "LLMC_INSTANCE=gone", "sleep", "600"]
+    fleet.tmux("new-session", "-d", "-s", f"llmc-{fleet.root.name}-overseer", *agent)
     done = fleet.llmc("uninstall", "--yes", "--json").json
     assert str(fleet.root) in done["removed"]
     assert done["kept"] is None

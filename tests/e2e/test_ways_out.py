@@ -138,12 +138,13 @@ def person_in(fleet: Fleet, server: str, session: str) -> Iterator[None]:
 
 
 def test_a_person_inside_tmux(scripted: Fleet) -> None:
-    """Break: name the keys of the outer tmux, start a nested client on the same server, or wrap rules to five lines."""
+    """Break: name the keys of the outer tmux, follow TMUX_TMPDIR, start a nested client on the same server, or wrap rules to five lines."""
     fleet = scripted
     fleet.set_up("adam")
     fleet.up()
     ours, own = tmux_server(str(fleet.root)), f"own-{os.getpid()}"
-    attach = f"{sys.executable} -m llmc attach adam 2> {fleet.dir}/%s; cat"
+    # A shell of theirs has its tmux servers elsewhere.
+    attach = f"TMUX_TMPDIR={fleet.dir} {sys.executable} -m llmc attach adam 2> {fleet.dir}/%s; cat"
 
     def runs(server: str, said: str) -> None:
         argv = [

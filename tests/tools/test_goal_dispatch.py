@@ -287,16 +287,16 @@ def test_a_worker_that_is_busy_is_tried_again_less_and_less_often(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: settle at each tick; a validation of ten minutes would be six hundred lines in the log."""
-    monkeypatch.setattr(goal_dispatch, "_spawn", lambda *_: goal_dispatch.Done(None, "busy"))
-    shop.tick()
-    for _ in range(600):
-        clock.now += 1
+    with monkeypatch.context() as patched:
+        patched.setattr(goal_dispatch, "_spawn", lambda *_: goal_dispatch.Done(None, "busy"))
         shop.tick()
+        for _ in range(600):
+            clock.now += 1
+            shop.tick()
     (sent,) = shop.history()
     assert sent.result is Result.PENDING
     assert 10 <= sent.attempts <= 17
-    monkeypatch.undo()
-    Clock(clock.now + 61).set_up(monkeypatch)
+    clock.now += 61
     shop.tick()
     assert [one.result for one in shop.history()] == [Result.ACCEPTED]
 
@@ -390,17 +390,17 @@ def test_what_fails_waits_and_is_tried_again(
     shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break: leave the backoff out of intents._settled."""
-    monkeypatch.setattr(goal_dispatch, "add", _raise(goal_dispatch.LlmcError("the disk is full")))
-    shop.tick()
-    (sent,) = shop.history()
-    assert (sent.result, sent.notes) == (Result.ERROR, "the disk is full")
-    assert shop.one().backoff_until == clock.now + 120
-    for _ in range(3):
-        clock.now += 30
+    with monkeypatch.context() as patched:
+        patched.setattr(goal_dispatch, "add", _raise(goal_dispatch.LlmcError("the disk is full")))
         shop.tick()
+        (sent,) = shop.history()
+        assert (sent.result, sent.notes) == (Result.ERROR, "the disk is full")
+        assert shop.one().backoff_until == clock.now + 120
+        for _ in range(3):
+            clock.now += 30
+            shop.tick()
     assert [one.attempts for one in shop.history()] == [1]
-    monkeypatch.undo()
-    Clock(clock.now + 301).set_up(monkeypatch)
+    clock.now += 301
     shop.tick()
     (sent,) = shop.history()
     assert (sent.result, sent.attempts) == (Result.ACCEPTED, 2)

@@ -1,5 +1,6 @@
 """Landing: a fast-forward of the source's branch, and never a touch on what a person did not commit."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from llmc.errors import LlmcError, Refused
 from llmc.services import landing, provision
-from llmc.services.accept import accept
+from llmc.services.accept import WorkChanged, _Pipeline, accept
 from llmc.services.landing import BaseMoved, SourceBusy
 from llmc.services.project import Project
 from llmc.workers.decide import FOUND_COMMITS
@@ -291,14 +292,20 @@ def test_a_new_branch_never_moves_one_that_is_there(
     assert scene.source.head("refs/heads/taken") == scene.base
 
 
+def waiting(source: Repo, tmp_path: Path) -> Scene:
+    """Its worker waits for review, and what lands is another commit than its own."""
+    scene = scene_on(source, tmp_path)
+    with scene.project.store.transaction() as tx:
+        tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
+    source.commit("b.txt", "b\n")
+    return scene
+
+
 def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is lost after the source took it. Break: end the accept, as for any other failure; its task would be done again."""
-    scene = scene_on(source, tmp_path)
-    with scene.project.store.transaction() as tx:
-        tx.move("w1", step(Status.NEEDS_REVIEW, FOUND_COMMITS, commit_sha=scene.commit))
-    source.commit("b.txt", "b\n")  # what lands is another commit than the worker's own
+    scene = waiting(source, tmp_path)
     land, reset = landing.land, provision.reset_in_place
 
     def cut_off(*args: Any, **options: Any) -> None:
@@ -328,3 +335,46 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
     with scene.project.worker_lock("w1"):
         assert accept(scene.project, "w1").commit == landed
     assert (scene.tip(), scene.project.store.worker("w1").accept) == (landed, None)
+
+
+def test_what_is_not_on_the_branch_has_not_landed(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: reset the worker without a look at the branch; or land before the journal says so."""
+    scene = waiting(source, tmp_path)
+    before, steps = scene.tip(), list[str]()
+
+    def only_says_so(project: Project, worker: str, *_: Any, **__: Any) -> None:
+        journal = project.store.worker(worker).accept
+        steps.append(journal.step if journal else "")
+
+    with monkeypatch.context() as patched, scene.project.worker_lock("w1"):
+        patched.setattr(landing, "land", only_says_so)
+        with pytest.raises(LlmcError, match="was landed, but is not on the branch now"):
+            accept(scene.project, "w1")
+    assert steps == ["land"], "after a crash here it may have landed"
+    assert (scene.tip(), scene.worktree.head()) == (before, scene.commit)
+    with scene.project.worker_lock("w1"):
+        landed = accept(scene.project, "w1").commit
+    assert scene.tip() == landed != before
+
+
+def test_a_commit_made_while_it_waits_for_its_turn_to_land(
+    source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: look at the worker only before that; its commit would be left behind."""
+    scene = waiting(source, tmp_path)
+    before, turn = scene.tip(), _Pipeline._merge_lock
+
+    def commits_meanwhile(pipeline: _Pipeline) -> AbstractContextManager[None]:
+        scene.worktree.commit("late.txt", "late\n")
+        return turn(pipeline)
+
+    monkeypatch.setattr(_Pipeline, "_merge_lock", commits_meanwhile)
+    with (
+        scene.project.worker_lock("w1"),
+        pytest.raises(WorkChanged, match="made a commit while it was accepted"),
+    ):
+        accept(scene.project, "w1")
+    assert (scene.tip(), scene.project.store.worker("w1").accept) == (before, None)
+    assert (scene.worktree.path / "late.txt").exists()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from llmc.config.edit import set_value
 from llmc.errors import NotFound, Refused, ToolFailed, UsageError
 from llmc.services import provision, setup
+from llmc.services.examine_worker import tree_facts
 from llmc.services.project import Project
 from llmc.tools import git
 from llmc.workers.model import WorkerRecord
@@ -271,22 +272,44 @@ def test_a_rebase_in_progress(
     assert_fresh(project, worktree)
 
 
-@pytest.mark.parametrize("operation", ["merge", "cherry-pick", "am"])
+@pytest.mark.parametrize("operation", ["merge", "cherry-pick", "cherry-pick of several", "am"])
 def test_other_operations_in_progress(
     project: Project, source: Repo, worker: tuple[WorkerRecord, Worktree], operation: str
 ) -> None:
-    """Breaks when `rebase --quit` is all that is tried: an `am` refuses it."""
+    """Breaks when `rebase --quit` is all that is tried: an `am` refuses it, and a cherry-pick goes on in the next task."""
     record, worktree = worker
     worktree.commit("a.txt", "ours\n")
     source.commit("a.txt", "theirs\n")
+    source.commit("b.txt", "b\n")
     provision.refresh_base(project)
     if operation == "am":
-        worktree.write("x.patch", worktree.git("format-patch", "-1", "--stdout", "origin/main") + "\n")
+        worktree.write("x.patch", worktree.git("format-patch", "-1", "--stdout", "origin/main~1") + "\n")
         worktree.git("am", "x.patch", check=False)
+    elif operation == "cherry-pick of several":
+        worktree.git("cherry-pick", "..origin/main", check=False)
     else:
-        worktree.git(operation, "origin/main", check=False)
+        worktree.git(operation, "origin/main~1", check=False)
     assert git.operation_in_progress(worktree.path)
     assert reset(project, record)
+    assert_fresh(project, worktree)
+
+
+@pytest.mark.parametrize("operation", ["merge", "bisect"])
+def test_an_operation_that_changed_nothing_is_ended_too(
+    project: Project, worker: tuple[WorkerRecord, Worktree], operation: str
+) -> None:
+    """Break: look at files and commits only; git goes on with it in the next task."""
+    record, worktree = worker
+    if operation == "merge":
+        same = worktree.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Nothing").strip()
+        worktree.git("merge", "--quiet", "--no-ff", "--no-commit", same)
+    else:
+        worktree.git("bisect", "start")
+    assert git.operations_in_progress(worktree.path) == [operation]
+    found = tree_facts(project, record)
+    assert found
+    assert (found.operation, found.dirty) == (operation, ())
+    reset(project, record)
     assert_fresh(project, worktree)
 
 

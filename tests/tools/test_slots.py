@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from llmc.config.edit import set_value
 from llmc.doctor.diagnose import diagnose
 from llmc.doctor.findings import Kind
-from llmc.services import setup, slots, validation
+from llmc.errors import Refused
+from llmc.services import checking, setup, slots, validation
 from llmc.services.commands import CommandFailed
 from llmc.services.examine import examine
 from llmc.services.project import Project
@@ -242,6 +243,19 @@ def test_the_task_s_own_command_comes_second_and_sees_the_commit_too(
     project = configured(project, validate="")
     with pytest.raises(CommandFailed, match="verify of task 7 failed"):
         check(project, record, commit, base, task)
+
+
+def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Project, tmp_path: Path) -> None:
+    """Break: run the command on whatever is there, and call the commit validated."""
+    project = configured(project, validate=f"echo ran >> '{tmp_path}/ran'")
+    record, worktree = add_worker(project)
+    commit, _ = work(worktree)
+    same = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}~1", "-m", "As one").strip()
+    checking.in_worktree(project, record, same)
+    worktree.commit("more.txt", "more\n")
+    with pytest.raises(Refused, match=f"w1 does not have {commit[:12]} checked out"):
+        checking.in_worktree(project, record, commit)
+    assert (tmp_path / "ran").read_text().split() == ["ran"]
 
 
 def test_a_worker_reads_paths_of_its_own_worktree(project: Project) -> None:

@@ -356,6 +356,16 @@ def size(tmux: Tmux, target: str = "") -> str:
     return tmux.run("display-message", "-p", "-t", target or pane_of(tmux, ONE).id, shown).stdout.strip()
 
 
+def test_what_a_person_types_works_in_a_shell_with_another_tmux_tmpdir(tmux: Tmux) -> None:
+    """Break: name the server with -L, as the commands of llmc do."""
+    start(tmux, ONE, "/", SLEEP)
+    assert os.environ["TMUX_TMPDIR"]
+    shown = subprocess.run(
+        f"{tmux.by_hand} list-sessions -F '#S'", shell=True, capture_output=True, text=True
+    )
+    assert shown.stdout.split() == [ONE], shown.stderr
+
+
 def clients(tmux: Tmux) -> list[str]:
     return tmux.run("list-clients", "-F", "#{client_name}").stdout.split()
 

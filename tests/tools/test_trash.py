@@ -212,17 +212,17 @@ def test_the_event_log_knows_of_a_pin_before_it_is_made(
         made.extend(run_git(project.root.path, "for-each-ref", "refs/llmc/trash").splitlines())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trash, "_keep", killed)
     make_mess(worktree)
-    with pytest.raises(KeyboardInterrupt):
-        pin(project, worktree)
+    with monkeypatch.context() as patched:
+        patched.setattr(trash, "_keep", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pin(project, worktree)
     rows = [json.loads(line) for line in project.root.events.read_text().splitlines()]
     (told,) = [row for row in rows if row["action"] == "pinning"]
     assert made == []
     assert (told["worker"], told["reason"]) == ("w1", "test")
     assert told["ref"].startswith("refs/llmc/trash/w1/")
     project.root.state.write_text("broken")
-    monkeypatch.undo()
     assert pin(project, worktree), "a broken state keeps nobody from keeping work"
 
 

@@ -216,15 +216,15 @@ def test_nuke_deletes_no_branch_that_is_not_in_the_trash(
         real(path, folder)
 
     real = nuke.move_into_trash
-    monkeypatch.setattr(nuke, "move_into_trash", move)
-    if not moved:
-        nuke.nuke_worker(project, "w1")
-        assert run_git(project.root.path, "for-each-ref", "refs/heads/llmc") == ""
-        return
-    with pytest.raises(Refused, match="is not in the trash"):
-        nuke.nuke_worker(project, "w1")
+    with monkeypatch.context() as patched:
+        patched.setattr(nuke, "move_into_trash", move)
+        if not moved:
+            nuke.nuke_worker(project, "w1")
+            assert run_git(project.root.path, "for-each-ref", "refs/heads/llmc") == ""
+            return
+        with pytest.raises(Refused, match="is not in the trash"):
+            nuke.nuke_worker(project, "w1")
     assert run_git(project.root.path, "rev-parse", "refs/heads/llmc/w1") == late[0]
-    monkeypatch.undo()
     removed = nuke.nuke_worker(project, "w1")
     assert removed.ref
     assert git.is_ancestor(project.root.path, late[0], removed.ref), "and the next try keeps it"

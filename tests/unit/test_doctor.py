@@ -214,7 +214,8 @@ def test_worktrees(status: Status, seen_tree: Tree, kind: Kind, repairable: bool
         (busy_record(Status.OFFLINE, pre_rebase_sha="x"), tree(rebasing=True, branch="")),
         (busy_record(Status.NEEDS_INPUT), tree(dirty=("a",))),
         (busy_record(Status.OFFLINE), tree(branch="mine", dirty=("a",))),
-        (worker(Status.OFFLINE), tree(branch="", dirty=("a",))),
+        (busy_record(Status.OFFLINE), tree(operation="merge")),
+        (busy_record(Status.NEEDS_INPUT), tree(operation="merge")),
         (worker(Status.OFFLINE), tree(branch="", ahead=2)),
         (worker(Status.IDLE), tree(lock_age_s=STALE_LOCK_S - 1)),
         (worker(Status.IDLE), tree(lock_age_s=9999.0, lock_in_use=True)),
@@ -224,6 +225,25 @@ def test_worktrees(status: Status, seen_tree: Tree, kind: Kind, repairable: bool
 def test_what_is_a_workers_own_business(record: WorkerRecord, seen_tree: Tree | None) -> None:
     """Break: judge the worktree of a worker with a task as that of an idle one; or a lock that is in use."""
     assert found_in(record, tree=seen_tree) == []
+
+
+@pytest.mark.parametrize("status", [Status.IDLE, Status.OFFLINE])
+@pytest.mark.parametrize(
+    ("seen_tree", "says"),
+    [
+        (tree(dirty=("a", "b", "c", "d")), "uncommitted changes: a, b, c and 1 more"),
+        (tree(dirty=("a",), ahead=2), "uncommitted changes: a"),
+        (tree(operation="merge"), "a merge is in progress"),
+        (tree(operation="bisect", dirty=("a",)), "a bisect is in progress"),
+    ],
+)
+def test_what_was_left_in_the_worktree_of_a_worker_without_a_task(
+    status: Status, seen_tree: Tree, says: str
+) -> None:
+    """Break: look only where an agent runs, or for files only."""
+    (finding,) = found_in(worker(status), tree=seen_tree)
+    assert (finding.kind, finding.repairable) == (Kind.WORKTREE_DIRTY, True)
+    assert says in finding.text
 
 
 def test_the_age_of_a_lock_is_said() -> None:

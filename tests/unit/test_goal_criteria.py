@@ -42,6 +42,7 @@ def test_done_is_not_reached() -> None:
     view = worked_off()
     assert (view.goal.status, wants_check(view)) == (GoalStatus.ACTIVE, True)
     assert not wants_check(replace(view, goal=replace(view.goal, status=GoalStatus.PAUSED)))
+    assert not wants_check(GoalView(view.goal, plan(1, 1, 1))), "while its plan is worked on"
     assert worked_off(checked=None).goal.status is GoalStatus.ACTIVE
     without = replace(view, goal=replace(view.goal, success_criteria=("it is fast",)))
     assert after(without, settled(without, Change(), START)).goal.status is GoalStatus.COMPLETED

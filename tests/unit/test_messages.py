@@ -31,6 +31,21 @@ ATTRIBUTIONS = [
     "Co-authored-by: gemini-code-assist[bot] <176961590+gemini-code-assist[bot]@users.noreply.github.com>",
     "Co-Authored-By: Amp <amp@ampcode.com>",
     "Co-Authored-By: GPT-5.2",
+    # by the address alone, whatever it calls itself
+    *(
+        f"Co-Authored-By: A Helper <{address}>"
+        for address in (
+            "noreply@anthropic.com",
+            "noreply@openai.com",
+            "codex@openai.com",
+            "cursoragent@cursor.com",
+            "noreply@aider.chat",
+            "aider@aider.chat",
+            "amp@ampcode.com",
+            "helper[bot]@users.noreply.github.com",
+            "175728472+Copilot@users.noreply.github.com",
+        )
+    ),
 ]
 
 HUMAN = [

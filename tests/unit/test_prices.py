@@ -183,6 +183,10 @@ def test_a_newer_list_is_brought_from_a_file(root: Path) -> None:
     assert "older than what is used now" in again.exception.message
     file.write_text(json.dumps(shown))
     assert run(root, "update", str(file)).exception is None, "what list --json prints is taken"
+    file.write_text(
+        json.dumps({"as_of": "2100-01-02", "prices": {"claude-new-1": {"input": 8, "output": 9}}})
+    )
+    assert "claude-new-1: 7/9 -> 8/9" in run(root, "update", str(file)).stdout, "a daemon reads it again, too"
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '{"as_of": "2100-01-01", "prices": {}}'])

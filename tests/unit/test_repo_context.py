@@ -3,7 +3,14 @@
 import pytest
 
 from llmc.goals.clean import CAPS, check_typed
-from llmc.goals.repo_context import MAX_BYTES, RepoFacts, snapshot
+from llmc.goals.repo_context import (
+    MAX_BYTES,
+    MAX_DIRECTORIES,
+    MAX_FILES,
+    README_BYTES,
+    RepoFacts,
+    snapshot,
+)
 
 FILES = (
     "Makefile",
@@ -60,6 +67,26 @@ def test_it_is_bounded_and_has_no_secret() -> None:
     )
     text = snapshot(facts)
     assert len(text.encode()) <= MAX_BYTES <= CAPS["repo_context_snapshot"]
-    assert "ghp_" not in text
     assert check_typed("repo_context_snapshot", text) == text
     assert "make t0" in text
+    # With little else in it, the README is cut, and what is secret in its beginning is not shown.
+    small = snapshot(RepoFacts(commit="1" * 40, branch="main", files=facts.files[-1:], readme=facts.readme))
+    beginning = small.partition("README, its beginning:\n")[2]
+    assert beginning.startswith("export API_TOKEN=")
+    assert "ghp_" not in small
+    assert README_BYTES - 200 < len(beginning.encode()) <= README_BYTES
+
+
+def test_only_so_many_names_are_listed() -> None:
+    """Break: say that there are more, and list them all the same."""
+    files = tuple(f"f{n:03}" for n in range(MAX_FILES + 5)) + tuple(
+        f"d{n:03}/x/y" for n in range(MAX_DIRECTORIES)
+    )
+    text = snapshot(RepoFacts(commit="1" * 40, branch="main", files=files))
+    (top,) = [part for part in text.split("\n\n") if part.startswith("Files at the top: ")]
+    assert top.endswith(f"f{MAX_FILES - 1:03}, and 5 more")
+    (folders,) = [part for part in text.split("\n\n") if part.startswith("Directories (files): ")]
+    assert (folders.count("/ ("), folders.endswith(f", and {MAX_DIRECTORIES} more")) == (
+        MAX_DIRECTORIES,
+        True,
+    )

@@ -1,5 +1,6 @@
 """A root is chosen by a person: which of those around a command may be used, and which are refused unread."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -206,16 +207,67 @@ def test_a_root_that_goes_is_forgotten_and_no_other(tmp_path: Path, home: Path) 
     assert trust.is_registered(str(two))
 
 
+def test_the_last_root_takes_the_registry_with_it(tmp_path: Path, home: Path) -> None:
+    """Break: write a registry of no roots."""
+    one, gone = make_root(tmp_path / "one"), make_root(tmp_path / "gone")
+    state = home / ".local/state/llmc"
+    state.mkdir(parents=True)
+    (state / "roots.json").write_text("broken")
+    assert trust.register(str(one))
+    assert trust.register(str(gone))
+    assert (state / "roots.json.broken").exists()
+    shutil.rmtree(gone)
+    assert trust.forget(str(one))
+    assert not state.exists()
+    assert trust.register(str(one)), "it can be made again"
+    (state / "mine").touch()
+    assert trust.forget(str(one))
+    assert [path.name for path in state.iterdir()] == ["mine"]
+
+
+def test_who_waits_for_a_lock_that_goes_takes_the_new_one(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break: believe a lock file that is gone; the next process makes another one, and both write."""
+    one, two = make_root(tmp_path / "one"), make_root(tmp_path / "two")
+    assert trust.register(str(one))
+    flock, turns = fcntl.flock, []
+
+    def overtaken(file: int, how: int) -> None:
+        turns.append(file)
+        if len(turns) == 1:
+            assert trust.forget(str(one))
+        flock(file, how)
+        if len(turns) > 1:
+            assert os.path.samestat(os.fstat(file), os.stat(home / ".local/state/llmc/roots.json.lock"))
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    assert trust.register(str(two))
+    assert len(turns) == 3, "the one that waited, the one that went, and once more"
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"projects": 5}', "{"])
 def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str) -> None:
     """Break: take out paths that only begin like the root, or write a file that could not be read."""
     config, root = tmp_path / ".claude.json", tmp_path / "llmc"
     config.write_text(text)
-    assert remove_trust(root, config) == 0
+    assert remove_trust(root, config) == []
     assert config.read_text() == text
     add_trust(root / ".worktrees/adam", config.with_name("other.json"))
     config = config.with_name("other.json")
     for place in (root, tmp_path / "llmc-2", tmp_path):
         add_trust(place, config)
-    assert remove_trust(root, config) == 2
+    assert remove_trust(root, config) == [str(root / ".worktrees/adam"), str(root)]
     assert set(json.loads(config.read_text())["projects"]) == {str(tmp_path / "llmc-2"), str(tmp_path)}
+
+
+@pytest.mark.parametrize("also", [{}, {"allowedTools": []}])
+def test_the_trust_of_a_checkout_goes_if_the_client_noted_nothing_else(
+    tmp_path: Path, also: dict[str, object]
+) -> None:
+    """Break: leave it, or take out what a person's own sessions noted there."""
+    config, source = tmp_path / ".claude.json", tmp_path / "source"
+    config.write_text(json.dumps({"projects": {str(source): also}} if also else {}))
+    add_trust(source, config)
+    assert remove_trust(tmp_path / "llmc", config, source) == ([] if also else [str(source)])
+    assert (str(source) in json.loads(config.read_text())["projects"]) == bool(also)

@@ -154,12 +154,25 @@ def user_config(agent: ClaudeCode, environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME", "~")).expanduser() / ".claude.json"
 
 
+#: the entry of a directory that the client trusts
+_TRUST = {"hasTrustDialogAccepted": True}
+
+
 def is_trusted(root: Path, config: Path) -> bool:
+    entry = _entry(root, config)
+    return isinstance(entry, dict) and bool(entry.get("hasTrustDialogAccepted"))
+
+
+def is_only_trusted(place: Path, config: Path) -> bool:
+    """Whether the entry is what `add_trust` writes: no session of the client has noted anything there."""
+    return bool(_entry(place, config) == _TRUST)
+
+
+def _entry(place: Path, config: Path) -> object:
     try:
-        projects = given.parse(config.read_bytes()).get("projects", {})
-        return bool(projects.get(str(root), {}).get("hasTrustDialogAccepted"))
+        return given.parse(config.read_bytes()).get("projects", {}).get(str(place))
     except (OSError, ValueError, AttributeError):
-        return False
+        return None
 
 
 def add_trust(root: Path, config: Path) -> None:
@@ -174,23 +187,28 @@ def add_trust(root: Path, config: Path) -> None:
         raise LlmcError(
             f"{config} is not valid JSON: {error}", hint="Start `claude` once by hand."
         ) from error
-    data.setdefault("projects", {}).setdefault(str(root), {})["hasTrustDialogAccepted"] = True
+    data.setdefault("projects", {}).setdefault(str(root), {}).update(_TRUST)
     config.parent.mkdir(parents=True, exist_ok=True)
     _write(config, data)
 
 
-def remove_trust(root: Path, config: Path) -> int:
-    """Take out what the client noted of a root and of what is below it; how many entries. Everything else stays."""
+def remove_trust(root: Path, config: Path, place: Path | None = None) -> list[str]:
+    """Take out what the client noted of a root and of what is below it; the entries. Everything else stays.
+
+    The entry of `place` goes too, if it has nothing but what `add_trust` writes: the client has noted nothing there.
+    """
     try:
         data = json.loads(config.read_bytes())
         projects = data["projects"]
         gone = [path for path in projects if Path(path).is_relative_to(root)]
+        if place and is_only_trusted(place, config):
+            gone.append(str(place))
     except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        return []
     if gone:
         data["projects"] = {path: entry for path, entry in projects.items() if path not in gone}
         _write(config, data)
-    return len(gone)
+    return gone
 
 
 def _write(config: Path, data: dict[str, Any]) -> None:

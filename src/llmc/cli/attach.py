@@ -37,7 +37,8 @@ def command(ctx: click.Context, worker: str, read_only: bool) -> None:
     if is_ours:
         note(f"switching to {worker}; {inner} L switches back")
         argv = project.tmux.argv(*front, "switch-client", *_flags(read_only), "-t", exact(pane.session))
-        os.execvpe(argv[0], argv, dict(os.environ))
+        # TMUX says which client is to switch.
+        os.execvpe(argv[0], argv, {k: v for k, v in os.environ.items() if k != "TMUX_TMPDIR"})
     keys = detach_keys(inner, None if around is None else prefix_of(["tmux", "-S", around]))
     note(f"attaching to {worker}; detach with {keys}")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TMUX")}

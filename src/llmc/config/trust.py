@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from llmc.config import layout
@@ -96,9 +96,7 @@ def register(root: str) -> bool:
         return False
     try:
         name = _id_of(root) or _new_id(root)
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        with open(f"{place}.lock", "a") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+        with _turn(place):
             _write_registry(place, {**_read_registry(), root: name})
     except OSError:
         return False
@@ -106,14 +104,57 @@ def register(root: str) -> bool:
 
 
 def forget(root: str) -> bool:
-    """A root that is to go is registered no more; whether it was."""
+    """A root that is to go is registered no more; whether it was. The last one takes the registry with it."""
     place = registry()
     if place is None or root not in _read_registry():
         return False
-    with open(f"{place}.lock", "a") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        _write_registry(place, {path: name for path, name in _read_registry().items() if path != root})
+    with _turn(place):
+        left = _existing({path: name for path, name in _read_registry().items() if path != root})
+        if left:
+            _write_registry(place, left)
+        else:
+            _remove_registry(place)
     return True
+
+
+def _remove_registry(place: str) -> None:
+    """The lock last: what waits for it makes all of it again."""
+    for name in (place, f"{place}.broken", f"{place}.lock"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+    with contextlib.suppress(OSError):  # something else is in it
+        os.rmdir(os.path.dirname(place))
+
+
+@contextlib.contextmanager
+def _turn(place: str) -> Iterator[None]:
+    """Alone with the registry."""
+    turn = _lock(place)
+    try:
+        yield
+    finally:
+        os.close(turn)
+
+
+def _lock(place: str) -> int:
+    """The last root may have taken the lock file with it while we waited: that one keeps nobody out."""
+    name = f"{place}.lock"
+    for _ in range(100):
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            turn = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            if _is_at(name, turn):
+                return turn
+            os.close(turn)
+    raise OSError(f"{name} cannot be had")
+
+
+def _is_at(name: str, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(name))
+    except FileNotFoundError:
+        return False
 
 
 def registry() -> str | None:
@@ -194,13 +235,16 @@ def _write_registry(place: str, roots: Mapping[str, str]) -> None:
     """Without roots that are gone; a file that cannot be read stays beside the new one."""
     if os.path.lexists(place) and not _read_registry():
         os.replace(place, f"{place}.broken")
-    kept = {path: name for path, name in roots.items() if _id_of(path) == name}
     temp = f"{place}.{os.getpid()}.tmp"
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        json.dump({"version": 1, "roots": kept}, file, indent=1)
+        json.dump({"version": 1, "roots": _existing(roots)}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temp, place)
+
+
+def _existing(roots: Mapping[str, str]) -> dict[str, str]:
+    return {path: name for path, name in roots.items() if _id_of(path) == name}
 
 
 def _id_of(root: str) -> str:

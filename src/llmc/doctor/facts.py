@@ -97,6 +97,8 @@ class Tree(Struct, frozen=True):
     ahead: int | None = 0
     dirty: tuple[str, ...] = ()
     rebasing: bool = False
+    #: a merge, cherry-pick, revert or bisect that was not ended
+    operation: str = ""
     #: the age of `index.lock`; None when there is none
     lock_age_s: float | None = None
     lock_in_use: bool = False

@@ -150,11 +150,20 @@ def _place(record: WorkerRecord, tree: Tree) -> list[Finding]:
             fix = f"llmc message {name} 'Bring all your commits together on {record.branch}.'"
             return [Finding(Kind.WORKTREE_OFF_BRANCH, text, fix, name)]
         return [Finding(Kind.WORKTREE_OFF_BRANCH, text, _mended(), name, "", True)]
-    if record.status is Status.IDLE and tree.dirty:
-        text = f"is idle, but has uncommitted changes: {', '.join(tree.dirty[:3])}"
-        more = f" and {len(tree.dirty) - 3} more" if len(tree.dirty) > 3 else ""
-        return [Finding(Kind.WORKTREE_DIRTY, text + more, _mended(), name, "", True)]
+    rests = record.status is Status.IDLE or (record.status is Status.OFFLINE and not record.current_prompt)
+    if rests and (what := _left_in(tree)):
+        text = f"is {record.status}, but {what}"
+        return [Finding(Kind.WORKTREE_DIRTY, text, _mended(), name, "", True)]
     return []
+
+
+def _left_in(tree: Tree) -> str:
+    if tree.operation:
+        return f"a {tree.operation} is in progress in its worktree"
+    if not tree.dirty:
+        return ""
+    more = f" and {len(tree.dirty) - 3} more" if len(tree.dirty) > 3 else ""
+    return f"has uncommitted changes: {', '.join(tree.dirty[:3])}{more}"
 
 
 def _age(seconds: float) -> str:

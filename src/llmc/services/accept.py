@@ -546,10 +546,11 @@ class _Pipeline:
             late = self._has_more()
             if late:  # before the worktree is reset: whoever goes on after a crash finds nothing more there
                 self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
-            ref = provision.reset_in_place(self.project, self.record, self.project.base, "accepted")
+            why = "late" if late else trash.ACCEPTED
+            ref = provision.reset_in_place(self.project, self.record, self.project.base, why)
             if ref:
                 with self.project.store.transaction() as tx:
-                    tx.emit("work_pinned", worker=self.name, reason="late" if late else "accepted", ref=ref)
+                    tx.emit("work_pinned", worker=self.name, reason=why, ref=ref)
                 if late:
                     self.late = ref
                     self._tell_late(trash.late_key(ref), f"llmc trash show {trash.short(ref)}")

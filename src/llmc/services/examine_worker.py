@@ -110,13 +110,15 @@ def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
     changes = git.tree_state(worktree)
     branch = git.git(worktree, "symbolic-ref", "--quiet", "HEAD", check=False)
     age, in_use = _index_lock(worktree)
+    operations = git.operations_in_progress(worktree)
     return seen.Tree(
         branch=branch.stdout.strip().removeprefix("refs/heads/") if branch.ok else "",
         head=git.resolve(worktree, "HEAD") or "",
         tip=tip,
         ahead=ahead_of(worktree, project.base, "HEAD"),
         dirty=(*changes.tracked, *changes.untracked),
-        rebasing=git.rebase_in_progress(worktree),
+        rebasing="rebase" in operations,
+        operation=next((name for name in operations if name != "rebase"), ""),
         lock_age_s=age,
         lock_in_use=in_use,
     )

@@ -84,5 +84,4 @@ def _agents(project: Project, panes: Panes) -> list[Pane]:
 def told_of(project: Project, panes: list[Pane]) -> str:
     """What is said of the panes of a person that keep the tmux server."""
     what = ", ".join(f"{processes.name_of(pane.pid)} ({pane.session})" for pane in panes)
-    look = " ".join([*project.tmux.argv()[:3], "attach"])
-    return f"left as they are, for they are yours: {what}; `{look}` shows them"
+    return f"left as they are, for they are yours: {what}; `{project.tmux.by_hand} attach` shows them"

@@ -131,13 +131,13 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     worktrees.drop_dead_locks(project, record)
     git.show_hidden_changes(worktree)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
-    rebasing = git.rebase_in_progress(worktree)
+    operations = git.operations_in_progress(worktree)
     found = git.tree_state(worktree)
     on_branch, head = found.branch == record.branch, found.head
     if (
         found.clean
         and on_branch
-        and not rebasing
+        and not operations
         and not modules
         and git.same_commit(worktree, "HEAD", commit)
     ):
@@ -147,7 +147,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
     overwritten = trash.in_the_way(worktree, head, commit, found.tracked, [*modules])
     ref = None
-    if rebasing or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
+    if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(
             *(project.root, worktree, record.name, why),
             branch=record.branch,
@@ -155,7 +155,7 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
             known=found,
         )
     with fault_step("provision.reset"):
-        _check_out(worktree, record.branch, commit, rebasing=rebasing, on_branch=on_branch)
+        _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
     # Under the ignore rules of this commit other files are ignored than under those the agent had.
     with fault_step("provision.clean"):
         ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
@@ -174,15 +174,21 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     return ref
 
 
-def _check_out(worktree: Path, branch: str, commit: str, *, rebasing: bool, on_branch: bool) -> None:
-    """The commit on the worker's branch, whatever was going on there."""
-    if rebasing and not git.git(worktree, "rebase", "--quit", check=False).ok:
+def _check_out(
+    worktree: Path, branch: str, commit: str, operations: Sequence[str], *, on_branch: bool
+) -> None:
+    """The commit on the worker's branch, whatever was going on there: git would take it up again in the next task."""
+    if "rebase" in operations and not git.git(worktree, "rebase", "--quit", check=False).ok:
         # It was an `am`, which asks for an identity even to stop.
         git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
+    if "cherry-pick" in operations or "revert" in operations:
+        git.git(worktree, "cherry-pick", "--quit", check=False)
     if not on_branch:
         # -B takes the worktree back to its branch when the agent left it somewhere else.
         git.git(worktree, "checkout", "--quiet", "--force", "-B", branch, commit, timeout_s=300)
     git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
+    if "bisect" in operations:
+        git.git(worktree, "bisect", "reset", "HEAD", check=False)
 
 
 def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:

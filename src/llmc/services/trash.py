@@ -226,6 +226,10 @@ def safe(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
 
 
+#: why a pin has a worker's own commits of what landed as one
+ACCEPTED = "accepted"
+
+
 def late_key(about: str) -> str:
     """The attention item about what a worker committed too late: by its ref, or by its worker until that is pinned."""
     return f"late:{about}"

@@ -4,21 +4,31 @@ What is outside the root goes before the root itself: killed anywhere, the next 
 """
 
 import contextlib
+import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude_code import ClaudeCode, Scripted, remove_trust, user_config
+from llmc.agents.claude_code import (
+    ClaudeCode,
+    Scripted,
+    is_only_trusted,
+    is_trusted,
+    remove_trust,
+    user_config,
+)
 from llmc.config import trust
 from llmc.errors import LlmcError, Refused
 from llmc.goals.model import GoalStatus
-from llmc.services import canary, daemon_control, provision, reset, slots, supervisor_record
+from llmc.services import canary, daemon_control, provision, reset, slots, supervisor_record, trash
 from llmc.services.fleet import close_server, of_people, told_of
 from llmc.services.goals import open_store
 from llmc.services.nuke import nuke_worker
+from llmc.services.overseer_session import main_directory
 from llmc.services.project import Project, agent_for
 from llmc.services.restore import Entry, entries
 from llmc.services.task_list import open_list
@@ -28,8 +38,6 @@ from llmc.tools.files import explain, remove_tree
 from llmc.tools.tmux import Unknown
 from llmc.workers.model import WorkerRecord
 
-#: why a pin holds nothing that is not on the default branch: it landed as one commit
-_LANDED = "accepted"
 #: what makes a directory a root, and the name it has where one is kept
 _KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}
 #: what is of no use without a daemon
@@ -82,21 +90,33 @@ def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
 
 
 def _has_unlanded(project: Project, entry: Entry) -> bool:
-    return entry.commit is not None and entry.why != _LANDED and _is_unlanded(project, entry.commit)
+    if entry.commit is None:
+        return False
+    # A worker's own commits, which landed as one; but not what llmc put on top of them: files that were in none.
+    landed = entry.why == trash.ACCEPTED and not trash.is_pin(project.root.path, entry.commit)
+    return not landed and _is_unlanded(project, entry.commit)
 
 
 def _of_trash(project: Project, entry: Entry) -> Iterator[Work]:
-    if entry.directory is not None or _has_unlanded(project, entry):
-        where = " --to PATH" if entry.commit is None else ""
-        yield Work(f"trash: {entry.name}", f"llmc trash restore {entry.name}{where}")
+    if entry.ref and _has_unlanded(project, entry):
+        # A branch in the clone of a URL would be no safer.
+        is_local = Path(project.source).is_dir()
+        save = f"llmc trash restore {entry.name}" if is_local else _push(project, entry.ref)
+        yield Work(f"trash: {entry.name}: commits that have not landed", save)
+    if entry.directory is not None:
+        yield Work(f"trash: {entry.name}: files", f"llmc trash restore {entry.name} --to PATH")
 
 
 def _of_branches(project: Project, own: set[str]) -> Iterator[Work]:
-    root = project.root.path
     for pattern in ("refs/heads", "refs/stash"):
-        for ref, commit in git.refs(root, pattern, "refname", "objectname"):
+        for ref, commit in git.refs(project.root.path, pattern, "refname", "objectname"):
             if ref not in own and _is_unlanded(project, commit):
-                yield Work(f"{ref} in the root's clone", f"git push {project.source} {ref}:NAME, in {root}")
+                yield Work(f"{ref} in the root's clone", _push(project, ref))
+
+
+def _push(project: Project, ref: str) -> str:
+    where = shlex.quote(str(project.root.path))
+    return f"git -C {where} push {shlex.quote(project.source)} {ref}:refs/heads/NAME"
 
 
 def _of_goals(project: Project) -> Iterator[Work]:
@@ -115,11 +135,25 @@ def _of_goals(project: Project) -> Iterator[Work]:
 
 
 def _is_unlanded(project: Project, commit: str) -> bool:
-    root = project.root.path
+    """Neither on the default branch, nor on another one of the source: restored, picked or pushed there."""
+    root, source = project.root.path, Path(project.source)
+    picked = [ref for (ref,) in git.refs(root, "refs/llmc/pick", "objectname")]
     base = git.resolve(root, project.base)
-    if base is None:
-        return True
-    return not git.is_ancestor(root, commit, base) and not git.merging_changes_nothing(root, commit, base)
+    safe = [base] if base else []
+    if source.is_dir():
+        if _has_branch_with(source, commit):
+            return False
+        safe += [tip for tip in picked if _has_branch_with(source, tip)]
+    return not any(
+        git.is_ancestor(root, commit, tip) or git.merging_changes_nothing(root, commit, tip) for tip in safe
+    )
+
+
+def _has_branch_with(source: Path, commit: str) -> bool:
+    """Also a tag; False where the repository does not know the commit at all."""
+    ask = ["for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname)"]
+    found = git.git(source, *ask, "refs/heads", "refs/tags", check=False)
+    return found.ok and bool(found.stdout.strip())
 
 
 def refuse_in_use(project: Project) -> None:
@@ -169,13 +203,15 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
 def _take_back_outside(project: Project) -> list[str]:
     root, done = project.root.path, []
     source = Path(project.source)
-    if source.is_dir() and _names(source, root):
-        git.git(source, "config", "--unset-all", "llmc.root")
-        done.append(f"llmc.root in the git config of {source}")
+    is_ours = source.is_dir() and _names(source, root)
     with contextlib.suppress(LlmcError):
         if config := _client_config(project):
-            count = remove_trust(root, config)
-            done += [f"what {config} says of the root"] if count else []
+            # Another root of the same source needs the entry of the source.
+            gone = remove_trust(root, config, main_directory(project)[0] if is_ours else None)
+            done += [f"projects.{json.dumps(path)} in {config}" for path in gone]
+    if is_ours:  # what is above follows from it
+        git.git(source, "config", "--unset-all", "llmc.root")
+        done.append(f"llmc.root in the git config of {source}")
     with contextlib.suppress(LlmcError, OSError):
         project.root.wake_socket().unlink(missing_ok=True)
     if trust.forget(str(root)):
@@ -204,10 +240,22 @@ def left_alone(project: Project) -> list[str]:
         if directory.is_dir() and not directory.is_relative_to(project.root.path):
             found.append(f"the task list: {directory}")
     with contextlib.suppress(LlmcError):
-        if _client_config(project):
+        if config := _client_config(project):
+            found += _trusted(project, config)
             place = agent_for(project).config_dir({**os.environ, **project.config.defaults.env})
             found.append(f"conversations of its agents, in {place / 'projects'}")
     return found
+
+
+def _trusted(project: Project, config: Path) -> list[str]:
+    """The checkout that the client trusts, where it has noted more of it than that, or another root needs it."""
+    place, source = main_directory(project)[0], Path(project.source)
+    if place == project.root.path or not is_trusted(place, config):
+        return []
+    if is_only_trusted(place, config) and _names(source, project.root.path):
+        return []
+    how = "remove its hasTrustDialogAccepted, and the client asks again"
+    return [f"projects.{json.dumps(str(place))} in {config}: {how}"]
 
 
 def place_to_keep(project: Project) -> Path:

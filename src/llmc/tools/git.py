@@ -297,20 +297,24 @@ def rebase_and_head(worktree: Path) -> tuple[bool, str]:
     return rebase_in_progress(worktree), head(worktree)
 
 
-def operation_in_progress(worktree: Path) -> str | None:
-    """The merge, rebase, cherry-pick or bisect a person is in the middle of, if any."""
+def operations_in_progress(worktree: Path) -> list[str]:
+    """What was begun there and not ended: a rebase, merge, cherry-pick, revert or bisect."""
     marks = {
         "rebase-merge": "rebase",
         "rebase-apply": "rebase",
         "MERGE_HEAD": "merge",
         "CHERRY_PICK_HEAD": "cherry-pick",
         "REVERT_HEAD": "revert",
+        "sequencer": "cherry-pick",  # of several commits, between two of them
         "BISECT_LOG": "bisect",
     }
-    for path, name in zip(git_paths(worktree, *marks), marks.values(), strict=True):
-        if path.exists():
-            return name
-    return None
+    found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
+    return [name for path, name in found if path.exists()]
+
+
+def operation_in_progress(worktree: Path) -> str | None:
+    """The merge, rebase, cherry-pick or bisect a person is in the middle of, if any."""
+    return next(iter(operations_in_progress(worktree)), None)
 
 
 def git_dir(worktree: Path) -> Path:

@@ -42,6 +42,11 @@ class Tmux(Struct, frozen=True):
     remembers_s: float = 0.0
     _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
 
+    @property
+    def by_hand(self) -> str:
+        """How a person calls tmux on this server, in any shell: with -L, TMUX_TMPDIR would lead elsewhere."""
+        return f"tmux -S /tmp/tmux-{os.getuid()}/{self.server}"
+
     def argv(self, *args: str) -> list[str]:
         return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
 

@@ -1,0 +1,130 @@
+"""What `llmc uninstall` lists as work that is nowhere else, what it takes back outside of the root, and what it leaves."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from llmc.agents.claude_code import add_trust
+from llmc.config.edit import set_value
+from llmc.names import TaskId
+from llmc.services import goals, pick, provision, restore, setup, uninstall
+from llmc.services.goals import NewGoal
+from llmc.services.project import Project
+from llmc.workers.model import Assignment
+from tests.support.repos import Repo, add_worker, make_project
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repo:
+    made = Repo(tmp_path / "sour ce")
+    made.commit("a.txt", "a\n")
+    return made
+
+
+@pytest.fixture
+def project(source: Repo, tmp_path: Path) -> Project:
+    return make_project(str(source.path), tmp_path / "ro ot")
+
+
+def listed(project: Project) -> list[str]:
+    return [work.what for work in uninstall.work_in(project)]
+
+
+def test_the_command_that_saves_work_takes_it_off_the_list(project: Project, source: Repo) -> None:
+    """Break: look at the default branch of the source only; what was restored or picked is listed for ever."""
+    record, worktree = add_worker(project)
+    worktree.commit("b.txt", "b\n")
+    provision.reset_in_place(project, record, provision.refresh_base(project), "test")
+    (entry,) = restore.entries(project.root)
+    (pinned,) = uninstall.work_in(project)
+    assert pinned.what == f"trash: {entry.name}: commits that have not landed"
+    assert pinned.save == f"llmc trash restore {entry.name}"
+    restore.restore_branch(project, entry, None)
+    assert listed(project) == []
+    worktree.commit("c.txt", "c\n")
+    assert listed(project) == ["w1: commits that have not landed"]
+    source.commit("d.txt", "d\n")  # so that what is picked is another commit
+    with project.worker_lock("w1"):
+        picked = pick.pick(project, "w1", "picked")
+    assert picked.commit != worktree.head()
+    assert listed(project) == []
+    source.git("branch", "-D", "picked")
+    assert listed(project) == ["w1: commits that have not landed"]
+    source.git("branch", "picked", picked.commit)
+    worktree.write("a.txt", "stashed\n")
+    worktree.git("stash")
+    (stashed,) = uninstall.work_in(project)
+    assert stashed.what == "refs/stash in the root's clone"
+    subprocess.run(stashed.save.replace("NAME", "stashed"), shell=True, check=True, capture_output=True)
+    assert listed(project) == []
+
+
+def test_what_is_in_no_commit_is_work_too(project: Project) -> None:
+    """Break: leave out files that git does not track, a task in progress, or goals that are not over."""
+    _, worktree = add_worker(project)
+    assert listed(project) == []
+    goal = goals.create(project, NewGoal("Import"), None).view.goal
+    assert listed(project) == ["goal: Import (active)"]
+    goals.pause(project, goal.goal_id)
+    assert listed(project) == ["goal: Import (paused)"]
+    goals.cancel(project, goal.goal_id)
+    assert listed(project) == []
+    worktree.write("new.txt", "not tracked\n")
+    assert listed(project) == ["w1: 1 uncommitted files"]
+    worktree.git("clean", "-fdq")
+    with project.store.transaction() as tx:
+        tx.update("w1", assignment=Assignment(task_id=TaskId("1"), claim="c", since_unix=1.0))
+    assert listed(project) == ["w1: a task that it has not finished"]
+
+
+def test_commits_that_landed_are_no_work_and_files_beside_them_are(project: Project, source: Repo) -> None:
+    """Break: believe the name of a pin; or look at the branch only, which may have changed since."""
+    record, worktree = add_worker(project)
+
+    def pinned(name: str, why: str, *, dirty: bool = False) -> None:
+        worktree.commit(name, "the worker's\n")
+        if dirty:
+            worktree.write("files.txt", "left\n")
+        base = source.commit(name, "someone else's\n")
+        provision.refresh_base(project)
+        assert provision.reset_in_place(project, record, base, why)
+
+    pinned("landed.txt", "accepted")
+    assert listed(project) == []
+    pinned("late.txt", "late")
+    pinned("left.txt", "accepted", dirty=True)
+    names = [entry.name for entry in restore.entries(project.root) if entry.why != "accepted"]
+    assert len(names) == 1
+    dirty = listed(project)
+    assert len(dirty) == 2
+    assert f"trash: {names[0]}: commits that have not landed" in dirty
+
+
+@pytest.mark.parametrize("why", ["made by llmc", "used by a person", "of another root"])
+def test_the_trust_of_the_checkout_goes_or_is_named(
+    project: Project, source: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Break: leave the entry and do not name it; or take out one that others need."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    set_value(project.root.config, "defaults.agent", "claude")
+    project = setup.new_project(project.root)
+    config = tmp_path / ".claude.json"
+    noted = {"projects": {str(source.path): {"allowedTools": []}}} if why == "used by a person" else {}
+    config.write_text(json.dumps(noted))
+    for place in (project.root.path, source.path):
+        add_trust(place, config)
+    if why == "of another root":
+        source.git("config", "llmc.root", str(tmp_path / "another"))
+    left = [what for what in uninstall.left_alone(project) if str(source.path) in what]
+    done = uninstall._take_back_outside(project)
+    trusted = set(json.loads(config.read_text())["projects"])
+    assert f'projects."{project.root.path}" in {config}' in done
+    if why == "made by llmc":
+        assert f'projects."{source.path}" in {config}' in done
+        assert (left, trusted) == ([], set())
+    else:
+        assert trusted == {str(source.path)}
+        (said,) = left
+        assert f'projects."{source.path}" in {config}: remove its hasTrustDialogAccepted' in said
