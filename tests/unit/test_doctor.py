@@ -13,7 +13,6 @@ from llmc.doctor.facts import (
     Branch,
     DaemonFacts,
     Facts,
-    GitLock,
     LeftClaim,
     ManualNote,
     PaneState,
@@ -28,7 +27,8 @@ from llmc.doctor.facts import (
     WorkerFacts,
 )
 from llmc.doctor.findings import GROUPS, Finding, Kind, summary
-from llmc.doctor.of_worker import STALE_LOCK_S, worker_findings
+from llmc.doctor.git_lock import STALE_LOCK_S, GitLock
+from llmc.doctor.of_worker import worker_findings
 from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
 from llmc.doctor.records import LOST_PROMPT, mends, task_in
 from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from llmc.auto.digest import Accepted, Commands, Digest, Ended, Held, Pauses
 from llmc.auto.digest_history import Spend
 from llmc.auto.digest_waits import Waiting
+from llmc.auto.notices import BODY_CHARS, Notice
 from llmc.config.durations import format_duration
 from llmc.fit import cells, gist, padded, printable, shortened, wrap
 from llmc.tasks.model import in_order
@@ -330,3 +331,12 @@ def _spent(spend: Spend) -> str:
         return said
     missing = f", and {tokens(spend.unpriced_tokens)} without a price" if spend.unpriced_tokens else ""
     return f"{said}, {money(spend.cost)}{missing}"
+
+
+def ended_notice(found: Digest, text: str) -> Notice:
+    """What a person is told when auto mode ends; its title counts as the report itself does."""
+    words = "nothing happened" if found.is_empty and not found.waits else summary(found)
+    facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
+    return Notice(
+        "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:BODY_CHARS], facts
+    )

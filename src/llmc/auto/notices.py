@@ -11,8 +11,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from llmc.attention.items import SEVERITIES, Item
-from llmc.auto.digest import Digest
-from llmc.auto.digest_text import summary
 from llmc.fit import printable, visible
 from llmc.given import number
 
@@ -55,7 +53,7 @@ _OF_TASKS = ("quarantined", "parked_task", "proposed")
 #: items whose time is that of what happened: with another time it is another one. The time of others says less: of a dialog
 #: it is that of the status below it, of the fleet that of its daemon
 _HAPPENS = ("question", "input", "review", "crash", "offline", "error", "login", "conflict")
-_BODY_CHARS = 4000
+BODY_CHARS = 4000
 _TITLE_CHARS = 300
 
 
@@ -102,7 +100,7 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
                 about["task_id"] = item.who
             title = f"{item.who}: {item.text}" if item.who in workers else item.text
             body = f"{item.text}\nNext: {item.next}" if item.next else item.text
-            found.append(Notice(kind, item.key, title[:_TITLE_CHARS], body[:_BODY_CHARS], about))
+            found.append(Notice(kind, item.key, title[:_TITLE_CHARS], body[:BODY_CHARS], about))
     return found
 
 
@@ -162,16 +160,7 @@ def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
     where = ", ".join(filter(None, (worker, f"task {task}" if task else "")))
     title = f"Auto mode stopped: {cause}" + (f" ({where})" if where else "")
     body = f"{reason}\nWhat is wrong: llmc doctor. What happened: llmc digest. Go on: llmc up --auto --detach"
-    return Notice("auto_failed", cause, title, body[:_BODY_CHARS], facts)
-
-
-def digest_ready(found: Digest, text: str) -> Notice:
-    """Its title counts as the report itself does."""
-    words = "nothing happened" if found.is_empty and not found.waits else summary(found)
-    facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
-    return Notice(
-        "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:_BODY_CHARS], facts
-    )
+    return Notice("auto_failed", cause, title, body[:BODY_CHARS], facts)
 
 
 def fit_to_tell(notice: Notice) -> Notice:

@@ -4,12 +4,12 @@ from msgspec import Struct
 
 from llmc.workers import decide, self_review
 from llmc.workers.causes import Cause, needs_a_person, passes_by_itself
-from llmc.workers.model import Assignment, Delivery, Obstacle, Outcome, SelfReview, Status, WorkerRecord
+from llmc.workers.model import BUSY, Assignment, Delivery, Obstacle, Outcome, SelfReview, Status, WorkerRecord
 
 #: why a task of a goal is kept back: a person is asked
 BLOCKED = "blocked"
 #: a task is being worked on, and costs
-_UNDER_WAY = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING)
+_UNDER_WAY = (*BUSY, Status.NEEDS_INPUT, Status.REBASING)
 #: reasons of a worker that rests without having asked anything
 _JUST_STOPPED = (*decide.STOPPED, decide.INTERRUPTED, "restarted")
 
@@ -232,7 +232,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
         return Tell()
-    if situation.near_budget and not task.told_of_budget and record.status in decide.BUSY:
+    if situation.near_budget and not task.told_of_budget and record.status in BUSY:
         return AskToFinish(situation.near_budget)
     return Wait()
 

@@ -9,8 +9,7 @@ from llmc.services import leftovers, supervisor_record
 from llmc.services.daemon_control import stop
 from llmc.services.fleet import close_server, end_every_session, take_down, told_of
 from llmc.services.project import Project, bare_project, locate_root
-from llmc.workers.decide import BUSY
-from llmc.workers.model import Status
+from llmc.workers.model import BUSY, Status
 
 
 @click.command("down")

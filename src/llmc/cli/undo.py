@@ -5,6 +5,7 @@ import click
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
+from llmc.services.goal_work import open_again
 from llmc.services.rebase import wake_queued
 from llmc.services.undo import Undone, target, undo
 
@@ -29,7 +30,7 @@ def command(ctx: click.Context, yes: bool, as_json: bool) -> None:
         note(f"an undo of {which} was interrupted, and goes on")
     else:
         confirm(f"Revert {which}?", f"this reverts {which}", yes)
-    done = undo(project, what.commit)
+    done = undo(project, what.commit, open_again)
     wake_queued(project)
     if as_json:
         print_json(_as_json(done))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from llmc.agents import task_files
 from llmc.auto import notices, waiting
+from llmc.auto.digest_text import ended_notice
 from llmc.auto.steps import is_free, waits_for_answer
 from llmc.config.load import load_config
 from llmc.config.model import Config
@@ -374,7 +375,7 @@ class AutoMode:
             say(f"\n{text}")
             for line in text.splitlines():
                 self._note(line)
-            notify.post(self._project, notices.digest_ready(found, text))
+            notify.post(self._project, ended_notice(found, text))
 
     def _stuck(self, what: str) -> None:
         text = f"{what} has not got on for over two minutes: no more heartbeats"

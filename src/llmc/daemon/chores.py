@@ -3,7 +3,7 @@
 import logging
 
 from llmc.errors import LlmcError
-from llmc.services import bad_rows, rebase, undo
+from llmc.services import bad_rows, goal_work, rebase, undo
 from llmc.services.log_rotation import follow_own_output, rotate_logs
 from llmc.services.project import Project
 from llmc.services.provision import refresh_base
@@ -45,7 +45,7 @@ def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> N
 def finish_undo(project: Project, log: logging.Logger) -> None:
     """An undo whose process was killed goes on."""
     try:
-        done = undo.resume(project)
+        done = undo.resume(project, goal_work.open_again)
         if done is not None:
             said = f"an interrupted undo of {done.commit[:12]} was finished; {done.returned}"
             log.info(said, extra={"action": "undo_finished"})

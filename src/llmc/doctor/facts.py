@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from llmc.doctor.canary import Verdict
+from llmc.doctor.git_lock import GitLock
 from llmc.workers.model import WorkerRecord
 
 
@@ -141,15 +142,6 @@ class Stray(Struct, frozen=True):
 
     name: str
     is_worktree: bool = True
-
-
-class GitLock(Struct, frozen=True):
-    """A lock file of git's, in the root's clone or in the source."""
-
-    path: str
-    age_s: float
-    in_use: bool = False
-    of_source: bool = False
 
 
 class Unusable(Struct, frozen=True):

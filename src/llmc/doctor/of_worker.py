@@ -2,12 +2,10 @@
 
 from llmc.doctor.facts import PaneState, Tree, WorkerFacts
 from llmc.doctor.findings import REPAIR, Finding, Kind
+from llmc.doctor.git_lock import STALE_LOCK_S
 from llmc.doctor.records import mends
-from llmc.workers.decide import BUSY
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import BUSY, Status, WorkerRecord
 
-#: a lock that no process uses is dead at once; this long a git may need to end
-STALE_LOCK_S = 10.0
 #: the agent itself stopped in the middle of something, and goes on when it is answered
 _ASKS = ("question", "permission")
 

@@ -1,8 +1,8 @@
 """The findings about what a fleet meets when nobody watches it: locks, claims, notes, a daemon that is not itself. Pure."""
 
-from llmc.doctor.facts import DaemonFacts, Facts, GitLock, StateFile, Unusable
+from llmc.doctor.facts import DaemonFacts, Facts, StateFile, Unusable
 from llmc.doctor.findings import REPAIR, Finding, Kind
-from llmc.doctor.of_worker import STALE_LOCK_S
+from llmc.doctor.git_lock import GitLock
 
 #: heartbeats come every 5 s
 HEARTBEAT_LATE_S = 60.0
@@ -91,15 +91,8 @@ def _tasks(facts: Facts) -> list[Finding]:
     return found
 
 
-def stale_lock(lock: GitLock) -> str:
-    """What is wrong with a lock file of git's; "" for one that somebody may still need."""
-    if lock.in_use or lock.age_s < STALE_LOCK_S:
-        return ""
-    return f"a git command that is gone left {lock.path}, {lock.age_s / 60:.0f} minutes ago"
-
-
 def _lock(lock: GitLock) -> list[Finding]:
-    text = stale_lock(lock)
+    text = lock.trouble
     if not text:
         return []
     if lock.of_source:

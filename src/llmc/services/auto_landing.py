@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from llmc.auto import waiting
 from llmc.auto.steps import GiveUp
-from llmc.doctor.unattended import stale_lock
 from llmc.errors import LlmcError, LockTimeout, Refused
 from llmc.fit import gist
 from llmc.services import accept, claims, landing, prompts, rebase, submit
@@ -14,7 +13,7 @@ from llmc.services.auto_giving_back import give_up
 from llmc.services.auto_persons import not_told
 from llmc.services.auto_run import BUSY_S, Run, assignment_of
 from llmc.services.commands import CommandFailed
-from llmc.services.examine_unattended import locks_of_source
+from llmc.services.git_locks import locks_of_source
 from llmc.services.hard_failure import HardFailure
 from llmc.services.post_accept import PostAcceptFailed
 from llmc.services.project import Project
@@ -75,7 +74,7 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
 
 def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None:
     """A person's changes may go away by themselves; what a killed git left does not."""
-    for text in filter(None, map(stale_lock, locks_of_source(project))):
+    for text in filter(None, (lock.trouble for lock in locks_of_source(project))):
         raise run.hard(Cause.GIT, record, LlmcError(text))
 
 

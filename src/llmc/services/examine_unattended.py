@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,80 +17,14 @@ from llmc.services.project import Project
 from llmc.services.task_list import open_list, overview
 from llmc.services.worker_tasks import Origins
 from llmc.state.goal_errors import SET_ASIDE
-from llmc.state.model import State
 from llmc.tasks.claims import is_nobodys
-from llmc.tools import git, locks, processes
+from llmc.tools import locks, processes
 from llmc.tools.clock import age_s, now_unix
 from llmc.tools.files import json_row, read_json, read_text
 
-#: git's own files of objects are many, and have no locks that outlive a command and matter
-_NO_LOCKS_IN = ("objects", "logs")
 _NOTES = "manual_intervention_needed_*.txt"
 #: a process that began this much later than its registration was written is another one
 _SAME_PROCESS_S = 5.0
-
-
-def git_locks(project: Project, state: State | None) -> tuple[seen.GitLock, ...]:
-    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
-
-    A slot's are not looked at: its next user removes them.
-    """
-    clone = project.root.path / ".git"
-    owned = set(state.workers) if state else set()
-    found = [
-        path
-        for path in _lock_files(clone)
-        if not (path.parent.parent.name == "worktrees" and _is_seen_elsewhere(project.root, path, owned))
-    ]
-    own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
-    return (*own, *locks_of_source(project))
-
-
-def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool:
-    if lock.name == "index.lock" and lock.parent.name in workers:
-        return True
-    return Path(read_text(lock.with_name("gitdir")).strip()).parent.parent == root.slots
-
-
-def locks_of_source(project: Project) -> tuple[seen.GitLock, ...]:
-    """Lock files that would keep work from landing."""
-    source = _git_dir(project.source)
-    if source is None:
-        return ()
-    of_branch = source / "refs" / "heads" / f"{project.config.repo.default_branch}.lock"
-    found = [*_lock_files(source, deep=False), *([of_branch] if of_branch.exists() else [])]
-    return tuple(_lock(path, Path(project.source), of_source=True) for path in found)
-
-
-def _lock_files(git_dir: Path, *, deep: bool = True) -> Iterator[Path]:
-    for place, folders, names in os.walk(git_dir):
-        here = Path(place)
-        folders[:] = [n for n in folders if deep and not (here == git_dir and n in _NO_LOCKS_IN)]
-        yield from (here / name for name in names if name.endswith(".lock"))
-
-
-def _lock(path: Path, works_in: Path, *, of_source: bool) -> seen.GitLock:
-    try:
-        age = age_s(path.stat().st_mtime, now_unix())
-    except OSError:
-        return seen.GitLock(str(path), 0.0, in_use=True, of_source=of_source)
-    return seen.GitLock(str(path), age, in_use=lock_in_use(path, works_in), of_source=of_source)
-
-
-def lock_in_use(path: Path, works_in: Path) -> bool:
-    """Whether a process has it open, or a git command works in the repository."""
-    at_work = [pid for pid in processes.works_in(str(works_in)) if processes.name_of(pid).startswith("git")]
-    return bool(at_work or processes.works_in(os.path.realpath(path)))
-
-
-def _git_dir(source: str) -> Path | None:
-    if not os.path.isdir(source):
-        return None
-    try:
-        done = git.git(Path(source), "rev-parse", "--absolute-git-dir", check=False)
-    except LlmcError:
-        return None
-    return Path(done.stdout.strip()) if done.ok else None
 
 
 def unusable(root: Root) -> tuple[seen.Unusable, ...]:

@@ -30,8 +30,8 @@ from llmc.tasks.model import Task
 from llmc.tools import git
 from llmc.tools.clock import now_unix
 from llmc.tools.files import json_row
-from llmc.workers.decide import BUSY, STOPPED
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.decide import STOPPED
+from llmc.workers.model import BUSY, Status, WorkerRecord
 
 #: reports of one worker that are remembered
 MAX_REPORTS = 50

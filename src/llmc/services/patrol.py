@@ -14,10 +14,10 @@ from llmc.tools import git
 from llmc.tools.clock import now_unix
 from llmc.workers import decide
 from llmc.workers import patrol as rules
-from llmc.workers.model import Status, WorkerRecord
+from llmc.workers.model import BUSY, Status, WorkerRecord
 
 #: the statuses there is a rule for
-CONCERNED = (*decide.BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
+CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
 
 
 class Patrolled(Struct, frozen=True):

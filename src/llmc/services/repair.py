@@ -25,6 +25,7 @@ from llmc.services import (
     examine,
     examine_unattended,
     fleet,
+    git_locks,
     own_objects,
     provision,
     rebase,
@@ -241,7 +242,7 @@ def _drop_git_lock(project: Project, path: str) -> str:
         lock = Path(path)
         if not lock.exists():
             return "no longer so"
-        if examine_unattended.lock_in_use(lock, project.root.path):
+        if git_locks.lock_in_use(lock, project.root.path):
             raise Refused("a git command is at work there", hint="Look again: llmc doctor")
         lock.unlink(missing_ok=True)
     return "removed"

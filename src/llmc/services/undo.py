@@ -14,7 +14,7 @@ from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.event_log import EventLog
 from llmc.fit import gist
 from llmc.given import number, text
-from llmc.services import goal_work, landing, merging, provision, rebase, task_commands, task_list, validation
+from llmc.services import landing, merging, provision, rebase, task_commands, task_list, validation
 from llmc.services.project import Project
 from llmc.state.model import UndoJournal
 from llmc.tools import git, locks
@@ -33,6 +33,10 @@ TICKET_S, TICK_S = 7200.0, 120.0
 
 _IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
+
+
+#: opens the part of a goal's plan that a commit was for, with a reason; says which, "" for none
+Reopen = Callable[[Project, str, str], str]
 
 
 class Undone(Struct, frozen=True):
@@ -85,7 +89,7 @@ def _is_news(project: Project, journal: UndoJournal) -> bool:
     return newest is None or newest.at_unix <= journal.started_unix
 
 
-def undo(project: Project, commit: str) -> Undone:
+def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
     """Take back the commit that `target` named, or go on with that. Nothing is removed from the history."""
     with _ticket(project, TICKET_S):
         wanted = target(project)
@@ -94,11 +98,11 @@ def undo(project: Project, commit: str) -> Undone:
         journal = project.store.read().undo
         if journal is None or not wanted.begun:
             journal = _begin(project, wanted)
-        _Steps(project, journal).land()
-    return _give_back(project, TICKET_S, keep=False)
+        _Steps(project, journal, reopen).land()
+    return _give_back(project, reopen, TICKET_S, keep=False)
 
 
-def resume(project: Project) -> Undone | None:
+def resume(project: Project, reopen: Reopen) -> Undone | None:
     """Finish an undo whose process was killed; None: there is none, or somebody is at it."""
     journal = project.store.read().undo
     if journal is None or journal.step == DONE:
@@ -108,8 +112,8 @@ def resume(project: Project) -> Undone | None:
             journal = project.store.read().undo
             if journal is None or journal.step == DONE:
                 return None
-            _Steps(project, journal).land()
-        return _give_back(project, 0.2, keep=True)
+            _Steps(project, journal, reopen).land()
+        return _give_back(project, reopen, 0.2, keep=True)
     except LockTimeout:
         return None
 
@@ -122,14 +126,14 @@ def stopped(project: Project) -> str:
     return journal.commit
 
 
-def _give_back(project: Project, wait_s: float, *, keep: bool) -> Undone:
+def _give_back(project: Project, reopen: Reopen, wait_s: float, *, keep: bool) -> Undone:
     """The steps after landing; `keep`: a person has still to be told, so the journal stays."""
     # A tick that has just seen the merge must not call a part of a plan done after it was opened again.
     with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), _ticket(project, wait_s):
         journal = project.store.read().undo
         if journal is None:  # somebody else has finished it
             raise NotFound("the undo is finished already", hint="`llmc events` shows what happened.")
-        steps = _Steps(project, journal)
+        steps = _Steps(project, journal, reopen)
         steps.give_back()
         if not keep:
             with project.store.transaction() as tx:
@@ -162,10 +166,11 @@ def _ticket(project: Project, timeout_s: float) -> Iterator[None]:
 class _Steps:
     """The caller holds the ticket."""
 
-    def __init__(self, project: Project, journal: UndoJournal) -> None:
+    def __init__(self, project: Project, journal: UndoJournal, reopen: Reopen) -> None:
         self.project = project
         self.root = project.root.path
         self.journal = journal
+        self.reopen = reopen
 
     def land(self) -> None:
         """Up to where the revert is on the branch."""
@@ -269,7 +274,7 @@ class _Steps:
     def _return(self) -> UndoJournal:
         """What the commit was for is to be done again: a part of a goal's plan is open, any other task pending."""
         commit = self.journal.commit
-        opened = goal_work.open_again(self.project, commit, f"its commit {commit[:12]} was undone")
+        opened = self.reopen(self.project, commit, f"its commit {commit[:12]} was undone")
         if opened:
             return replace(self.journal, returned=opened)
         task_id, said = task_commands.pending_again(self.project, commit)

@@ -19,9 +19,8 @@ from llmc.tasks.model import Task, is_id
 from llmc.tasks.origin import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tools.clock import now_unix
 from llmc.tools.faults import step as fault_step
-from llmc.workers import decide
 from llmc.workers.events import HookEvent, Malformed
-from llmc.workers.model import WorkerRecord
+from llmc.workers.model import BUSY, WorkerRecord
 
 
 def mark(
@@ -130,7 +129,7 @@ class Origins:
     def at_work(self) -> frozenset[str]:
         """Workers whose agents are at something now."""
         records = self._project.store.read().workers.values()
-        return frozenset(record.name for record in records if record.status in decide.BUSY)
+        return frozenset(record.name for record in records if record.status in BUSY)
 
     def _adopt(self, ledger: Ledger, task_id: TaskId, worker: str) -> None:
         """An agent was about to make a task, nothing named it, and this one appeared then: a person has to look."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from llmc.names import carries, header_id
 from llmc.workers import causes, questions, self_review
 from llmc.workers.events import HookEvent
-from llmc.workers.model import Outcome, Report, SelfReview, Status, WorkerRecord
+from llmc.workers.model import BUSY, Outcome, Report, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, is_allowed, step
 
 #: exit codes of an agent that ended as it should; anything else is a crash
@@ -38,8 +38,6 @@ MOST_ANNOUNCED = 50
 
 #: a report with more than this is not kept in full
 MOST_REPORTED = 65_536
-
-BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
 
 #: why a worker is `working` on something llmc has no task for
 PERSONS_PROMPT = "a prompt llmc did not send"

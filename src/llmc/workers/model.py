@@ -34,6 +34,10 @@ class Status(StrEnum):
     ERROR = "error"
 
 
+#: the statuses in which a worker's agent is at work on a task
+BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)
+
+
 class Outcome(StrEnum):
     """What became of a prompt; there is no bare OK."""
 

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from llmc.workers.causes import Cause
-from llmc.workers.decide import ABORTED, ABORTED_BY_HAND, BUSY, INTERRUPTED, GitFacts, unresolved
-from llmc.workers.model import SelfReview, Status, WorkerRecord
+from llmc.workers.decide import ABORTED, ABORTED_BY_HAND, INTERRUPTED, GitFacts, unresolved
+from llmc.workers.model import BUSY, SelfReview, Status, WorkerRecord
 from llmc.workers.transitions import Step, step
 
 #: commits of a turn whose end was never told count as its end after this time
