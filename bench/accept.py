@@ -15,8 +15,8 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet, llmc, python, wait_for_rest
 from bench.measure import Row, clock_ms, interleave, program_ms, row
 from bench.repos import commit, fill, git
-from llmc.services.project import Project
-from llmc.workers.model import Status
+from llmc.records.worker import Status
+from llmc.repo.project import Project
 
 NAME = "accept"
 TARGET = 1.25

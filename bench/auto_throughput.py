@@ -13,7 +13,7 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, program_ms, row
 from bench.repos import fill, git
-from llmc.services.project import Project
+from llmc.repo.project import Project
 
 NAME = "auto_throughput"
 TARGET = 2.0

@@ -12,11 +12,11 @@ from tests.support.loopback_api import LoopbackApi
 
 from bench.measure import program_ms
 from llmc.agents.protocol import ClientStatus
-from llmc.panes import Pane
-from llmc.services.project import Project, open_project
-from llmc.services.sessions import status_of
-from llmc.tools.processes import wait_until
-from llmc.workers.model import Status
+from llmc.base.panes import Pane
+from llmc.base.processes import wait_until
+from llmc.records.worker import Status
+from llmc.repo.project import Project, open_project
+from llmc.sessions.sessions import status_of
 
 AGENTS = ("scripted", "claude")
 TURN_LIMIT_S = 60

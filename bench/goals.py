@@ -12,8 +12,9 @@ from tests.support.goal_world import goal, plan
 
 from bench.fleets import pace_ms
 from bench.measure import Row, clock_ms, row
-from llmc.goals.crystals import of_merge
-from llmc.goals.liveness import Merged
+from llmc.goals.drive.liveness import Merged
+from llmc.goals.goal_runner import Runner
+from llmc.goals.goals import open_store
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -24,10 +25,9 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.services.goal_runner import Runner
-from llmc.services.goals import open_store
-from llmc.services.project import Project
-from llmc.state.goal_store import GoalStore
+from llmc.goals.report.crystals import of_merge
+from llmc.goals.store.store import GoalStore
+from llmc.repo.project import Project
 
 NAME = "goals"
 GOALS = 50

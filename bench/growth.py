@@ -16,9 +16,9 @@ from tests.support.fleet import Fleet
 
 from bench.fleets import fleet, llmc
 from bench.measure import Row, clock_ms, interleave, program_ms, row
-from llmc.log_reader import archive_name
-from llmc.services.goal_dispatch import tell_person
-from llmc.services.project import Project
+from llmc.base.log_reader import archive_name
+from llmc.goals.goal_dispatch import tell_person
+from llmc.repo.project import Project
 
 NAME = "growth"
 EVENTS, TASKS, TRASH = 1_000_000, 10_000, 1_000

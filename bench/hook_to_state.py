@@ -13,11 +13,11 @@ from tests.support.fleet import Fleet
 
 from bench.fleets import AGENTS, TURN_LIMIT_S, fleet, llmc, pace_ms, wait_for_rest
 from bench.measure import Row, interleave, row
-from llmc.event_log import rows_of
-from llmc.services.project import Project
-from llmc.services.tasks import send_message
-from llmc.tools.processes import wait_until
-from llmc.workers.model import Status
+from llmc.base.processes import wait_until
+from llmc.records.event_log import rows_of
+from llmc.records.worker import Status
+from llmc.repo.project import Project
+from llmc.workers.start import send_message
 
 NAME = "hook_to_state"
 LIMIT_MS = 300

@@ -14,8 +14,9 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet, pace_ms
 from bench.measure import Row, clock_ms, interleave, row
 from bench.repos import commit, fill, git
-from llmc.services import provision, slots, validation
-from llmc.services.project import Project, open_project
+from llmc.landing import slots, validation
+from llmc.repo import provision
+from llmc.repo.project import Project, open_project
 
 NAME = "slot"
 TARGET = 2.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, interleave, row
-from llmc.services.project import open_project
-from llmc.state.store import Store
-from llmc.tools.files import write_atomic
+from llmc.base.files import write_atomic
+from llmc.records.store import Store
+from llmc.repo.project import open_project
 
 NAME = "state_transactions"
 WORKERS = [f"worker-{number}" for number in range(1, 21)]

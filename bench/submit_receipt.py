@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from bench.fleets import AGENTS, fleet, pace_ms, wait_for_rest
 from bench.measure import Row, clock_ms, interleave, row
-from llmc.services import submit
-from llmc.services.project import Project
-from llmc.workers.model import Status
+from llmc.records.worker import Status
+from llmc.repo.project import Project
+from llmc.sessions import submit
 
 NAME = "submit_receipt"
 TARGET = 0.25

@@ -7,8 +7,8 @@ from pathlib import Path
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, row
 from llmc.agents.task_files import TaskFiles
-from llmc.services import claims
-from llmc.services.task_queue import TaskQueue
+from llmc.tasks import claiming
+from llmc.tasks.queue import TaskQueue
 
 NAME = "task_rescan"
 TARGET = 0.02
@@ -22,7 +22,7 @@ def run() -> list[Row]:
         _write(folder)
         cold = []
         for _ in range(3):
-            queue = TaskQueue(TaskFiles(folder), claims.open_ledger(project))
+            queue = TaskQueue(TaskFiles(folder), claiming.open_ledger(project))
             cold.append(clock_ms(queue.count_ready))
         warm = []
         for number in range(ROUNDS):

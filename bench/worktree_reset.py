@@ -9,8 +9,8 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, interleave, row
 from bench.repos import commit, fill, git
-from llmc.services import provision
-from llmc.services.project import Project
+from llmc.repo import provision
+from llmc.repo.project import Project
 
 NAME = "worktree_reset"
 TARGET = 1 / 3

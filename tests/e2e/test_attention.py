@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from llmc.names import WorkerName
-from llmc.services.project import open_project
+from llmc.base.names import WorkerName
+from llmc.repo.project import open_project
 from tests.support import auto, goals
 from tests.support.attention import TOLD_OF_ALL, TOLD_OF_MORE, Item, is_told, listed, on_every_surface
 from tests.support.auto import add, commit, set_up

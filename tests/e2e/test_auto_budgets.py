@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from llmc.names import header_id
+from llmc.base.names import header_id
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
 from tests.support.fleet import Fleet

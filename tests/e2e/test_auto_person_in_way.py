@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmc.tools import processes
+from llmc.base import processes
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, until
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet

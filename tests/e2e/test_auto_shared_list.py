@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.task_files import TaskFiles
-from llmc.services.task_queue import TaskQueue
-from llmc.state.ledger import Ledger
+from llmc.records.ledger import Ledger
+from llmc.tasks.queue import TaskQueue
 from tests.support.auto import until
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.plans import COMMIT, auto_config

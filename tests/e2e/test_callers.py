@@ -104,7 +104,7 @@ def disguised(agent: Agent, how: str, *args: str) -> tuple[str, Path]:
 
 def test_no_disguise_makes_an_agent_a_person(scripted: Fleet) -> None:
     """Break: environ alone in callers.mark; the innermost mark instead of the outermost; no subreaper in launch.py;
-    no `is_job` in services/callers.py."""
+    no `is_job` in sessions/caller.py."""
     scripted.set_up("adam", "baker")
     scripted.up("--no-patrol")
     waiting_work(scripted)
@@ -172,7 +172,7 @@ with open({out!r}, "w") as file:
 
 
 def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
-    """Break: leave the guard out for one command; believe LLMC_WORKER in services/reports.py.
+    """Break: leave the guard out for one command; believe LLMC_WORKER in sessions/reports.py.
 
     `--help`: a command that is not refused does no harm here.
     """

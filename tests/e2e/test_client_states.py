@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from llmc.services import submit
-from llmc.services.project import Project
-from llmc.services.tasks import start_task
-from llmc.state import inbox
-from llmc.workers.model import Obstacle, Outcome
+from llmc.records import inbox
+from llmc.records.worker import Obstacle, Outcome
+from llmc.repo.project import Project
+from llmc.sessions import submit
+from llmc.workers.start import start_task
 from tests.e2e.test_delivery import in_process, process_of
 from tests.e2e.test_delivery_faults import at_rest, mark_prompt, marks, turns_with
 from tests.support import late_screen

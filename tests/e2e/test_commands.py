@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

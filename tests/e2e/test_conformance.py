@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from llmc.agents.claude_code import HOOKS
-from llmc.names import header_id
-from llmc.tools.locks import Rank, lock
+from llmc.base.locks import Rank, lock
+from llmc.base.names import header_id
 from tests.support.agent_pane import SCRIPTED, Pane
 from tests.support.loopback_api import LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config

@@ -6,12 +6,12 @@ import pytest
 
 from llmc.agents.client_files import client_status
 from llmc.agents.protocol import ClientStatus
-from llmc.names import header_id
-from llmc.panes import Pane
-from llmc.services.project import Project, open_project
-from llmc.services.submit import Receipt, submit
-from llmc.workers.model import Outcome
-from llmc.workers.prompt_text import normalise, typed
+from llmc.base.names import header_id
+from llmc.base.panes import Pane
+from llmc.records.worker import Outcome
+from llmc.repo.project import Project, open_project
+from llmc.sessions.rules.prompt_text import normalise, typed
+from llmc.sessions.submit import Receipt, submit
 from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.texts import awkward
 from tests.support.waiting import wait_until

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from llmc.agents.protocol import ClientStatus
-from llmc.names import header_id
-from llmc.services import submit
-from llmc.services.project import open_project
-from llmc.services.tasks import start_task
-from llmc.services.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
-from llmc.tools.processes import is_alive
+from llmc.base.names import header_id
+from llmc.base.processes import is_alive
+from llmc.repo.project import open_project
+from llmc.sessions import submit
+from llmc.sessions.typist import ENTERS, PROOF_WAIT_S, REST_S, SETTLE_S, Typist, _Trace
+from llmc.workers.start import start_task
 from tests.support import late_screen, starved_agent
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.loopback_api import LoopbackApi

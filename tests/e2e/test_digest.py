@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from llmc.config.paths import Root
-from llmc.services.digest import text_report
-from llmc.services.project import open_project
-from llmc.state.store import Store
+from llmc.records.store import Store
+from llmc.repo.project import open_project
+from llmc.reports.digest import text_report
 from tests.support.fleet import Fleet
 
 HOUR = 3600.0

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from llmc.tools.locks import Rank, lock
-from llmc.tools.processes import is_alive
+from llmc.base.locks import Rank, lock
+from llmc.base.processes import is_alive
 from tests.support.fleet import Fleet
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
 from tests.support.waiting import wait_until

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llmc.drills.model import Kind
-from llmc.drills.table import DRILLS, ROWS
+from llmc.rehearsal.drills.model import Kind
+from llmc.rehearsal.drills.table import DRILLS, ROWS
 from tests.support import zygote
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from llmc.services import supervised_daemon
-from llmc.services.project import open_project
-from llmc.tools import locks
-from llmc.tools.processes import is_alive, start_of
+from llmc.base import locks
+from llmc.base.processes import is_alive, start_of
+from llmc.repo.project import open_project
+from llmc.supervisor import supervised_daemon
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.people import SHELL, Seat, opens, seat_of
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llmc.config.paths import Root
-from llmc.state.store import Store
+from llmc.records.store import Store
 from tests.support import zygote
 from tests.support.fleet import Fleet, Result
 from tests.support.waiting import wait_until
@@ -154,7 +154,7 @@ CASES: list[tuple[list[str], int, list[str]]] = [
 def test_one_clear_line_and_the_right_code(
     shared: Fleet, argv: list[str], code: int, words: list[str]
 ) -> None:
-    """Break: another exit_code of that class in errors.py, or a hint left out."""
+    """Break: another exit_code of that class in base/errors.py, or a hint left out."""
     more = {"LLMC_ROOT": ""} if argv[:1] != ["init"] else {"HOME": str(shared.home)}
     if argv == ["init"]:
         argv = ["init", "--target", str(shared.root)]
@@ -358,7 +358,7 @@ def test_names_that_are_not_text_are_refused(shared: Fleet, tmp_path: Path) -> N
 def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
     """Break: another exit_code in LockTimeout."""
     script = (
-        "import sys, pathlib; from llmc.tools.locks import *; sys.argv = ['llmc', 'accept', 'adam']\n"
+        "import sys, pathlib; from llmc.base.locks import *; sys.argv = ['llmc', 'accept', 'adam']\n"
         "with lock(pathlib.Path(sys.stdin.readline().strip()), Rank.STATE): print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
@@ -371,7 +371,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
         holder.stdin.flush()
         assert holder.stdout.readline() == "held\n"
         patched = (
-            "import llmc.state.store as s, functools; s.lock = functools.partial(s.lock, timeout_s=0.1)\n"
+            "import llmc.records.store as s, functools; s.lock = functools.partial(s.lock, timeout_s=0.1)\n"
         )
         run = "from llmc.__main__ import main; import sys; sys.argv[1:] = ['hold', 'adam']; main()"
         done = subprocess.run(

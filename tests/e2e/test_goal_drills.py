@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llmc.drills.table import DRILLS
+from llmc.rehearsal.drills.table import DRILLS
 from tests.support import zygote
 from tests.support.fleet import Fleet
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from llmc.goals.intents import WORK
+from llmc.base.names import header_id
+from llmc.goals.drive.intents import WORK
 from llmc.goals.model import Assignment, Dispatch, Result
-from llmc.names import header_id
-from llmc.state.goal_store import GoalStore
+from llmc.goals.store.store import GoalStore
 from tests.support import goals
 from tests.support.auto import Daemon, at_work, wait_for
 from tests.support.fleet import Fleet

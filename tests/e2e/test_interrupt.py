@@ -2,8 +2,8 @@
 
 import pytest
 
-from llmc.services import typist
-from llmc.workers.model import Obstacle
+from llmc.records.worker import Obstacle
+from llmc.sessions import typist
 from tests.e2e.test_delivery import in_process
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until

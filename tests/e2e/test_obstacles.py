@@ -5,16 +5,17 @@ import signal
 
 import pytest
 
-from llmc.names import PromptId, WorkerName
-from llmc.panes import Pane
-from llmc.services import submit, tasks, typist
-from llmc.services.project import Project
-from llmc.services.recover import finish_interrupted
-from llmc.services.typist import Typist
-from llmc.tools import processes
-from llmc.tools.clock import now_unix
-from llmc.workers.model import Delivery, Obstacle, Outcome, Status
-from llmc.workers.prompt_text import typed
+from llmc.base import processes
+from llmc.base.clock import now_unix
+from llmc.base.names import PromptId, WorkerName
+from llmc.base.panes import Pane
+from llmc.records.worker import Delivery, Obstacle, Outcome, Status
+from llmc.repo.project import Project
+from llmc.sessions import submit, typist
+from llmc.sessions.rules.prompt_text import typed
+from llmc.sessions.typist import Typist
+from llmc.workers import start
+from llmc.workers.recover import finish_interrupted
 from tests.e2e.test_delivery import in_process
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
@@ -115,6 +116,6 @@ def test_a_worker_that_was_taken_since_it_was_chosen(
     project = in_process(scripted, monkeypatch)
     scripted.llmc("start", "--worker", "adam", "--prompt", "@say hello")
     scripted.wait("adam", "needs_input")
-    monkeypatch.setattr(tasks, "idle_workers", lambda *_: [WorkerName("adam"), WorkerName("baker")])
-    with tasks.idle_worker(project) as name:
+    monkeypatch.setattr(start, "idle_workers", lambda *_: [WorkerName("adam"), WorkerName("baker")])
+    with start.idle_worker(project) as name:
         assert name == "baker"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.tools import locks
+from llmc.base import locks
 from tests.support.fleet import Fleet, Result, in_soak
 from tests.support.repos import snapshot
 from tests.support.waiting import wait_until

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support import auto
 from tests.support.auto import add, commit, set_up, until
 from tests.support.fleet import Fleet

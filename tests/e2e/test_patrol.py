@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.base.processes import is_alive
 from llmc.config.paths import Root
-from llmc.state.store import Store
-from llmc.tools.processes import is_alive
+from llmc.records.store import Store
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
 from tests.support.people import attached
 from tests.support.waiting import wait_until

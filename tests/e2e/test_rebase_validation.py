@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

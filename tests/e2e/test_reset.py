@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.mess import is_clean, lost, make_mess, trash_refs
 from tests.support.waiting import wait_until

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from llmc.panes import Pane
-from llmc.services import quiet
-from llmc.services.project import open_project
+from llmc.base.panes import Pane
+from llmc.repo.project import open_project
+from llmc.sessions import quiet
 from tests.support.fleet import CLIENTS_IN_SOAK, NEW_CLIENT, Fleet
 from tests.support.mess import is_clean
 from tests.support.waiting import wait_until

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from llmc.services.project import open_project
-from llmc.services.task_list import open_ledger, open_list
-from llmc.services.task_pool import take_up
+from llmc.repo.project import open_project
+from llmc.tasks.pool_command import take_up
+from llmc.tasks.task_list import open_ledger, open_list
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, task_files
 from tests.support.waiting import wait_until

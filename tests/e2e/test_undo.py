@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmc.services import undo
-from llmc.tools.locks import is_locked
+from llmc.base.locks import is_locked
+from llmc.landing import undo
 from tests.support import auto, goals
 from tests.support.fleet import Fleet, in_soak
 from tests.support.waiting import wait_until

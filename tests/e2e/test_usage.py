@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from llmc.auto.budget import Level, limits, verdict
+from llmc.auto.rules.budget import Level, limits, verdict
+from llmc.auto.usage import Meters, Totals, record_usage
+from llmc.base.names import TaskId
 from llmc.config.model import Budget
-from llmc.names import TaskId
-from llmc.services.project import open_project
-from llmc.services.usage import Meters, Totals, record_usage
-from llmc.workers.model import Assignment
+from llmc.records.worker import Assignment
+from llmc.repo.project import open_project
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from llmc.base.locks import Rank, lock
 from llmc.config.layout import tmux_server
-from llmc.tools.locks import Rank, lock
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

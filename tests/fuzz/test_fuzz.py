@@ -16,16 +16,16 @@ from typing import Any
 import click
 import pytest
 
+from llmc.base.errors import LlmcError
 from llmc.cli.app import COMMANDS, cli
 from llmc.config import layout
-from llmc.errors import LlmcError
-from llmc.goals.plan import Limits
-from llmc.goals.plan_check import check_plan, check_split
-from llmc.goals.plan_text import read_plan
-from llmc.goals.updates import parse as parse_update
-from llmc.services import task_queue
-from llmc.services.project import open_project
-from llmc.tasks.pool import read as read_pool
+from llmc.goals.drive.updates import parse as parse_update
+from llmc.goals.plan.plan import Limits
+from llmc.goals.plan.plan_check import check_plan, check_split
+from llmc.goals.plan.plan_text import read_plan
+from llmc.repo.project import open_project
+from llmc.tasks import queue as task_queue
+from llmc.tasks.rules.pool import read as read_pool
 from tests.fuzz import mutate
 from tests.fuzz.grounds import Grounds, Unchanged, environment
 from tests.support.fleet import Fleet

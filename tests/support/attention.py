@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from llmc.attention.items import KINDS
 from llmc.config.model import Notify
+from llmc.records.items import KINDS
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 from tests.support.webhook import Webhook

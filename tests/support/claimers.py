@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from llmc.agents.task_files import TaskFiles
-from llmc.services.task_queue import TaskQueue
-from llmc.state.ledger import Ledger
+from llmc.records.ledger import Ledger
+from llmc.tasks.queue import TaskQueue
 
 
 def main(directory: str, ledger: str, result: str) -> None:

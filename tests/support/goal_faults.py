@@ -10,11 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmc.goals.intents import pending
+from llmc.base import faults
+from llmc.goals import goal_work, goals
+from llmc.goals.drive.intents import pending
+from llmc.goals.goal_runner import Runner
 from llmc.goals.model import GoalStatus, Result
-from llmc.services import claims, goal_work, goals
-from llmc.services.goal_runner import Runner
-from llmc.tools import faults
+from llmc.tasks import claiming
 from tests.support.goal_workshop import GOAL, Clock, Workshop, fail
 
 FORK = multiprocessing.get_context("fork")
@@ -153,7 +154,7 @@ def _work(run: Run, fault: str) -> None:
         os.environ["LLMC_FAULT"] = fault
     shop = run.shop
     shop.runner = Runner(shop.project)
-    shop.ledger = claims.open_ledger(shop.project)
+    shop.ledger = claiming.open_ledger(shop.project)
     with contextlib.suppress(faults.FaultInjected):
         _begin_again(shop)
         for _ in range(3):
@@ -171,8 +172,8 @@ def _has_struck(fault: str) -> bool:
 def _begin_again(shop: Workshop) -> None:
     """As auto mode begins: what a worker had when its daemon died is given back."""
     for claim in tuple(shop.ledger.books().claims.values()):
-        claims.give_back(shop.files, shop.ledger, claim, "the daemon was gone")
-    claims.settle_files(shop.files, shop.ledger.books())
+        claiming.give_back(shop.files, shop.ledger, claim, "the daemon was gone")
+    claiming.settle_files(shop.files, shop.ledger.books())
 
 
 def _one_task(run: Run) -> None:
@@ -194,6 +195,6 @@ def _one_task(run: Run) -> None:
     if failed < failures.get(leaf, 0):
         fail(shop, claim)
     elif leaf == run.troubles["asks"] and "Blue" not in task.description:
-        claims.give_back(shop.files, shop.ledger, claim, "Which colour?", hold="blocked")
+        claiming.give_back(shop.files, shop.ledger, claim, "Which colour?", hold="blocked")
     else:
         shop.complete(claim)

@@ -8,23 +8,24 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
+from llmc.base.names import SessionName, TaskId, WorkerName
 from llmc.config.goals import Goals
 from llmc.config.model import Auto, Config, Overseer, Repo
 from llmc.config.paths import Root
-from llmc.goals.intents import REASSIGN, WITHDRAW, WORK, Action
+from llmc.goals import goal_dispatch, goal_runner, goal_signals, goal_work
+from llmc.goals.drive.intents import REASSIGN, WITHDRAW, WORK, Action
+from llmc.goals.goal_dispatch import Done
+from llmc.goals.goal_runner import Runner, Ticked
+from llmc.goals.goals import open_store
 from llmc.goals.model import Assignment, Change, Dispatch, GoalView, Mode
-from llmc.names import SessionName, TaskId, WorkerName
-from llmc.services import claims, goal_dispatch, goal_runner, goal_signals, goal_work
-from llmc.services.goal_dispatch import Done
-from llmc.services.goal_runner import Runner, Ticked
-from llmc.services.goals import open_store
-from llmc.services.project import Project, bare_project
-from llmc.services.task_list import open_list
-from llmc.services.task_queue import TaskQueue
-from llmc.tasks.books import Claim
-from llmc.tasks.model import Task
-from llmc.workers.model import Assignment as WorkersTask
-from llmc.workers.model import Status, WorkerRecord
+from llmc.records.books import Claim
+from llmc.records.task import Task
+from llmc.records.worker import Assignment as WorkersTask
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import Project, bare_project
+from llmc.tasks import claiming
+from llmc.tasks.queue import TaskQueue
+from llmc.tasks.task_list import open_list
 from tests.support.goal_world import START, goal, plan
 
 GOAL = "goal_1"
@@ -41,7 +42,7 @@ class Clock:
         return self.now
 
     def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        for module in (goal_runner, goal_signals, goal_dispatch, goal_work, claims):
+        for module in (goal_runner, goal_signals, goal_dispatch, goal_work, claiming):
             monkeypatch.setattr(module, "now_unix", self)
         monkeypatch.setattr(goal_runner, "monotonic", self)  # else each step would be a jump of the clock
         return self
@@ -66,7 +67,7 @@ class Workshop:
         self.runner = Runner(self.project)
         self.store = open_store(self.project)
         self.files = open_list(self.project)
-        self.ledger = claims.open_ledger(self.project)
+        self.ledger = claiming.open_ledger(self.project)
         self.files.directory.mkdir(parents=True)
         self.project.store.create()
         nodes = plan(1, 1, leaves, chained=False)
@@ -109,7 +110,7 @@ class Workshop:
         return self.queue().take_next(worker, ())
 
     def complete(self, claim: Claim) -> None:
-        claims.complete(self.files, self.ledger, claim, "")
+        claiming.complete(self.files, self.ledger, claim, "")
 
     def perform(self, action: Action) -> Done:
         return goal_dispatch.perform(
@@ -147,7 +148,7 @@ def withdraw(*others: str, dispatch_id: str = "W1") -> Action:
 
 
 def fail(shop: Workshop, claim: Claim, **more: Any) -> None:
-    claims.give_back(shop.files, shop.ledger, claim, "it failed", cause="agent", counts=True, **more)
+    claiming.give_back(shop.files, shop.ledger, claim, "it failed", cause="agent", counts=True, **more)
 
 
 def set_goal(shop: Workshop, **fields: Any) -> None:

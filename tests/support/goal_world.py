@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from llmc.goals.decide import Decided, answered, decide, full_room
-from llmc.goals.intents import Action, outcome, pending
-from llmc.goals.liveness import INSTRUCTIONS, Merged, Message, Report, Run, Signals
+from llmc.goals.drive.decide import Decided, answered, decide, full_room
+from llmc.goals.drive.intents import Action, outcome, pending
+from llmc.goals.drive.liveness import INSTRUCTIONS, Merged, Message, Report, Run, Signals
+from llmc.goals.drive.policy import Policy, session_key
+from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -29,9 +31,7 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.goals.policy import Policy, session_key
-from llmc.goals.shape import Shape, shape_of
-from llmc.goals.updates import Claim, Update
+from llmc.goals.plan.shape import Shape, shape_of
 
 START = 1_000_000.0
 #: how long a person does not look into the inbox unasked

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from fcntl import ioctl
 from typing import NamedTuple
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

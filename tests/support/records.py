@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llmc.names import SessionName, WorkerName
-from llmc.workers.model import Status, WorkerRecord
+from llmc.base.names import SessionName, WorkerName
+from llmc.records.worker import Status, WorkerRecord
 
 #: fields a step must bring along to enter a status
 BROUGHT: dict[Status, dict[str, Any]] = {

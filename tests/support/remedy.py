@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from llmc.overseer import words
-from llmc.services.project import open_project
-from llmc.services.remediation import remediate
+from llmc.repo.project import open_project
+from llmc.supervisor.remediation import remediate
+from llmc.supervisor.rules import words
 from tests.support.fleet import Fleet
 
 

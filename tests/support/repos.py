@@ -10,9 +10,9 @@ import pytest
 
 from llmc.agents.claude_code import Scripted
 from llmc.config.model import Worker
-from llmc.services import setup
-from llmc.services.project import Project, open_project
-from llmc.workers.model import WorkerRecord
+from llmc.records.worker import WorkerRecord
+from llmc.repo import setup
+from llmc.repo.project import Project, open_project
 
 needs_lfs = pytest.mark.skipif(
     shutil.which("git-lfs") is None,

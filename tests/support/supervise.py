@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmc.base.errors import LlmcError
 from llmc.cli.overseer import show
-from llmc.errors import LlmcError
-from llmc.overseer import words
-from llmc.services.project import Project, open_project
-from llmc.services.supervisor import Supervisor
-from llmc.services.supervisor_roles import Timing
+from llmc.repo.project import Project, open_project
+from llmc.supervisor.rules import words
+from llmc.supervisor.supervisor import Supervisor
+from llmc.supervisor.supervisor_roles import Timing
 from tests.support.fleet import Fleet
 
 #: as short as a busy machine allows; a heartbeat comes every 5 seconds

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from llmc.tools import proc
+from llmc.base import proc
 
 #: set where a daemon has to be a process of its own from the start, as it is for people
 COLD = "LLMC_TEST_COLD_DAEMON"
@@ -159,7 +159,7 @@ def _import_everything() -> None:
     late = (
         "llmc.config.edit",
         "llmc.config.schema",
-        "llmc.services.catch_up",
+        "llmc.daemon.catch_up",
         "difflib",
         "tomlkit",
         "sqlite3",
@@ -168,8 +168,8 @@ def _import_everything() -> None:
         importlib.import_module(name)
     from llmc.config.load import check_text
     from llmc.config.starter import initial_text
-    from llmc.services.prompts import _templates
-    from llmc.state.model import State
+    from llmc.landing.prompts import _templates
+    from llmc.records.state import State
 
     check_text(initial_text("/source", "main", "scripted"), "config.toml")
     msgspec.convert({}, State)

@@ -5,22 +5,26 @@ import signal
 
 import pytest
 
-from llmc.auto.steps import GiveUp
-from llmc.goals.intents import NUDGE
+from llmc.auto import run as auto
+from llmc.auto.auto_run import BEGINS, Run
+from llmc.auto.hard_failure import HardFailure
+from llmc.auto.parks import Parks
+from llmc.auto.rules.steps import GiveUp
+from llmc.auto.spending import Spending
+from llmc.base import processes
+from llmc.base.clock import now_unix
+from llmc.base.names import TaskId
+from llmc.base.panes import Pane
+from llmc.goals import goal_dispatch
+from llmc.goals.drive.intents import NUDGE
 from llmc.goals.model import Mode, Result
-from llmc.names import TaskId
-from llmc.panes import Pane
-from llmc.services import auto, goal_dispatch, submit, task_queue, tasks
-from llmc.services.auto_run import BEGINS, Run
-from llmc.services.hard_failure import HardFailure
-from llmc.services.parks import Parks
-from llmc.services.project import Project, open_project
-from llmc.services.spending import Spending
-from llmc.tools import processes
-from llmc.tools.clock import now_unix
-from llmc.workers.causes import Cause
-from llmc.workers.model import Assignment
-from llmc.workers.patrol import Clock
+from llmc.records.causes import Cause
+from llmc.records.worker import Assignment
+from llmc.repo.project import Project, open_project
+from llmc.sessions import submit
+from llmc.tasks import queue
+from llmc.workers import start
+from llmc.workers.rules.patrol import Clock
 from tests.support.auto import add, set_up
 from tests.support.fleet import Fleet
 from tests.support.goal_workshop import action
@@ -29,7 +33,7 @@ from tests.support.waiting import wait_until
 
 def run_of(project: Project, worker: str) -> Run:
     return Run(
-        queue=task_queue.open_queue(project),
+        queue=queue.open_queue(project),
         workers=(worker,),
         on_change=lambda: None,
         look_again=lambda _, __: None,
@@ -50,16 +54,16 @@ def test_an_agent_that_is_killed_at_its_delivery_has_crashed(
     project = open_project(str(fleet.root))
     pane = project.pane(project.store.worker("auto-1"))
     assert isinstance(pane, Pane)
-    real = tasks.provision.refresh_base
+    real = start.provision.refresh_base
 
     def killed_meanwhile(project: Project) -> str:
         base = real(project)
         os.kill(pane.pid, signal.SIGKILL)
         wait_until(lambda: not processes.is_alive(pane.pid))
-        monkeypatch.setattr(tasks.provision, "refresh_base", real)
+        monkeypatch.setattr(start.provision, "refresh_base", real)
         return base
 
-    monkeypatch.setattr(tasks.provision, "refresh_base", killed_meanwhile)
+    monkeypatch.setattr(start.provision, "refresh_base", killed_meanwhile)
     monkeypatch.setattr(submit.intake, "apply_pending", lambda project, name: project.store.worker(name))
     monkeypatch.setattr(auto, "give_up", lambda *arguments: gave_up.append(arguments[-1]))
     gave_up: list[GiveUp] = []
@@ -96,7 +100,7 @@ def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(
         tx.update("adam", assignment=Assignment(task_id=TaskId("1"), claim="nobodys", since_unix=now_unix()))
     later: list[float] = []
     run = Run(
-        queue=task_queue.open_queue(project),
+        queue=queue.open_queue(project),
         workers=("adam",),
         on_change=lambda: None,
         look_again=lambda _, delay_s: later.append(delay_s),

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 WHO = """
 import os, sys
-from llmc.services.callers import caller
+from llmc.sessions.caller import caller
 who = caller()
 open(sys.argv[1] + ".tmp", "w").write(f"{who.kind} {who.name} {who.instance} {who.why}")
 os.rename(sys.argv[1] + ".tmp", sys.argv[1])
@@ -56,7 +56,7 @@ def said(answer: Path) -> str:
 
 
 def test_an_agent_without_marks_is_known_by_its_pane(server: list[str], tmp_path: Path) -> None:
-    """A wrapper may clear the variables. Break: no look at the pane in services/callers.py."""
+    """A wrapper may clear the variables. Break: no look at the pane in sessions/caller.py."""
     answer = tmp_path / "answer"
     subprocess.run([*server, "new-window", "-d", *launched(tmp_path, "adam", answer)], check=True)
     assert said(answer) == "worker adam 0123456789ab"

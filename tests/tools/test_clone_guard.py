@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from llmc.base import proc
+from llmc.base.errors import LlmcError
 from llmc.config.model import Config
-from llmc.errors import LlmcError
-from llmc.services import landing, provision
-from llmc.services.clone_guard import CloneGuard
-from llmc.services.project import Project
-from llmc.services.setup import new_project
-from llmc.tools import git, git_config, proc
-from llmc.workers.model import WorkerRecord
+from llmc.landing import fast_forward
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, git_config, provision
+from llmc.repo.clone_guard import CloneGuard
+from llmc.repo.project import Project
+from llmc.repo.setup import new_project
 from tests.support.planted import Planted
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
@@ -269,8 +270,8 @@ def test_another_origin_stops_no_landing(
     commit = tree.commit("work.txt")
     run_git(tree.path, "remote", "set-url", "origin", str(tmp_path / "decoy"))
     base = provision.refresh_base(project)
-    landing.land(project, record.name, commit, base)
-    assert landing.is_landed(project, commit)
+    fast_forward.land(project, record.name, commit, base)
+    assert fast_forward.is_landed(project, commit)
     assert source.head("main") == commit
     assert run_git(tree.path, "remote", "get-url", "origin") == str(source.path)
     assert "remote.origin.url was" in told(project)[0]
@@ -293,7 +294,7 @@ def test_a_source_that_a_person_moves_is_no_plot(
 
 def test_a_configuration_that_cannot_be_read_restores_no_origin(project: Project) -> None:
     """Break: take the root for its own source, as a bare project has it."""
-    from llmc.services.project import bare_project
+    from llmc.repo.project import bare_project
 
     bare_project(project.root)
     run_git(project.root.path, "config", "core.fsmonitor", "/evil")
@@ -345,7 +346,7 @@ def test_a_kill_while_it_is_undone(
     """It was told, and the next one undoes it. Break: undo first and tell then."""
     run_git(project.root.path, "config", "core.pager", "/evil")
     program = (
-        "import sys; from pathlib import Path; from llmc.services.project import open_project; "
+        "import sys; from pathlib import Path; from llmc.repo.project import open_project; "
         "from llmc.tools import git; p = open_project(sys.argv[1]); git.head(p.root.path); "
         "git.out(p.root.path, 'for-each-ref')"
     )

@@ -11,21 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import locks
+from llmc.base.files import append_line
+from llmc.base.names import TaskId, TaskKey
+from llmc.base.wake import listen, receive
 from llmc.config.edit import set_value
-from llmc.doctor.diagnose import diagnose
-from llmc.doctor.findings import Kind
-from llmc.names import TaskId, TaskKey
-from llmc.services import claims, digest, examine, repair
-from llmc.services.project import Project, open_project
-from llmc.services.prompts import task_of, task_prompt
-from llmc.services.task_list import open_list
-from llmc.state.events import read_lines
-from llmc.state.ledger import Ledger
-from llmc.tasks.books import Claim, entry
-from llmc.tools import git, locks
-from llmc.tools.files import append_line
-from llmc.tools.wake import listen, receive
-from llmc.workers.model import WorkerRecord
+from llmc.doctor import examine, repair
+from llmc.doctor.rules.diagnose import diagnose
+from llmc.doctor.rules.findings import Kind
+from llmc.landing.prompts import task_of, task_prompt
+from llmc.records.books import Claim, entry
+from llmc.records.events import read_lines
+from llmc.records.ledger import Ledger
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project, open_project
+from llmc.reports import digest
+from llmc.tasks import claiming
+from llmc.tasks.task_list import open_list
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
@@ -184,7 +187,7 @@ def test_a_daemon_that_came_meanwhile_keeps_its_files(project: Project) -> None:
     """Break: remove daemon.json without the daemon's lock."""
     project.root.daemon.write_text("{}")
     facts = examine.examine(project.root)
-    code = "import sys, time; from pathlib import Path; from llmc.tools.locks import hold_forever\n"
+    code = "import sys, time; from pathlib import Path; from llmc.base.locks import hold_forever\n"
     code += "hold_forever(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     argv = [sys.executable, "-c", code, str(project.root.lock("daemon"))]
     with running(argv, Path("/")):
@@ -280,11 +283,11 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
         files.directory / "1.json",
         '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
     )
-    claims.take(files, claims.open_ledger(project), "auto-1", files.key("1"))
+    claiming.take(files, claiming.open_ledger(project), "auto-1", files.key("1"))
     assert kinds(project) == [Kind.CLAIM]
     mend(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
-    assert claims.open_ledger(project).books().claims == {}
+    assert claiming.open_ledger(project).books().claims == {}
     assert kinds(project) == []
     old(files.directory / "2.json", "{")
     assert kinds(project) == [Kind.TASK_LIST]

@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from llmc.errors import LlmcError, UsageError
-from llmc.tools.download import download
+from llmc.base.download import download
+from llmc.base.errors import LlmcError, UsageError
 
 BODY = json.dumps({"as_of": "2100-01-01", "prices": {}}).encode()
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llmc.drills.losses import losses
-from llmc.drills.model import Chance, Drill, DrillFailed, Kind, Report
-from llmc.drills.run import run_here
-from llmc.drills.scratch import Scratch
-from llmc.drills.table import DRILLS
-from llmc.services import sample
-from llmc.tools import git
+from llmc.rehearsal import sample
+from llmc.rehearsal.drills.losses import losses
+from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
+from llmc.rehearsal.drills.run import run_here
+from llmc.rehearsal.drills.scratch import Scratch
+from llmc.rehearsal.drills.table import DRILLS
+from llmc.repo import git
 
 WHO = ("-c", "user.name=Drill", "-c", "user.email=drill@example.com")
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.errors import Refused
 from llmc.config.edit import set_value
-from llmc.errors import Refused
-from llmc.services import landing, lfs, provision, setup, submodules
-from llmc.services.excludes import literal_pattern
-from llmc.services.nuke import nuke_worker
-from llmc.services.project import Project
-from llmc.services.serena import _read_list, named
-from llmc.tools import git
-from llmc.workers.model import WorkerRecord
+from llmc.landing import fast_forward
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, lfs, provision, setup, submodules
+from llmc.repo.excludes import literal_pattern
+from llmc.repo.project import Project
+from llmc.repo.serena import _read_list, named
+from llmc.workers.nuke import nuke_worker
 from tests.support.repos import (
     Repo,
     Worktree,
@@ -186,7 +186,7 @@ def test_lfs_files_are_whole_in_a_worktree_and_again_where_they_land(
     worktree.git("add", "b.bin")
     worktree.git("commit", "-q", "-m", "Add b")
     assert worktree.git("show", "HEAD:b.bin").startswith("version https://git-lfs")
-    landing.land(project, "w1", worktree.head(), base)
+    fast_forward.land(project, "w1", worktree.head(), base)
     assert (source.path / "b.bin").read_text() == "made by the worker\n"
     assert source.git("status", "--porcelain") == ""
     assert len(incomplete(project)) == 1, "said while git-lfs was not there, and not again"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import ToolFailed
-from llmc.tools import git
-from llmc.tools.git import Divergence
+from llmc.base.errors import ToolFailed
+from llmc.repo import git
+from llmc.repo.git import Divergence
 from tests.support.repos import Repo, Worktree
 
 

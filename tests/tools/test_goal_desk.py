@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.goals.goal_desk import Desk
 from llmc.goals.model import (
     AssignmentStatus,
     Change,
@@ -19,11 +20,10 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.goals.shape import shape_of
-from llmc.services.goal_desk import Desk
-from llmc.state import goal_rows
-from llmc.state.goal_schema import VERSION
-from llmc.state.goal_store import GoalStore
+from llmc.goals.plan.shape import shape_of
+from llmc.goals.store import rows as goal_rows
+from llmc.goals.store.schema import VERSION
+from llmc.goals.store.store import GoalStore
 from tests.support.goal_records import assignment, crystallization, dispatch, goal, node
 from tests.support.goal_workshop import Workshop
 

@@ -11,17 +11,18 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
+from llmc.base import faults
+from llmc.base.names import PromptId, TaskId
 from llmc.config.goals import GoalPlanner
+from llmc.goals import goal_budget, goal_dispatch, goal_runner, goal_work, goals
+from llmc.goals.goal_desk import Aside
+from llmc.goals.goal_runner import Runner
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
-from llmc.names import PromptId, TaskId
-from llmc.services import claims, goal_budget, goal_dispatch, goal_runner, goal_work, goals
-from llmc.services.goal_desk import Aside
-from llmc.services.goal_runner import Runner
-from llmc.services.submit import Receipt
-from llmc.state import goal_store
-from llmc.tasks.books import Claim, entry
-from llmc.tools import faults
-from llmc.workers.model import Outcome
+from llmc.goals.store import store
+from llmc.records.books import Claim, entry
+from llmc.records.worker import Outcome
+from llmc.sessions.submit import Receipt
+from llmc.tasks import claiming
 from tests.support.goal_workshop import (
     GOAL,
     LEAF,
@@ -138,7 +139,7 @@ def test_what_landed_meanwhile_is_not_done_again(shop: Workshop, monkeypatch: py
 
 def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: count a refused reset as a failed withdrawal; after six the work would go on for ever."""
-    from llmc.errors import Refused
+    from llmc.base.errors import Refused
 
     shop.perform(action())
     taken = shop.take()
@@ -182,8 +183,8 @@ def _race(directory: Path, rounds: int) -> None:
             task: TaskId = task, start: threading.Barrier = start, dispatch: str = dispatch
         ) -> Claim | None:
             start.wait(10)
-            return claims.take(
-                shop.files, claims.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
+            return claiming.take(
+                shop.files, claiming.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
             )
 
         def take_back(start: threading.Barrier = start, dispatch: str = dispatch) -> Result | None:
@@ -205,9 +206,9 @@ def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
     """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
     shop.perform(action())
     shop.ledger.write(entry("withdrawn", Claim("", shop.files.key("1"), ""), 1.0, reason="not wanted"))
-    late = claims.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
+    late = claiming.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
     assert late is not None, "its file did not say so yet"
-    claims.give_back(shop.files, shop.ledger, late, "reset of auto-1")
+    claiming.give_back(shop.files, shop.ledger, late, "reset of auto-1")
     assert shop.tasks()["1"].waits_for_a_person == "withdrawn"
     assert shop.take() is None
 
@@ -485,14 +486,14 @@ def test_a_store_is_checked_from_end_to_end_once(
 ) -> None:
     """Break: open the store anew at each tick."""
     checked: list[str] = []
-    before = goal_store.GoalStore._examine
+    before = store.GoalStore._examine
 
     def examine(self: Any, db: Any) -> int:
         if self._examined is None:
             checked.append("whole")
         return before(self, db)
 
-    monkeypatch.setattr(goal_store.GoalStore, "_examine", examine)
+    monkeypatch.setattr(store.GoalStore, "_examine", examine)
     for _ in range(5):
         shop.tick()
     assert checked == ["whole"]
@@ -560,7 +561,7 @@ def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clo
     clock.now += 1
     taken = shop.take()
     assert taken is not None
-    claims.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
+    claiming.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
     shop.pass_time(clock, 20 * 3600)
     purposes = [one.purpose for one in shop.history()]
     assert purposes == ["work", "escalate", "reminder", "reminder", "reminder"]

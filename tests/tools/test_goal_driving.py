@@ -11,30 +11,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.auto.notices import Notice, of_event
 from llmc.config.model import Notify
 from llmc.config.paths import Root
-from llmc.goals.intents import Action, pending
-from llmc.goals.liveness import Message, Run, Signals
-from llmc.goals.model import (
-    Assignment,
-    AssignmentStatus,
-    Change,
-    DeliveryContext,
-    Mode,
-    NodeStatus,
-    Result,
-)
-from llmc.goals.policy import session_key
-from llmc.goals.updates import Claim, Update
-from llmc.services import goal_dispatch, goal_runner
-from llmc.services.goal_dispatch import Done, perform
-from llmc.services.goal_runner import Runner
-from llmc.services.goals import NewGoal, create, open_store, reply_to
-from llmc.services.notify import _wanted, channels_of
-from llmc.services.project import Project, bare_project
-from llmc.services.transcript_tail import last_messages
-from llmc.state.events import read_lines
+from llmc.goals import goal_dispatch, goal_runner
+from llmc.goals.drive.intents import Action, pending
+from llmc.goals.drive.liveness import Message, Run, Signals
+from llmc.goals.drive.policy import session_key
+from llmc.goals.drive.updates import Claim, Update
+from llmc.goals.goal_dispatch import Done, perform
+from llmc.goals.goal_runner import Runner
+from llmc.goals.goals import NewGoal, create, open_store, reply_to
+from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
+from llmc.notifications.notify import _wanted, channels_of
+from llmc.notifications.rules.notices import Notice, of_event
+from llmc.records.events import read_lines
+from llmc.repo.project import Project, bare_project
+from llmc.sessions.transcript_tail import last_messages
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 from tests.support.one_leaf import OneLeaf, seen
 

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from llmc.config.goals import GoalPlanner
-from llmc.goals import model
+from llmc.goals import goal_dispatch, goal_work, goals, model
+from llmc.goals.goal_dispatch import Done
+from llmc.goals.goal_planning import ConfiguredPlanner
+from llmc.goals.goal_replans import replan
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row
-from llmc.services import claims, goal_dispatch, goal_work, goals
-from llmc.services.goal_dispatch import Done
-from llmc.services.goal_planning import ConfiguredPlanner
-from llmc.services.goal_replans import replan
-from llmc.state.goal_rows import Writer
+from llmc.goals.store.rows import Writer
+from llmc.tasks import claiming
 from tests.support.goal_workshop import Clock, Workshop, worker_at
 
 #: fields that stay what they are at first in this test, and why
@@ -190,7 +190,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(shop.ledger.books().claims.values()):
-            claims.give_back(shop.files, shop.ledger, claim, "reset")
+            claiming.give_back(shop.files, shop.ledger, claim, "reset")
         with project.store.transaction() as tx:
             tx.remove(worker)
 

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.attention import raising
+from llmc.base.errors import LlmcError, Refused
 from llmc.config.goals import GoalPlanner
 from llmc.config.paths import Root
-from llmc.errors import LlmcError, Refused
-from llmc.goals.clean import SecretRefused
+from llmc.goals import goal_replans, goal_work, goals
+from llmc.goals.drive.clean import SecretRefused
+from llmc.goals.goals import NewGoal, open_store
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
-from llmc.services import attention, goal_replans, goal_work, goals
-from llmc.services.goals import NewGoal, open_store
-from llmc.services.project import Project, bare_project
-from llmc.state.store import Store
+from llmc.records.store import Store
+from llmc.repo.project import Project, bare_project
 from tests.support.goal_plans import small_plan
 from tests.support.goal_records import node
 
@@ -130,7 +131,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
         "it goes on with the plan it has"
     )
-    (item,) = attention.current(project)
+    (item,) = raising.current(project)
     assert (item.kind, item.next) == ("goal_question", f'llmc overseer answer {goal_id} "..."')
 
     goal_work.answer(project, goal_id, "2")
@@ -144,7 +145,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     project = planned_by(f"cat > {prompts}; cat {tmp_path}/plan.json", tmp_path)
     goal_work.answer(project, goal_id, "1")
     assert goal_work.inbox(project) == []
-    assert attention.current(project) == []
+    assert raising.current(project) == []
     assert "no server. A person says: use files" in prompts.read_text()
     assert "T2.1" in open_store(project).view(goal_id).nodes
 

@@ -12,24 +12,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from llmc.errors import LlmcError, LockTimeout, NotFound, Refused, StateError
-from llmc.goals.export import export
-from llmc.goals.milestones import MILESTONE
-from llmc.goals.model import (
-    AssignmentStatus,
-    Change,
-    Event,
-    GoalStatus,
-    GoalView,
-    NodeStatus,
-    Result,
-)
-from llmc.goals.transitions import move_node
-from llmc.state import goal_rows, goal_store
-from llmc.state.goal_damage import CORRUPT
-from llmc.state.goal_errors import Damaged, NewerStore
-from llmc.state.goal_schema import VERSION
-from llmc.state.goal_store import GoalStore
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, StateError
+from llmc.goals.drive.transitions import move_node
+from llmc.goals.model import AssignmentStatus, Change, Event, GoalStatus, GoalView, NodeStatus, Result
+from llmc.goals.report.export import export
+from llmc.goals.report.milestones import MILESTONE
+from llmc.goals.store import rows as goal_rows
+from llmc.goals.store import store as goal_store
+from llmc.goals.store.damage import CORRUPT
+from llmc.goals.store.errors import Damaged, NewerStore
+from llmc.goals.store.schema import VERSION
+from llmc.goals.store.store import GoalStore
 from tests.support.goal_records import GOAL, assignment, dispatch, full_change, goal, node
 
 
@@ -268,7 +261,7 @@ def test_no_file_is_an_empty_store_and_no_safe_mode(store: GoalStore) -> None:
 
 def older(store: GoalStore) -> dict[str, Any]:
     """A store of version 1, as it could have been written: dispatches inside their assignments."""
-    from llmc.state import goal_schema
+    from llmc.goals.store import schema
 
     filled(store)
     with store.reading() as found:
@@ -282,7 +275,7 @@ def older(store: GoalStore) -> dict[str, Any]:
     store.path.unlink()
     db = sqlite3.connect(store.path, isolation_level=None)
     db.execute("BEGIN")
-    goal_schema._make(db)
+    schema._make(db)
     db.execute("DELETE FROM counters")
     for table, found_rows in rows.items():
         width = len(db.execute(f"PRAGMA table_info({table})").fetchall())  # later columns came to its end

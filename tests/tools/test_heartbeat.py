@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import progress
 from llmc.config.paths import Root
 from llmc.daemon import heartbeat
 from llmc.daemon.heartbeat import Heartbeat
-from llmc.tools import progress
 from tests.support.waiting import wait_until
 
 

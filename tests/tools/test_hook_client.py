@@ -17,8 +17,8 @@ import pytest
 
 from llmc import hook_client
 from llmc.config.paths import Root
-from llmc.state import inbox as state_inbox
-from llmc.workers.events import HookEvent, Malformed
+from llmc.records import inbox as state_inbox
+from llmc.records.hook_events import HookEvent, Malformed
 from tests.support.waiting import wait_until
 
 SENDER = [sys.executable, "-I", "-S", hook_client.__file__]

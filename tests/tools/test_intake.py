@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from llmc import hook_client
 from llmc.config.paths import Root
-from llmc.services.catch_up import catch_up
-from llmc.state.store import Store
-from llmc.workers.model import Status, WorkerRecord
+from llmc.daemon.catch_up import catch_up
+from llmc.records.store import Store
+from llmc.records.worker import Status, WorkerRecord
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

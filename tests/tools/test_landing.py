@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from llmc.errors import LlmcError, Refused
-from llmc.services import landing, provision
-from llmc.services.accept import WorkChanged, _Pipeline, accept
-from llmc.services.landing import BaseMoved, SourceBusy
-from llmc.services.project import Project
-from llmc.workers.decide import FOUND_COMMITS
-from llmc.workers.model import Status
-from llmc.workers.transitions import step
+from llmc.base.errors import LlmcError, Refused
+from llmc.landing import fast_forward
+from llmc.landing.accept import WorkChanged, _Pipeline, accept
+from llmc.landing.fast_forward import BaseMoved, SourceBusy
+from llmc.records.transitions import step
+from llmc.records.worker import Status
+from llmc.repo import provision
+from llmc.repo.project import Project
+from llmc.sessions.rules.decide import FOUND_COMMITS
 from tests.support.repos import (
     Mold,
     Repo,
@@ -39,7 +40,7 @@ class Scene:
         self.commit = self.worktree.commit(*change)
 
     def land(self) -> None:
-        landing.land(self.project, "w1", self.commit, self.base)
+        fast_forward.land(self.project, "w1", self.commit, self.base)
 
     def tip(self) -> str:
         return self.source.head("refs/heads/main")
@@ -87,14 +88,14 @@ def test_checked_out_and_clean(source: Repo, tmp_path: Path) -> None:
     scene = scene_on(source, tmp_path)
     source.write("notes.txt", "mine\n")
     source.write("big.cache", "mine\n")
-    assert not landing.is_landed(scene.project, scene.commit)
+    assert not fast_forward.is_landed(scene.project, scene.commit)
     scene.land()
     assert scene.tip() == scene.commit
     assert (source.path / "new.txt").read_text() == "new\n"
     assert source.git("status", "--porcelain=v1") == "?? notes.txt"
     assert (source.path / "big.cache").read_text() == "mine\n"
     assert not (source.path / ".git/FETCH_HEAD").exists()
-    assert landing.is_landed(scene.project, scene.commit)
+    assert fast_forward.is_landed(scene.project, scene.commit)
 
 
 def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_landing_again_is_not_a_landing(source: Repo, tmp_path: Path) -> None:
         scene.land()
     assert scene.look() == before
     source.commit("after.txt")
-    assert landing.is_landed(scene.project, scene.commit)
+    assert fast_forward.is_landed(scene.project, scene.commit)
 
 
 @pytest.mark.req("1-113")
@@ -121,7 +122,7 @@ def test_uncommitted_changes_are_not_touched(source: Repo, tmp_path: Path, file:
         source.git("add", file)
     before = scene.look()
     with pytest.raises(SourceBusy, match=file):
-        landing.check_source(scene.project)
+        fast_forward.check_source(scene.project)
     with pytest.raises(SourceBusy, match=file):
         scene.land()
     assert scene.look() == before
@@ -133,7 +134,7 @@ def test_a_file_in_the_way_is_not_overwritten(source: Repo, tmp_path: Path, name
     scene = scene_on(source, tmp_path, change=(name, "landed\n"))
     source.write(name, "a person's only copy\n")
     before = scene.look()
-    landing.check_source(scene.project)
+    fast_forward.check_source(scene.project)
     with pytest.raises(SourceBusy, match="would not fast-forward"):
         scene.land()
     assert scene.look() == before
@@ -152,7 +153,7 @@ def test_an_operation_in_progress(source: Repo, tmp_path: Path, operation: str) 
     source.git(operation, "other", check=False)
     before = scene.look()
     with pytest.raises(SourceBusy, match=operation):
-        landing.check_source(scene.project)
+        fast_forward.check_source(scene.project)
     with pytest.raises(SourceBusy, match=operation):
         scene.land()
     assert scene.look() == before
@@ -179,7 +180,7 @@ def test_not_checked_out(source: Repo, tmp_path: Path) -> None:
     source.git("checkout", "-q", "-b", "feature")
     source.write("a.txt", "half done\n")
     before = snapshot(source.path)
-    landing.check_source(scene.project)
+    fast_forward.check_source(scene.project)
     scene.land()
     assert scene.tip() == scene.commit
     assert snapshot(source.path) == before
@@ -192,7 +193,7 @@ def test_a_bare_source(source: Repo, tmp_path: Path) -> None:
     scene = Scene(bare, make_project(str(bare.path), tmp_path / "bare-root"))
     scene.land()
     assert scene.tip() == scene.commit
-    assert landing.is_landed(scene.project, scene.commit)
+    assert fast_forward.is_landed(scene.project, scene.commit)
 
 
 @pytest.fixture
@@ -205,22 +206,22 @@ def remote(source: Repo, tmp_path: Path) -> Scene:
 
 @pytest.mark.req("1-035")
 def test_a_remote(remote: Scene) -> None:
-    landing.check_source(remote.project)
+    fast_forward.check_source(remote.project)
     remote.land()
     assert remote.tip() == remote.commit
-    assert landing.is_landed(remote.project, remote.commit)
+    assert fast_forward.is_landed(remote.project, remote.commit)
 
 
 def test_a_remote_that_moved_meanwhile(remote: Scene, source: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a rejected push is not told from a failing one: nobody would rebase and try again."""
-    push = landing._push
+    push = fast_forward._push
 
     def somebody_is_faster(project: Project, commit: str, branch: str) -> None:
         source.commit("faster.txt")
         source.git("push", "-q", str(remote.source.path), "main")
         push(project, commit, branch)
 
-    monkeypatch.setattr(landing, "_push", somebody_is_faster)
+    monkeypatch.setattr(fast_forward, "_push", somebody_is_faster)
     with pytest.raises(BaseMoved):
         remote.land()
     assert remote.tip() == source.head()
@@ -260,7 +261,7 @@ def test_a_branch_that_moves_at_the_last_moment(
     scene = scene_on(source, tmp_path)
     if kind == "not checked out":
         source.git("checkout", "-q", "-b", "feature")
-    checkout = landing._checkout
+    checkout = fast_forward._checkout
 
     def somebody_is_faster(project: Project) -> Path | None:
         if scene.tip() == scene.base:
@@ -271,7 +272,7 @@ def test_a_branch_that_moves_at_the_last_moment(
                 source.git("update-ref", "refs/heads/main", faster)
         return checkout(project)
 
-    monkeypatch.setattr(landing, "_checkout", somebody_is_faster)
+    monkeypatch.setattr(fast_forward, "_checkout", somebody_is_faster)
     with pytest.raises(BaseMoved):
         scene.land()
     assert source.git("log", "-1", "--format=%s", "main") == "faster"
@@ -285,10 +286,10 @@ def test_a_new_branch_never_moves_one_that_is_there(
     scene = remote if kind == "remote" else Scene(source, make_project(str(source.path), tmp_path / "local"))
     scene.source.git("branch", "taken", "main")
     run_git(scene.project.root.path, "update-ref", "refs/llmc/pick/w1", scene.commit)
-    landing.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
+    fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "llmc-pick/w1")
     assert scene.source.head("refs/heads/llmc-pick/w1") == scene.commit
     with pytest.raises(Refused, match="has a branch taken already"):
-        landing.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
+        fast_forward.make_branch(scene.project, "refs/llmc/pick/w1", scene.commit, "taken")
     assert scene.source.head("refs/heads/taken") == scene.base
 
 
@@ -306,20 +307,20 @@ def test_an_accept_that_does_not_know_whether_it_landed_finds_out(
 ) -> None:
     """A connection that is lost after the source took it. Break: end the accept, as for any other failure; its task would be done again."""
     scene = waiting(source, tmp_path)
-    land, reset = landing.land, provision.reset_in_place
+    land, reset = fast_forward.land, provision.reset_in_place
 
     def cut_off(*args: Any, **options: Any) -> None:
         land(*args, **options)
         raise LlmcError("the connection was lost")
 
-    monkeypatch.setattr(landing, "land", cut_off)
+    monkeypatch.setattr(fast_forward, "land", cut_off)
     with scene.project.worker_lock("w1"), pytest.raises(LlmcError, match="connection was lost"):
         accept(scene.project, "w1")
     journal = scene.project.store.worker("w1").accept
     assert journal is not None
     assert journal.step == "land"
     landed = scene.tip()
-    monkeypatch.setattr(landing, "land", land)
+    monkeypatch.setattr(fast_forward, "land", land)
 
     def no_space(*_: Any) -> None:
         raise LlmcError("no space left")
@@ -349,7 +350,7 @@ def test_what_is_not_on_the_branch_has_not_landed(
         steps.append(journal.step if journal else "")
 
     with monkeypatch.context() as patched, scene.project.worker_lock("w1"):
-        patched.setattr(landing, "land", only_says_so)
+        patched.setattr(fast_forward, "land", only_says_so)
         with pytest.raises(LlmcError, match="was landed, but is not on the branch now"):
             accept(scene.project, "w1")
     assert steps == ["land"], "after a crash here it may have landed"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.state import ledger
-from llmc.state.ledger import Ledger
-from llmc.tasks.books import Books
+from llmc.records import ledger
+from llmc.records.books import Books
+from llmc.records.ledger import Ledger
 
 
 def rows(first: int, last: int) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Repo
 from llmc.config.paths import Root
-from llmc.services import leftovers
-from llmc.services.project import Project
-from llmc.state.store import Store
-from llmc.tools.tmux import Tmux
+from llmc.records.store import Store
+from llmc.repo.project import Project
+from llmc.sessions import leftovers
 from tests.support.waiting import wait_until
 
 

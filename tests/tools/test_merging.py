@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import Refused, ToolFailed
-from llmc.services import merging, provision
-from llmc.services.project import Project
+from llmc.base.errors import Refused, ToolFailed
+from llmc.landing import merging
+from llmc.repo import provision
+from llmc.repo.project import Project
 from tests.support.repos import Repo, Worktree, add_worker, make_project, tree
 
 

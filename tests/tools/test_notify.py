@@ -16,24 +16,23 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as with_
 
-from llmc.auto.notices import Notice
+from llmc.base.rotation import Limit, rotate
+from llmc.base.tmux import Tmux
 from llmc.config.load import load_config
 from llmc.config.model import Config, Notify, Repo
 from llmc.config.paths import Root
 from llmc.daemon.notices import Notices
-from llmc.services import notify as service
-from llmc.services.notify import flush, notify, over, retry
-from llmc.services.project import Project, bare_project
-from llmc.state import incidents
-from llmc.state.incidents import Incidents
-from llmc.state.store import Store
-from llmc.tools import notifiers
-from llmc.tools.notifiers import Result
-from llmc.tools.rotation import Limit, rotate
-from llmc.tools.tmux import Tmux
-from llmc.workers import decide
-from llmc.workers.model import Status
-from llmc.workers.transitions import step
+from llmc.notifications import incidents, notifiers
+from llmc.notifications import notify as service
+from llmc.notifications.incidents import Incidents
+from llmc.notifications.notifiers import Result
+from llmc.notifications.notify import flush, notify, over, retry
+from llmc.notifications.rules.notices import Notice
+from llmc.records.store import Store
+from llmc.records.transitions import step
+from llmc.records.worker import Status
+from llmc.repo.project import Project, bare_project
+from llmc.sessions.rules import decide
 from tests.support.records import worker
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 from tests.support.webhook import SECRET, Webhook
@@ -94,7 +93,7 @@ def test_an_incident_is_told_once_until_it_has_ended(project: Project, hook: Web
     assert (body["cause"], body["task_id"], body["root"]) == ("limit", "3", str(project.root.path))
     tell(project)
     code = (
-        "from llmc.config.paths import Root; from llmc.services.project import *; from llmc.services.notify import *;"
+        "from llmc.config.paths import Root; from llmc.repo.project import *; from llmc.notifications.notify import *;"
         "from pathlib import Path; import sys;"
         "notify(bare_project(Root(Path(sys.argv[1]))), 'fleet_parked', 'again', '', key='limit')"
     )
@@ -260,8 +259,8 @@ import sys
 from pathlib import Path
 from llmc.config.paths import Root
 from llmc.daemon.notices import Notices
-from llmc.services.notify import flush
-from llmc.services.project import bare_project
+from llmc.notifications.notify import flush
+from llmc.repo.project import bare_project
 project = bare_project(Root(Path(sys.argv[1])))
 Notices(project).tell(project)
 flush()

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.doctor.findings import Kind
-from llmc.services import own_objects, provision
-from llmc.services.project import Project
-from llmc.tools import git
+from llmc.doctor.rules.findings import Kind
+from llmc.repo import git, own_objects, provision
+from llmc.repo.project import Project
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, run_git
 from tests.tools.test_doctor import kinds, mend
 
@@ -93,7 +92,7 @@ def test_a_kill_on_the_way_loses_nothing(source: Repo, tmp_path: Path, when: str
     """Break: remove the old file before its copy is there."""
     project = an_old_root(source, tmp_path)
     program = (
-        "import sys; from llmc.services.project import open_project; from llmc.services import own_objects; "
+        "import sys; from llmc.repo.project import open_project; from llmc.services import own_objects; "
         "own_objects.make_own(open_project(sys.argv[1]))"
     )
     env = {**os.environ, "LLMC_FAULT": f"unshare.copy:{when}"}
@@ -150,9 +149,9 @@ def test_large_files_are_not_shared_either(tmp_path: Path, monkeypatch: pytest.M
     assert (tree.path / "a.bin").read_text() == "large\n" * 1000
     assert files_of(clone / "lfs/objects")
     assert not own_objects.is_shared(clone)
-    from llmc.services import landing
+    from llmc.landing import fast_forward
 
     commit = tree.commit("b.bin", "other\n" * 1000)
-    landing.land(project, record.name, commit, provision.refresh_base(project))
+    fast_forward.land(project, record.name, commit, provision.refresh_base(project))
     assert (source.path / "b.bin").read_text() == "other\n" * 1000
     assert not own_objects.is_shared(clone)

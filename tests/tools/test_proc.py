@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import LlmcError, ToolFailed
-from llmc.tools import proc, processes
+from llmc.base import proc, processes
+from llmc.base.errors import LlmcError, ToolFailed
 from tests.support.waiting import wait_until
 
 #: starts a child that ignores SIGTERM, writes both pids, and waits

@@ -21,24 +21,26 @@ import pytest
 
 from llmc.agents.client_files import ClientStatus
 from llmc.agents.composer import Box, Composer
+from llmc.base import processes
+from llmc.base.names import PaneId, SessionName
+from llmc.base.panes import Pane
+from llmc.base.processes import Process, identify
 from llmc.cli.overview import render
 from llmc.cli.views import overseer_view
 from llmc.daemon import heartbeat
 from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode, AutoOptions
-from llmc.names import PaneId, SessionName
-from llmc.overseer.model import Failure, Identity
-from llmc.panes import Pane
-from llmc.services import canary, sessions, supervised_daemon, typist
-from llmc.services.project import Project
-from llmc.services.supervised_daemon import Running
-from llmc.services.supervisor import Supervisor
-from llmc.services.supervisor_record import Journal
-from llmc.services.typist import Refusal, Typist
-from llmc.tools import processes
-from llmc.tools.processes import Process, identify
-from llmc.workers.events import HookEvent
-from llmc.workers.model import Obstacle
+from llmc.doctor import canary
+from llmc.records.hook_events import HookEvent
+from llmc.records.worker import Obstacle
+from llmc.repo.project import Project
+from llmc.sessions import sessions, typist
+from llmc.sessions.typist import Refusal, Typist
+from llmc.supervisor import supervised_daemon
+from llmc.supervisor.model import Failure, Identity
+from llmc.supervisor.supervised_daemon import Running
+from llmc.supervisor.supervisor import Supervisor
+from llmc.supervisor.supervisor_record import Journal
 from tests.support.repos import Mold, Repo, make_project, project_at
 
 

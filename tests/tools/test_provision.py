@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.base.errors import NotFound, Refused, ToolFailed, UsageError
 from llmc.config.edit import set_value
-from llmc.errors import NotFound, Refused, ToolFailed, UsageError
-from llmc.services import provision, setup
-from llmc.services.examine_worker import tree_facts
-from llmc.services.project import Project
-from llmc.tools import git
-from llmc.workers.model import WorkerRecord
+from llmc.doctor.examine_worker import tree_facts
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, provision, setup
+from llmc.repo.project import Project
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git, tree
 
 

@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.auto.spending import Spent
+from llmc.auto import usage as service
+from llmc.auto.rules.spending import Spent
+from llmc.auto.usage import Meters, Totals, day_start, record_usage
+from llmc.base import faults
+from llmc.base.names import SessionName, TaskId, WorkerName
+from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Price, Repo
 from llmc.config.paths import Root
-from llmc.names import SessionName, TaskId, WorkerName
-from llmc.services import usage as service
-from llmc.services.project import Project
-from llmc.services.usage import Meters, Totals, day_start, record_usage
-from llmc.state.store import Store
-from llmc.tools import faults
-from llmc.tools.tmux import Tmux
-from llmc.workers.model import Assignment, WorkerRecord
-from llmc.workers.usage import Usage
+from llmc.records.store import Store
+from llmc.records.usage import Usage
+from llmc.records.worker import Assignment, WorkerRecord
+from llmc.repo.project import Project
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

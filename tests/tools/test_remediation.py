@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.errors import Refused
+from llmc.base.names import OVERSEER
+from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Repo
 from llmc.config.paths import Root
-from llmc.errors import Refused
-from llmc.names import OVERSEER
-from llmc.services import overseer_session
-from llmc.services.fleet import close_server, end_every_session
-from llmc.services.project import Project, for_overseer
-from llmc.services.sessions import end_stray
-from llmc.state.store import Store
-from llmc.tools import git
-from llmc.tools.tmux import Tmux
+from llmc.records.store import Store
+from llmc.repo import git
+from llmc.repo.project import Project, for_overseer
+from llmc.sessions.sessions import end_stray
+from llmc.supervisor import overseer_session
+from llmc.workers.fleet import close_server, end_every_session
 
 
 @pytest.fixture

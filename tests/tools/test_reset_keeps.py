@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import LlmcError
-from llmc.services import provision, rebase, trash
-from llmc.services.project import Project
-from llmc.tools import git
-from llmc.workers.model import WorkerRecord
+from llmc.base.errors import LlmcError
+from llmc.landing import rebase
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, provision, trash
+from llmc.repo.project import Project
 from tests.support.fleet import in_soak
 from tests.support.repos import (
     Mold,

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import proc
+from llmc.base.files import append_line
+from llmc.base.log_reader import LogReader, archives, whole_lines
+from llmc.base.rotation import Limit, rotate
+from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Logs, Repo
 from llmc.config.paths import Root
-from llmc.log_reader import LogReader, archives, whole_lines
-from llmc.services.log_rotation import follow_own_output, rotate_logs
-from llmc.services.project import Project
-from llmc.state import events
-from llmc.state.store import Store
-from llmc.tools import proc
-from llmc.tools.files import append_line
-from llmc.tools.rotation import Limit, rotate
-from llmc.tools.tmux import Tmux
+from llmc.records import events
+from llmc.records.store import Store
+from llmc.repo.log_rotation import follow_own_output, rotate_logs
+from llmc.repo.project import Project
 from tests.support.waiting import wait_until
 
 WRITER = """
 import sys
 from pathlib import Path
-from llmc.tools.files import append_line
+from llmc.base.files import append_line
 name, log, said = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 with said.open("ab", buffering=0) as sure:
     for number in range(int(sys.argv[4]), 10**9):
@@ -39,7 +39,7 @@ with said.open("ab", buffering=0) as sure:
 ROTATOR = """
 import sys, time
 from pathlib import Path
-from llmc.tools.rotation import Limit, rotate
+from llmc.base.rotation import Limit, rotate
 while True:
     rotate(Path(sys.argv[1]), Limit(20_000))
 """
@@ -131,7 +131,7 @@ def test_a_kill_in_the_middle_leaves_the_log_rotated_or_not(tmp_path: Path) -> N
     log = tmp_path / "a.log"
     append_line(log, b"one")
     for side, left in (("before", []), ("after", [1])):
-        code = f"from pathlib import Path; from llmc.tools.rotation import *; rotate(Path({str(log)!r}), Limit(1, 1))"
+        code = f"from pathlib import Path; from llmc.base.rotation import *; rotate(Path({str(log)!r}), Limit(1, 1))"
         env = {**os.environ, "LLMC_FAULT": f"logs.rotate:{side}:kill"}
         assert subprocess.run([sys.executable, "-c", code], env=env).returncode == -signal.SIGKILL
         assert [number for number, _ in archives(str(log))] == left
@@ -144,7 +144,7 @@ def test_a_command_that_writes_keeps_its_log_where_it_is(tmp_path: Path) -> None
     log, go = tmp_path / "adam.log", tmp_path / "go"
     script = f"echo first; while ! test -e {go}; do sleep 0.02; done; echo second"
     code = f"""
-from pathlib import Path; import os; from llmc.tools.proc import run_logged
+from pathlib import Path; import os; from llmc.base.proc import run_logged
 run_logged({script!r}, cwd=Path("/"), env=dict(os.environ), log=Path({str(log)!r}), timeout_s=60)
 """
     process = run(code)
@@ -180,7 +180,7 @@ def test_whoever_stands_still_while_rotating_stops_no_writer(tmp_path: Path) -> 
     log = tmp_path / "a.log"
     append_line(log, b"one")
     code = f"""
-from pathlib import Path; from llmc.tools.rotation import *
+from pathlib import Path; from llmc.base.rotation import *
 rotate(Path({str(log)!r}), Limit(1))
 """
     env = {**os.environ, "LLMC_FAULT": "logs.rotate:before:hang"}
@@ -283,7 +283,7 @@ def test_our_own_output_goes_on_in_the_new_file(tmp_path: Path) -> None:
     """Break: no dup2."""
     out = tmp_path / "daemon.out"
     code = f"""
-from pathlib import Path; from llmc.services.log_rotation import *; from llmc.tools.rotation import *
+from pathlib import Path; from llmc.repo.log_rotation import *; from llmc.base.rotation import *
 path = Path({str(out)!r})
 print("before", flush=True); rotate(path, Limit(1)); follow_own_output(path); print("after", flush=True)
 """

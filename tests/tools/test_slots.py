@@ -11,20 +11,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llmc.base import locks
+from llmc.base.errors import Refused
+from llmc.base.proc import ShuttingDown
+from llmc.base.processes import is_alive
 from llmc.config.edit import set_value
-from llmc.doctor.diagnose import diagnose
-from llmc.doctor.findings import Kind
-from llmc.errors import Refused
-from llmc.services import checking, setup, slots, validation
-from llmc.services.commands import CommandFailed
-from llmc.services.examine import examine
-from llmc.services.project import Project
-from llmc.services.repair import repair_all
-from llmc.services.slots import Slot
-from llmc.tools import locks
-from llmc.tools.proc import ShuttingDown
-from llmc.tools.processes import is_alive
-from llmc.workers.model import Assignment, WorkerRecord
+from llmc.doctor.examine import examine
+from llmc.doctor.repair import repair_all
+from llmc.doctor.rules.diagnose import diagnose
+from llmc.doctor.rules.findings import Kind
+from llmc.landing import checking, slots, validation
+from llmc.landing.slots import Slot
+from llmc.records.worker import Assignment, WorkerRecord
+from llmc.repo import setup
+from llmc.repo.commands import CommandFailed
+from llmc.repo.project import Project
 from tests.support.fleet import in_soak
 from tests.support.repos import (
     Mold,
@@ -159,7 +160,7 @@ def test_index_bits_of_an_earlier_check_do_not_survive(project: Project, source:
 def test_whatever_a_check_leaves_is_gone_for_the_next(
     project: Project, spoil: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Break: no `clean`, no `_own_git`, or `GIT_NO_REPLACE_OBJECTS` left out in tools/git.py: one of them is red."""
+    """Break: no `clean`, no `_own_git`, or `GIT_NO_REPLACE_OBJECTS` left out in repo/git.py: one of them is red."""
     monkeypatch.setenv("GIT_NO_REPLACE_OBJECTS", "1")  # for this test's own git
     project = configured(project, validate=f"({spoil}); true")
     record, worktree = add_worker(project)

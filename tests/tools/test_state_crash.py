@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base import faults
+from llmc.base.names import SessionName, WorkerName
 from llmc.config.paths import Root
-from llmc.names import SessionName, WorkerName
-from llmc.state.store import Store
-from llmc.tools import faults
-from llmc.workers.model import WorkerRecord
+from llmc.records.store import Store
+from llmc.records.worker import WorkerRecord
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -18,20 +18,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
-from llmc.auto.model import AutoState
+from llmc.base.names import SessionName, TaskId, WorkerName
+from llmc.base.processes import Process, identify, is_alive
+from llmc.base.rotation import Limit, rotate
 from llmc.config.model import Config, Repo
 from llmc.daemon.log import open_log
-from llmc.names import SessionName, TaskId, WorkerName
-from llmc.overseer import health
-from llmc.overseer.model import Failure, Identity
-from llmc.services import supervised_daemon, supervisor_record, supervisor_watch
-from llmc.services.project import open_project
-from llmc.services.supervised_daemon import Running
-from llmc.services.supervisor_watch import LogTail, Progress, Since, Watch
-from llmc.state.model import State
-from llmc.tools.processes import Process, identify, is_alive
-from llmc.tools.rotation import Limit, rotate
-from llmc.workers.model import Assignment, WorkerRecord
+from llmc.records.auto import AutoState
+from llmc.records.state import State
+from llmc.records.worker import Assignment, WorkerRecord
+from llmc.repo.project import open_project
+from llmc.supervisor import supervised_daemon, supervisor_record, supervisor_watch
+from llmc.supervisor.model import Failure, Identity
+from llmc.supervisor.rules import health
+from llmc.supervisor.supervised_daemon import Running
+from llmc.supervisor.supervisor_watch import LogTail, Progress, Since, Watch
 from tests.support.auto import add, set_up, task_dir
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until

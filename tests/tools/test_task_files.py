@@ -12,9 +12,9 @@ import pytest
 
 from llmc.agents import task_files
 from llmc.agents.task_files import TaskFiles, file_name, list_name
-from llmc.errors import LlmcError, LockTimeout, NotFound
-from llmc.names import TaskId
-from llmc.tasks.model import Task, TaskStatus
+from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.names import TaskId
+from llmc.records.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from llmc.agents.task_files import TaskFiles
-from llmc.names import TaskId
-from llmc.services import claims, digest
-from llmc.services.project import Project
-from llmc.services.task_queue import BrokenList, TaskQueue, open_queue
-from llmc.state.ledger import Ledger
-from llmc.tasks.books import MAX_ATTEMPTS, Claim
-from llmc.tasks.model import TaskStatus
-from llmc.tools import files as tools
+from llmc.base import files as tools
+from llmc.base.names import TaskId
+from llmc.records.books import MAX_ATTEMPTS, Claim
+from llmc.records.ledger import Ledger
+from llmc.records.task import TaskStatus
+from llmc.repo.project import Project
+from llmc.reports import digest
+from llmc.tasks import claiming
+from llmc.tasks.queue import BrokenList, TaskQueue, open_queue
 from tests.support.repos import Mold, Repo, make_project, project_at
 
 
@@ -104,7 +105,7 @@ def test_what_an_agent_calls_completed_is_put_back(queue: TaskQueue) -> None:
     queue.note_changed(None)
     assert taken(queue, "auto-2") is None
     assert (queue.files.get("1").status, queue.files.get("1").owner) == (TaskStatus.IN_PROGRESS, "auto-1")
-    claims.complete(queue.files, queue.ledger, claim, "c0ffee")
+    claiming.complete(queue.files, queue.ledger, claim, "c0ffee")
     queue.note_changed(["1.json"])
     after = taken(queue, "auto-2")
     assert after is not None
@@ -116,7 +117,7 @@ def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
     put(queue, 1)
     found = taken(queue)
     assert found is not None
-    claims.complete(queue.files, queue.ledger, found[1], "c0ffee")
+    claiming.complete(queue.files, queue.ledger, found[1], "c0ffee")
     (queue.files.directory / "1.json").unlink()
     put(queue, 2, blockedBy=["1"])
     queue.note_changed(None)
@@ -127,7 +128,7 @@ def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
     put(queue, 1)
     queue.note_changed(None)
     assert taken(queue, "auto-2") is None
-    assert claims.settle_files(queue.files, queue.ledger.books()) == []
+    assert claiming.settle_files(queue.files, queue.ledger.books()) == []
     assert queue.files.get("1").status is TaskStatus.PENDING
 
 
@@ -138,19 +139,19 @@ def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
     found = taken(queue)
     assert found is not None
     before = (queue.files.directory / "1.json").read_bytes()
-    claims.give_back(queue.files, queue.ledger, found[1], "stopped")
+    claiming.give_back(queue.files, queue.ledger, found[1], "stopped")
     (queue.files.directory / "1.json").write_bytes(before)
-    assert claims.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
+    assert claiming.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
     task = queue.files.get("1")
     assert (task.status, task.owner, task.claim) == (TaskStatus.PENDING, "", "")
     queue.note_changed(None)
     again = taken(queue)
     assert again is not None
-    assert claims.settle_files(queue.files, queue.ledger.books()) == [], "a claim that is held stays"
+    assert claiming.settle_files(queue.files, queue.ledger.books()) == [], "a claim that is held stays"
     before = (queue.files.directory / "1.json").read_bytes()
-    claims.complete(queue.files, queue.ledger, again[1], "c0ffee")
+    claiming.complete(queue.files, queue.ledger, again[1], "c0ffee")
     (queue.files.directory / "1.json").write_bytes(before)
-    assert claims.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
+    assert claiming.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
     assert queue.files.get("1").status is TaskStatus.COMPLETED, "what landed is not done again"
 
 
@@ -161,7 +162,7 @@ def test_a_task_that_failed_too_often_says_so_in_its_file(queue: TaskQueue) -> N
         queue.note_changed(None)
         found = taken(queue)
         assert found is not None
-        claims.give_back(queue.files, queue.ledger, found[1], "it fails", cause="task", counts=True)
+        claiming.give_back(queue.files, queue.ledger, found[1], "it fails", cause="task", counts=True)
     assert queue.files.get("1").waits_for_a_person == "quarantined"
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from llmc.errors import ToolFailed
-from llmc.names import PaneId, SessionName
-from llmc.panes import Pane
-from llmc.tools import proc
-from llmc.tools.tmux import Tmux, Unknown, exact
+from llmc.base import proc
+from llmc.base.errors import ToolFailed
+from llmc.base.names import PaneId, SessionName
+from llmc.base.panes import Pane
+from llmc.base.tmux import Tmux, Unknown, exact
 from tests.support.waiting import wait_until
 
 ONE, TEN = SessionName("llmc-auto-1"), SessionName("llmc-auto-10")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import LlmcError, ToolFailed
-from llmc.services import glance, restore, trash
-from llmc.services.project import Project
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.repo import glance, trash
+from llmc.repo.project import Project
+from llmc.workers import restore
 from tests.support.repos import (
     Mold,
     Repo,

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llmc.services import trash, trash_pruning
-from llmc.services.project import Project
-from llmc.workers.trash_age import DAY_S, Age, Book
+from llmc.repo import trash
+from llmc.repo.project import Project
+from llmc.repo.rules.trash_age import DAY_S, Age, Book
+from llmc.workers import trash_pruning
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
 #: how often the daemon of these tests looks

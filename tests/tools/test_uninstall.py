@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.claude_code import add_trust
+from llmc.api import uninstall
+from llmc.base.names import TaskId
 from llmc.config.edit import set_value
-from llmc.names import TaskId
-from llmc.services import goals, pick, provision, restore, setup, uninstall
-from llmc.services.goals import NewGoal
-from llmc.services.project import Project
-from llmc.workers.model import Assignment
+from llmc.goals import goals
+from llmc.goals.goals import NewGoal
+from llmc.landing import pick
+from llmc.records.worker import Assignment
+from llmc.repo import provision, setup
+from llmc.repo.project import Project
+from llmc.workers import restore
 from tests.support.repos import Repo, add_worker, make_project
 
 

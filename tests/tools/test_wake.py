@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.tools.wake import listen, receive, wake
+from llmc.base.wake import listen, receive, wake
 
 
 @pytest.fixture

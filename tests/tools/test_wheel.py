@@ -41,7 +41,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path) -> No
 def test_it_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     """Break: read a file that only the checkout has, at the start or for a price."""
     script = (
-        "import llmc.services.prices as prices, llmc.services.prompts, sys; "
+        "import llmc.auto.prices as prices, llmc.landing.prompts, sys; "
         "print(prices.shipped().as_of, llmc.__file__); from llmc.cli.app import run; sys.exit(run(['--version']))"
     )
     done = subprocess.run(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import Refused
-from llmc.event_log import EventLog
-from llmc.services import nuke, provision, worktrees
-from llmc.services.project import Project
-from llmc.tools import git
-from llmc.workers.model import WorkerRecord
+from llmc.base.errors import Refused
+from llmc.records.event_log import EventLog
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, provision, worktrees
+from llmc.repo.project import Project
+from llmc.workers import nuke
 from tests.support.repos import (
     Mold,
     Repo,

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from llmc.attention.items import KINDS, Facts, Item, Seen
-from llmc.attention.listing import attention
-from llmc.auto import digest_waits
-from llmc.auto.digest import digest
-from llmc.auto.digest_text import render as render_digest
-from llmc.auto.notices import digest_ready
+from llmc.attention.rules.listing import attention
 from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
-from llmc.state.store import Store
-from llmc.workers import decide
+from llmc.notifications.rules.notices import digest_ready
+from llmc.records.items import KINDS, Facts, Item, Seen
+from llmc.records.store import Store
+from llmc.reports.rules import digest_waits
+from llmc.reports.rules.digest import digest
+from llmc.reports.rules.digest_text import render as render_digest
+from llmc.sessions.rules import decide
 
 
 def plain(text: str, style: str) -> str:

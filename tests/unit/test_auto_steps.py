@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.auto import steps
-from llmc.auto.model import AutoState
-from llmc.auto.steps import (
+from llmc.auto.landing import a_command_comes_first
+from llmc.auto.rules import steps
+from llmc.auto.rules.steps import (
     Accept,
     AskToCommit,
     AskToFinish,
@@ -30,13 +30,12 @@ from llmc.auto.steps import (
     not_told,
     parts_with_its_task,
 )
-from llmc.names import PromptId, TaskId
-from llmc.services.accept import STEPS
-from llmc.services.auto_landing import a_command_comes_first
-from llmc.state.model import State
-from llmc.workers.causes import Cause
-from llmc.workers.decide import ABORTED, ANOTHER_MODEL, FOUND_COMMITS
-from llmc.workers.model import (
+from llmc.base.names import PromptId, TaskId
+from llmc.landing.accept import STEPS
+from llmc.records.auto import AutoState
+from llmc.records.causes import Cause
+from llmc.records.state import State
+from llmc.records.worker import (
     AcceptJournal,
     Assignment,
     Delivery,
@@ -46,6 +45,7 @@ from llmc.workers.model import (
     Status,
     WorkerRecord,
 )
+from llmc.sessions.rules.decide import ABORTED, ANOTHER_MODEL, FOUND_COMMITS
 from tests.support.records import worker
 
 S = Status

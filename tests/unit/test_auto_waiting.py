@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.auto import waiting
-from llmc.auto.model import NOT_DIRTY, AutoState
-from llmc.workers.causes import Cause
+from llmc.auto.rules import waiting
+from llmc.records.auto import NOT_DIRTY, AutoState
+from llmc.records.causes import Cause
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=BERLIN).timestamp()

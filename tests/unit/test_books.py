@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.agents.task_files import TaskFiles
-from llmc.given import MOST_LINE
-from llmc.names import TaskId, TaskKey
-from llmc.services.task_concerns import _held
-from llmc.state import ledger as ledger_file
-from llmc.state.ledger import Ledger
-from llmc.tasks.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
-from llmc.tasks.model import Task, TaskStatus
-from llmc.tools.files import DiskFull
+from llmc.base.files import DiskFull
+from llmc.base.given import MOST_LINE
+from llmc.base.names import TaskId, TaskKey
+from llmc.records import ledger as ledger_file
+from llmc.records.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
+from llmc.records.ledger import Ledger
+from llmc.records.task import Task, TaskStatus
+from llmc.tasks.concerns import _held
 
 
 def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.auto.budget import Level, limits, verdict
-from llmc.auto.prices import Prices, cost_of
-from llmc.auto.spending import Row, Spent, Tally, parse, spent_on, sums
+from llmc.auto.rules.budget import Level, limits, verdict
+from llmc.auto.rules.prices import Prices, cost_of
+from llmc.auto.rules.spending import Row, Spent, Tally, parse, spent_on, sums
 from llmc.config.model import Budget, Price
-from llmc.workers.usage import Usage
+from llmc.records.usage import Usage
 
 OPUS = Price(input=15.0, output=75.0, cache_write=18.75, cache_read=1.5)
 COUNTS = st.sampled_from([0, 1, 250_000, 10**6, 10**9])

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from llmc import callers, hook_client
-from llmc.callers import Mark, Server
+from llmc import hook_client
+from llmc.base import callers
+from llmc.base.callers import Mark, Server
 from llmc.hook_client import Kin
-from llmc.services.callers import Kind, caller
+from llmc.sessions.caller import Kind, caller
 
 
 def kin(*rows: tuple[int, bytes, dict[bytes, bytes]], terminal: int = 5) -> list[Kin]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmc.doctor.clone_config import (
+from llmc.repo.git_config import Broken, rows_of
+from llmc.repo.rules.clone_config import (
     FETCH,
     NO_PUSH,
     Expected,
@@ -16,7 +17,6 @@ from llmc.doctor.clone_config import (
     parse_plain,
     runs_or_redirects,
 )
-from llmc.tools.git_config import Broken, rows_of
 from tests.support.planted import KEYS
 
 #: settings that git knows (`git help --config`) and that run nothing and lead nowhere: by section, or by whole name

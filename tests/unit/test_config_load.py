@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.base.errors import ConfigError, NotFound
 from llmc.config.load import Problem, check_text, load_config
 from llmc.config.model import Config, Defaults, Repo, Worker
 from llmc.config.options import check_worker_name
-from llmc.errors import ConfigError, NotFound
 
 REPO = '[repo]\nsource = "~/src/x"\n'
 

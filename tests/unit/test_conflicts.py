@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.review import conflicts
-from llmc.review.conflicts import Conflict, Kind
+from llmc.repo.rules import conflicts
+from llmc.repo.rules.conflicts import Conflict, Kind
 from tests.support.repos import Repo
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
@@ -157,7 +157,7 @@ def test_the_size_is_bounded() -> None:
 @given(st.text())
 def test_what_is_shown_is_fit_for_a_terminal(text: str) -> None:
     """Breaks when an escape sequence of a conflicted file reaches the prompt: it would be refused there."""
-    from llmc.workers.prompt_text import normalise
+    from llmc.sessions.rules.prompt_text import normalise
 
     normalise("x " + conflicts.printable(text + "\x1b[31m\x00\udc80"))
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from llmc.names import PromptId, TaskId
-from llmc.workers import causes
-from llmc.workers.causes import Cause
-from llmc.workers.decide import (
+from llmc.base.names import PromptId, TaskId
+from llmc.records import causes
+from llmc.records.causes import Cause
+from llmc.records.hook_events import HookEvent
+from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Report, Status, WorkerRecord
+from llmc.sessions.rules.decide import (
     ABORTED_BY_HAND,
     CONFLICTS_LEFT,
     Facts,
@@ -22,8 +24,6 @@ from llmc.workers.decide import (
     still_unresolved,
     wants_git,
 )
-from llmc.workers.events import HookEvent
-from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Report, Status, WorkerRecord
 from tests.support.records import worker
 
 S = Status

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.attention.items import Item
-from llmc.auto.digest import Digest, as_json, digest
-from llmc.auto.digest_reader import ACTIONS
-from llmc.auto.digest_waits import Facts
-from llmc.names import TaskId, WorkerName
-from llmc.services.digest import of_interest
-from llmc.state.events import ACTIONS as KNOWN
-from llmc.tasks.model import Task, TaskStatus
-from llmc.workers.model import Assignment, Status
+from llmc.base.names import TaskId, WorkerName
+from llmc.records.events import ACTIONS as KNOWN
+from llmc.records.items import Item
+from llmc.records.task import Task, TaskStatus
+from llmc.records.worker import Assignment, Status
+from llmc.reports.digest import of_interest
+from llmc.reports.rules.digest import Digest, as_json, digest
+from llmc.reports.rules.digest_reader import ACTIONS
+from llmc.reports.rules.digest_waits import Facts
 from tests.support.records import worker
 
 Row = dict[str, Any]

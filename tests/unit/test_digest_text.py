@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.attention.items import Item
-from llmc.auto.digest import digest
-from llmc.auto.digest_text import MOST_LINES, money, ranges, render, tokens
-from llmc.auto.digest_waits import Facts
-from llmc.fit import cells
-from llmc.names import TaskId
-from llmc.tasks.model import Task, TaskStatus
+from llmc.base.names import TaskId
+from llmc.base.text import cells
+from llmc.records.items import Item
+from llmc.records.task import Task, TaskStatus
+from llmc.reports.rules.digest import digest
+from llmc.reports.rules.digest_text import MOST_LINES, money, ranges, render, tokens
+from llmc.reports.rules.digest_waits import Facts
 from tests.unit.test_digest import Row, assigned, held, landed, row, task, used
 
 NOW = 40_000.0

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.doctor.canary import Verdict
-from llmc.doctor.diagnose import diagnose, not_seen, notes, parse_version
-from llmc.doctor.facts import (
+from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
+from llmc.doctor import repair
+from llmc.doctor.rules.canary import Verdict
+from llmc.doctor.rules.diagnose import diagnose, not_seen, notes, parse_version
+from llmc.doctor.rules.facts import (
     Branch,
     DaemonFacts,
     Facts,
@@ -26,18 +28,16 @@ from llmc.doctor.facts import (
     Unusable,
     WorkerFacts,
 )
-from llmc.doctor.findings import GROUPS, Finding, Kind, summary
-from llmc.doctor.git_lock import STALE_LOCK_S, GitLock
-from llmc.doctor.of_worker import worker_findings
-from llmc.doctor.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
-from llmc.doctor.records import LOST_PROMPT, mends, task_in
-from llmc.names import ClaudeSessionId, PromptId, SessionName, TaskId, TaskKey, WorkerName
-from llmc.services import repair
-from llmc.tasks.books import Claim
-from llmc.tasks.model import Task, TaskStatus
-from llmc.workers.decide import PERSONS_PROMPT, GitFacts
-from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
-from llmc.workers.transitions import apply, problems
+from llmc.doctor.rules.findings import GROUPS, Finding, Kind, summary
+from llmc.doctor.rules.of_worker import worker_findings
+from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
+from llmc.doctor.rules.records import LOST_PROMPT, mends, task_in
+from llmc.records.books import Claim
+from llmc.records.task import Task, TaskStatus
+from llmc.records.transitions import apply, problems
+from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
+from llmc.repo.rules.git_lock import STALE_LOCK_S, GitLock
+from llmc.sessions.rules.decide import PERSONS_PROMPT, GitFacts
 from tests.support.records import worker
 
 NOW = 1_000_000.0

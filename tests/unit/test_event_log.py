@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc import event_log
-from llmc.event_log import EventLog
-from llmc.log_reader import archive_name
+from llmc.base.log_reader import archive_name
+from llmc.records import event_log
+from llmc.records.event_log import EventLog
 
 
 def write(path: Path, rows: list[dict[str, object]], cuts: list[int]) -> None:

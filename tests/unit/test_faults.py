@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import llmc
-from llmc.errors import Exit, UsageError
-from llmc.services import accept, undo
-from llmc.tools import faults
-from llmc.tools.faults import FaultInjected, point, step
+from llmc.base import faults
+from llmc.base.errors import Exit, UsageError
+from llmc.base.faults import FaultInjected, point, step
+from llmc.landing import accept, undo
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

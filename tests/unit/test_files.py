@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import LlmcError
-from llmc.tools import files
-from llmc.tools.files import DiskFull, append_line, private_dir, write_atomic
+from llmc.base import files
+from llmc.base.errors import LlmcError
+from llmc.base.files import DiskFull, append_line, private_dir, write_atomic
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

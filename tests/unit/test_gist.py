@@ -2,9 +2,9 @@
 
 import pytest
 
+from llmc.base.errors import ToolFailed
+from llmc.base.text import gist
 from llmc.cli.output import print_error
-from llmc.errors import ToolFailed
-from llmc.fit import gist
 
 UNITTEST = """======================================================================
 ERROR: test_pay (tests.test_pay.PayTest.test_pay)

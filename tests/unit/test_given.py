@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
-from llmc import given
-from llmc.given import BadJson
-from llmc.tools.files import json_record, read_given, read_json
+from llmc.base import given
+from llmc.base.files import json_record, read_given, read_json
+from llmc.base.given import BadJson
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

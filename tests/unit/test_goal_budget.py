@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.goals import budget
+from llmc.goals.drive import budget
 from llmc.goals.model import GoalStatus
 from tests.support.goal_world import START, goal
 

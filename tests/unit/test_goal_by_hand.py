@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from llmc.errors import Refused
-from llmc.goals import by_hand
+from llmc.base.errors import Refused
+from llmc.goals.drive import by_hand
+from llmc.goals.drive.questions import answered, chosen, questions
+from llmc.goals.drive.rollup import after, settled
 from llmc.goals.model import AssignmentStatus, BlockedReason, GoalView, NodeStatus
-from llmc.goals.questions import answered, chosen, questions
-from llmc.goals.rollup import after, settled
 from tests.support.goal_records import BLOCKED, assignment, node, view_of
 
 S, A = NodeStatus, AssignmentStatus

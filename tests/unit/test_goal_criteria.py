@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals import criteria, unplanned
-from llmc.goals.criteria import CHECK_AGAIN, COMPLETE, wants_check
+from llmc.goals.drive import criteria, unplanned
+from llmc.goals.drive.criteria import CHECK_AGAIN, COMPLETE, wants_check
+from llmc.goals.drive.questions import questions
+from llmc.goals.drive.reached import commands, criterion, is_reached
+from llmc.goals.drive.rollup import after, settled
 from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
 from llmc.goals.model import Tested as Ran
-from llmc.goals.questions import questions
-from llmc.goals.reached import commands, criterion, is_reached
-from llmc.goals.rollup import after, settled
 from tests.support.goal_world import START, goal, plan
 
 WANTED = ("it is fast", criterion("make test"), "`tox` passes.")

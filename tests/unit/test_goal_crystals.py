@@ -2,11 +2,18 @@
 
 from msgspec.structs import replace
 
-from llmc.goals.crystals import MAX_ENTRIES, MAX_SUMMARY, joined_evidence, of_merge, of_parts, of_report
-from llmc.goals.liveness import Merged
+from llmc.goals.drive.liveness import Merged
+from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import Decision, Evidence, NodeStatus
 from llmc.goals.model import Tested as Ran
-from llmc.goals.updates import Claim, Update
+from llmc.goals.report.crystals import (
+    MAX_ENTRIES,
+    MAX_SUMMARY,
+    joined_evidence,
+    of_merge,
+    of_parts,
+    of_report,
+)
 from tests.support.goal_world import START, goal, plan
 from tests.unit.test_goal_policy import assignment
 

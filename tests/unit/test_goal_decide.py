@@ -7,25 +7,15 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.goals.decide import Decided, answered, decide, full_room, in_order, orphans, workset
-from llmc.goals.intents import outcome
-from llmc.goals.liveness import Merged, Message, Report, Run, Signals
-from llmc.goals.model import (
-    Assignment,
-    Change,
-    Evidence,
-    GoalStatus,
-    GoalView,
-    Mode,
-    Node,
-    Priority,
-    Result,
-)
+from llmc.goals.drive.decide import Decided, answered, decide, full_room, in_order, orphans, workset
+from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.liveness import Merged, Message, Report, Run, Signals
+from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.updates import Claim, Update
+from llmc.goals.drive.words import instruction_hash
+from llmc.goals.model import Assignment, Change, Evidence, GoalStatus, GoalView, Mode, Node, Priority, Result
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import NodeStatus as N
-from llmc.goals.policy import Policy
-from llmc.goals.updates import Claim, Update
-from llmc.goals.words import instruction_hash
 from tests.support.goal_world import START, applied, goal, plan
 from tests.support.one_leaf import OneLeaf, seen
 

@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.fit import cells, printable
-from llmc.goals.draw import LEAST_WIDTH, MOST_WIDTH, mermaid, plain, plan_tree
-from llmc.goals.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
+from llmc.base.text import cells, printable
 from llmc.goals.model import GoalView
+from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, mermaid, plain, plan_tree
+from llmc.goals.report.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
 from tests.support.goal_views import PERCENT, crystallizations, half_done
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "goals"

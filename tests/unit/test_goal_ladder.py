@@ -6,20 +6,20 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
-from llmc.errors import Refused
-from llmc.goals import by_hand, ladder
-from llmc.goals.decide import answered, workset
-from llmc.goals.intents import outcome
-from llmc.goals.liveness import Run, Signals
+from llmc.base.errors import Refused
+from llmc.goals.drive import by_hand, ladder
+from llmc.goals.drive.decide import answered, workset
+from llmc.goals.drive.intents import outcome
+from llmc.goals.drive.liveness import Run, Signals
+from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.rollup import after
+from llmc.goals.drive.updates import Claim, Update
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import BlockedReason, DeliveryContext, Goal, Mode, NodeKind, Origin, Recovery, Result
 from llmc.goals.model import NodeStatus as N
-from llmc.goals.plan import Limits, Plan, nodes_of
-from llmc.goals.plan_text import read_plan
-from llmc.goals.policy import Policy
-from llmc.goals.replan import _going_on
-from llmc.goals.rollup import after
-from llmc.goals.updates import Claim, Update
+from llmc.goals.plan.plan import Limits, Plan, nodes_of
+from llmc.goals.plan.plan_text import read_plan
+from llmc.goals.plan.replan import _going_on
 from tests.support.goal_world import START, goal
 from tests.support.one_leaf import OneLeaf, seen
 

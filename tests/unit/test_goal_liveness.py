@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals.liveness import Message, Run, Signals, State, age, judge
+from llmc.goals.drive.liveness import Message, Run, Signals, State, age, judge
+from llmc.goals.drive.policy import Policy
 from llmc.goals.model import Assignment, BlockedReason
 from llmc.goals.model import AssignmentStatus as S
 from llmc.goals.model import NodeStatus as N
-from llmc.goals.policy import Policy
 from tests.support.goal_world import START
 from tests.support.one_leaf import OneLeaf, seen
 

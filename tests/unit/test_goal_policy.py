@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals.decide import decide
-from llmc.goals.liveness import Signals
+from llmc.goals.drive.decide import decide
+from llmc.goals.drive.liveness import Signals
+from llmc.goals.drive.policy import Policy, may_report, may_touch, session_key
 from llmc.goals.model import Assignment, AssignmentStatus, GoalView
-from llmc.goals.policy import Policy, may_report, may_touch, session_key
 from tests.support.goal_world import START, goal, plan
 
 ACROSS = Policy(allow_cross_agent=True, allow_agents=("auto", "eve"))

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.errors import Exit, Refused
-from llmc.goals import clean as cleaning
+from llmc.base.errors import Exit, Refused
 from llmc.goals import model
-from llmc.goals.clean import CAP, CAPS, KEYS, MOST_DATA, clean, cut
+from llmc.goals.drive import clean as cleaning
+from llmc.goals.drive.clean import CAP, CAPS, KEYS, MOST_DATA, clean, cut
+from llmc.goals.drive.secrets import redact, scan
 from llmc.goals.model import Change, Event, Evidence
 from llmc.goals.model import Tested as Ran
-from llmc.goals.secrets import redact, scan
 from tests.support.goal_records import assignment, crystallization, dispatch, full_change, goal, node
 
 #: built at run time: a file that holds such things is what every other scanner stops at

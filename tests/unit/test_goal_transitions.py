@@ -5,16 +5,8 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from llmc.errors import Exit
-from llmc.goals.model import (
-    AssignmentStatus,
-    BlockedReason,
-    Evidence,
-    GoalStatus,
-    NodeStatus,
-    Priority,
-)
-from llmc.goals.transitions import (
+from llmc.base.errors import Exit
+from llmc.goals.drive.transitions import (
     ASSIGNMENT_MOVES,
     GOAL_MOVES,
     NODE_MOVES,
@@ -25,6 +17,7 @@ from llmc.goals.transitions import (
     override_node,
     release_node,
 )
+from llmc.goals.model import AssignmentStatus, BlockedReason, Evidence, GoalStatus, NodeStatus, Priority
 from tests.support.goal_records import BLOCKED, assignment, crystallization, goal, node
 
 PROOF = Evidence(commits=("1a2b3c4",))

@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals import words
-from llmc.goals.crystals import of_report
-from llmc.goals.model import AssignmentStatus, Decision, Evidence
-from llmc.goals.model import Tested as Ran
-from llmc.goals.updates import (
+from llmc.goals.drive import words
+from llmc.goals.drive.updates import (
     Claim,
     Update,
     attribute,
@@ -25,6 +22,9 @@ from llmc.goals.updates import (
     merged,
     parse,
 )
+from llmc.goals.model import AssignmentStatus, Decision, Evidence
+from llmc.goals.model import Tested as Ran
+from llmc.goals.report.crystals import of_report
 from tests.support.goal_world import START, goal, plan
 from tests.unit.test_goal_policy import assignment
 

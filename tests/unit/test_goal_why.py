@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
+from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.waits import held_up_by, waits_of
 from llmc.goals.model import (
     AssignmentStatus,
     Event,
@@ -16,9 +18,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.model import Tested as Checked
-from llmc.goals.policy import Policy
-from llmc.goals.waits import held_up_by, waits_of
-from llmc.goals.why import Clock, Why, next_of, why_assignment, why_goal, why_node
+from llmc.goals.report.why import Clock, Why, next_of, why_assignment, why_goal, why_node
 from tests.support.goal_records import BLOCKED, assignment, crystallization, dispatch, node, view_of
 
 S = AssignmentStatus

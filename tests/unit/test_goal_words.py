@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.cli.goal_views import question_lines
-from llmc.goals import words
+from llmc.goals.drive import words
+from llmc.goals.drive.questions import Question
 from llmc.goals.model import BlockedReason, Crystallization, Dispatch, Evidence, Mode
-from llmc.goals.questions import Question
 from tests.support.goal_world import START, goal, plan
 from tests.unit.test_goal_policy import assignment
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from llmc.goals.drive.policy import Policy
 from llmc.goals.model import AssignmentStatus, GoalStatus, GoalView
-from llmc.goals.policy import Policy
 from tests.support.goal_world import Habits, World, goal, plan
 
 POLICY = Policy(max_in_progress=4, reminder_every_s=1200.0)

@@ -11,9 +11,9 @@ from msgspec.structs import replace as replaced
 
 from llmc.config.paths import Root
 from llmc.daemon.goals import GoalsLane
-from llmc.services.goal_desk import Aside
-from llmc.services.goal_runner import Ticked
-from llmc.services.project import Project, bare_project
+from llmc.goals.goal_desk import Aside
+from llmc.goals.goal_runner import Ticked
+from llmc.repo.project import Project, bare_project
 from tests.support.waiting import wait_until
 
 

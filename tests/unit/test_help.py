@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
-from llmc.attention.items import Facts, Seen
-from llmc.attention.workers import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
+from llmc.attention.rules.workers import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
+from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.attach import detach_keys
-from llmc.fit import cells, fitted
-from llmc.workers.model import Status
+from llmc.records.items import Facts, Seen
+from llmc.records.worker import Status
 
 
 def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple[str, click.Command]]:

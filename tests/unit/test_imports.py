@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.names import SessionName, WorkerName
 from llmc.config.paths import Root
-from llmc.names import SessionName, WorkerName
-from llmc.state.store import Store
-from llmc.workers.model import WorkerRecord
+from llmc.records.store import Store
+from llmc.records.worker import WorkerRecord
 
 #: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
 MOST = 93
@@ -19,7 +19,7 @@ HEAVY = {
     *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),
     *("pathlib", "dataclasses", "typing_extensions", "logging", "inspect", "difflib", "tempfile", "socket"),
     *("llmc.services", "llmc.state", "llmc.tools", "llmc.agents", "llmc.daemon", "llmc.workers"),
-    *("llmc.cli.app", "llmc.config.model", "llmc.config.paths", "llmc.errors"),
+    *("llmc.cli.app", "llmc.config.model", "llmc.config.paths", "llmc.base.errors"),
 }
 
 
@@ -57,7 +57,7 @@ def imported(root: Path, *args: str) -> tuple[str, set[str]]:
     ids=["status", "wait", "events"],
 )
 def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
-    """Break: import click, msgspec or llmc.errors at the top of cli/fast.py."""
+    """Break: import click, msgspec or llmc.base.errors at the top of cli/fast.py."""
     out, modules = imported(root, *args)
     assert "adam" in out
     assert "llmc.cli.fast" in modules

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from llmc.config.paths import Root
-from llmc.state import inbox
-from llmc.workers.events import HookEvent, Malformed
+from llmc.records import inbox
+from llmc.records.hook_events import HookEvent, Malformed
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
 from llmc.daemon import rounds
 from llmc.daemon.rounds import PASSES_S, Rounds
-from llmc.errors import LlmcError, Refused
-from llmc.state.store import Store
-from llmc.workers.model import Status
+from llmc.records.store import Store
+from llmc.records.worker import Status
 from tests.support.records import worker
 
 GONE = LlmcError("w1 is no worktree any more", hint="`llmc doctor --repair` makes it again.")

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from llmc.base.errors import LockTimeout
 from llmc.daemon import lanes
 from llmc.daemon.lanes import Lane
-from llmc.errors import LockTimeout
 from tests.support.waiting import wait_until
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.errors import Exit, LlmcError, LockTimeout
-from llmc.tools import locks
-from llmc.tools.locks import Rank, lock
+from llmc.base import locks
+from llmc.base.errors import Exit, LlmcError, LockTimeout
+from llmc.base.locks import Rank, lock
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -184,7 +184,7 @@ def test_a_lock_that_outlives_its_holder_for_a_moment_is_not_held(tmp_path: Path
     """A killed daemon may have been starting a program, which has the lock until it runs. Break: ask is_locked alone."""
     path = tmp_path / "daemon.lock"
     script = (
-        "import os, sys, time; from pathlib import Path; from llmc.tools.locks import hold_forever\n"
+        "import os, sys, time; from pathlib import Path; from llmc.base.locks import hold_forever\n"
         "hold_forever(Path(sys.argv[1]))\n"
         "if os.fork():\n    print('x', flush=True); os._exit(0)\n"
         "os.close(1); time.sleep(0.3)"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId
-from llmc.workers.metering import Delta, Reading, measure
-from llmc.workers.model import Assignment, Metered
-from llmc.workers.usage import Usage
+from llmc.auto.rules.metering import Delta, Reading, measure
+from llmc.base.names import TaskId
+from llmc.records.usage import Usage
+from llmc.records.worker import Assignment, Metered
 
 
 def tokens(count: int) -> Usage:

@@ -4,10 +4,20 @@ from typing import Any, get_args
 
 import pytest
 
-from llmc.attention.items import KINDS as ITEM_KINDS
-from llmc.attention.items import SEVERITIES, Item
-from llmc.auto.notices import KINDS, LASTING, Notice, Over, failing_after, judge, of_items, payload, scrubbed
 from llmc.config.model import NoticeKind, Notify
+from llmc.notifications.rules.notices import (
+    KINDS,
+    LASTING,
+    Notice,
+    Over,
+    failing_after,
+    judge,
+    of_items,
+    payload,
+    scrubbed,
+)
+from llmc.records.items import KINDS as ITEM_KINDS
+from llmc.records.items import SEVERITIES, Item
 
 
 def told(*rows: dict[str, Any]) -> list[tuple[str, str]]:

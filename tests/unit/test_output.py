@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
+from llmc.base.text import json_text, printable, uncoloured, visible
 from llmc.cli import output
 from llmc.daemon.log import say
-from llmc.fit import json_text, printable, uncoloured, visible
 from tests.support.texts import HOSTILE, acts_on_a_terminal
 
 SOURCE = Path(llmc.__file__).parent
 #: what prints and is not a command: the door itself, programs of their own, the daemon's own lines, the bell
 PRINTS = {
-    *("cli/output.py", "__main__.py", "daemon/log.py", "tools/notifiers.py", "launch.py"),
-    "drills/__main__.py",
+    *("cli/output.py", "__main__.py", "daemon/log.py", "notifications/notifiers.py", "launch.py"),
+    "rehearsal/drills/__main__.py",
 }
 FORBIDDEN = frozenset(
     {

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.errors import Exit
-from llmc.overseer import words
-from llmc.overseer.decide import (
+from llmc.base.errors import Exit
+from llmc.supervisor.model import Failure, FailureKind
+from llmc.supervisor.rules import words
+from llmc.supervisor.rules.decide import (
     DAY_S,
     End,
     History,
@@ -19,7 +20,6 @@ from llmc.overseer.decide import (
     after_remediation,
     before_start,
 )
-from llmc.overseer.model import Failure, FailureKind
 
 LIMITS = Limits(cooldown_s=60, remediations_a_day=6)
 MENDABLE = [k for k in FailureKind if k not in (FailureKind.STALL, FailureKind.DRAINED)]

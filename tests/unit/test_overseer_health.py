@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.overseer import health
-from llmc.overseer.health import Limits, Seen, judge
-from llmc.overseer.model import Failure, FailureKind, Identity, Record, failures
+from llmc.supervisor.model import Failure, FailureKind, Identity, Record, failures
+from llmc.supervisor.rules import health
+from llmc.supervisor.rules.health import Limits, Seen, judge
 
 DAEMON = Identity(100, 5.0, "i-1")
 LIMITS = Limits(heartbeat_s=30, stall_s=3600)

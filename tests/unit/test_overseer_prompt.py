@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.overseer.model import Failure, FailureKind, Identity, Record
-from llmc.overseer.prompt import LINES, Situation, WorkerLine, cleaned, remediation_prompt
-from llmc.workers.prompt_text import normalise
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.supervisor.model import Failure, FailureKind, Identity, Record
+from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine, cleaned, remediation_prompt
 
 RECORD = Record(
     "ERROR",

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.attention.items import Facts, Raw, Seen
-from llmc.attention.workers import next_command, worker_items, worker_view
+from llmc.attention.rules.workers import next_command, worker_items, worker_view
+from llmc.base.text import cells, printable, shortened, wrap
 from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
 from llmc.cli.views import overseer_view
-from llmc.fit import cells, printable, shortened, wrap
-from llmc.workers.causes import Cause
-from llmc.workers.model import Outcome, Status
+from llmc.records.causes import Cause
+from llmc.records.items import Facts, Raw, Seen
+from llmc.records.worker import Outcome, Status
 
 AT_WORK = ("working", "reviewing", "rejected", "rebasing")
 RESTING = ("idle", "no_changes", "offline")

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from llmc.names import PaneId, SessionName
-from llmc.panes import Pane, Panes, find, instance_of, parse
+from llmc.base.names import PaneId, SessionName
+from llmc.base.panes import Pane, Panes, find, instance_of, parse
 from tests.support.waiting import wait_until
 
 OURS = SessionName("llmc-adam")

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.agents.scripted.directives import steps
-from llmc.names import PromptId
-from llmc.review.patch import patch_id, quoted
-from llmc.workers.prompt_text import normalise, typed
+from llmc.base.names import PromptId
+from llmc.landing.rules.patch import patch_id, quoted
+from llmc.sessions.rules.prompt_text import normalise, typed
 
 DIFF = """diff --git a/f.py b/f.py
 index 1111111111..2222222222 100644

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from llmc.base.errors import LlmcError, NotFound
 from llmc.cli import fast
 from llmc.config import layout, trust
 from llmc.config.paths import Root, find_root, short_runtime_dir
-from llmc.errors import LlmcError, NotFound
-from llmc.services.project import locate_root
+from llmc.repo.project import locate_root
 
 
 def make_root(path: Path) -> Path:
@@ -204,6 +204,6 @@ def test_each_root_has_its_own_tmux_server() -> None:
 
 
 def test_the_statuses_of_the_hot_commands_are_the_model_s() -> None:
-    from llmc.workers.model import Status
+    from llmc.records.worker import Status
 
     assert {str(status) for status in Status} == fast.STATUSES

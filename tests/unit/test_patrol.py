@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.base.names import PromptId, TaskId
 from llmc.daemon.patrol import Watch
-from llmc.names import PromptId, TaskId
-from llmc.workers.decide import ABORTED, INTERRUPTED, GitFacts
-from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, SelfReview, Status, WorkerRecord
-from llmc.workers.patrol import (
+from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, SelfReview, Status, WorkerRecord
+from llmc.sessions.rules.decide import ABORTED, INTERRUPTED, GitFacts
+from llmc.workers.rules.patrol import (
     NO_STOP_S,
     STALLED_S,
     Clock,

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, NodeKind, NodeStatus
-from llmc.goals.plan import Limits, Plan, nodes_of
-from llmc.goals.plan_check import check_plan, check_split, completed
-from llmc.goals.plan_schema import plan_schema
-from llmc.goals.strict_json import Problem
+from llmc.goals.plan.plan import Limits, Plan, nodes_of
+from llmc.goals.plan.plan_check import check_plan, check_split, completed
+from llmc.goals.plan.plan_schema import plan_schema
+from llmc.goals.plan.strict_json import Problem
 from tests.support.goal_plans import (
     Json,
     all_nodes,
@@ -310,7 +310,7 @@ def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
     """
     folder = Path(__file__).resolve().parents[2] / "src" / "llmc" / "goals"
     names = [f"llmc.goals.{path.stem}" for path in folder.glob("*.py") if path.stem != "__init__"]
-    assert "llmc.goals.replan" in names
+    assert "llmc.goals.plan.replan" in names
     code = (
         f"import sys, importlib\nfor name in {names!r}: importlib.import_module(name)\n"
         "print([name for name in sys.modules if name.startswith(('llmc.tools', 'llmc.agents', 'llmc.services',"

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from llmc.goals.diagnosis import Diagnosis, Escalate, Nudge, check_diagnosis
+from llmc.goals.drive.diagnosis import Diagnosis, Escalate, Nudge, check_diagnosis
 from llmc.goals.model import Goal, GoalView, Node, NodeKind, NodeStatus
-from llmc.goals.plan import Limits
-from llmc.goals.plan_prompt import (
+from llmc.goals.plan.plan import Limits
+from llmc.goals.plan.plan_prompt import (
     PLAN,
     REPLAN,
     SPLIT,

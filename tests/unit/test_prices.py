@@ -10,17 +10,17 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.auto.prices import OLD_DAYS, NoPrices, PriceList, Prices, complaint, cost_of, newest, parse
+from llmc.auto.prices import shipped
+from llmc.auto.rules.prices import OLD_DAYS, NoPrices, PriceList, Prices, complaint, cost_of, newest, parse
+from llmc.base.errors import LlmcError
 from llmc.cli.app import cli
 from llmc.config.model import Price
 from llmc.config.paths import Root
-from llmc.doctor.diagnose import notes
-from llmc.doctor.facts import Facts
-from llmc.errors import LlmcError
-from llmc.services.examine import _advice, open_any
-from llmc.services.prices import shipped
-from llmc.state.store import Store
-from llmc.workers.usage import Usage
+from llmc.doctor.examine import _advice, open_any
+from llmc.doctor.rules.diagnose import notes
+from llmc.doctor.rules.facts import Facts
+from llmc.records.store import Store
+from llmc.records.usage import Usage
 
 TODAY = date(2026, 11, 16)
 #: what the client calls opus, sonnet, haiku and fable today, and an older one
@@ -208,7 +208,7 @@ def test_a_broken_file_in_the_root_leaves_the_installed_list(root: Path) -> None
 def test_doctor_says_that_the_list_is_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the list out of what doctor looks at."""
     later = type("Later", (), {"today": lambda: date(2100, 1, 1)})
-    monkeypatch.setattr("llmc.services.examine.date", later)
+    monkeypatch.setattr("llmc.doctor.examine.date", later)
     project, problems = open_any(Root(root))
     assert problems == ()
     (said,) = notes(Facts(now=0.0, config_advice=_advice(project)))

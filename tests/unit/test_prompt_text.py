@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.errors import UsageError
-from llmc.names import PromptId, carries, header_id, header_kind
-from llmc.workers.prompt_text import MAX_TYPED_BYTES, normalise, too_long, typed
+from llmc.base.errors import UsageError
+from llmc.base.names import PromptId, carries, header_id, header_kind
+from llmc.sessions.rules.prompt_text import MAX_TYPED_BYTES, normalise, too_long, typed
 
 #: everything a person may paste, control characters and half emojis included
 ANYTHING = st.text(st.characters(codec=None, exclude_categories=[]), max_size=60)

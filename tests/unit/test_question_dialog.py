@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.question_dialog import Shown, recognise
-from llmc.workers.events import HookEvent
-from llmc.workers.questions import asked
+from llmc.records.hook_events import HookEvent
+from llmc.sessions.rules.questions import asked
 
 RULE = "─" * 40
 SCREEN = f"""❯ [llmc task-1]

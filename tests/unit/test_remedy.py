@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from llmc.agents.transcript_text import row_text
 from llmc.config.paths import OverseerRoot, Root
-from llmc.workers import decide, patrol, prompt_text
-from llmc.workers.causes import Cause
-from llmc.workers.decide import Facts, judge
-from llmc.workers.events import HookEvent
-from llmc.workers.model import Status, WorkerRecord
-from llmc.workers.remedy import End, Outcome, ended, printable
-from llmc.workers.remedy import judge as judge_turn
-from llmc.workers.transitions import apply
+from llmc.records.causes import Cause
+from llmc.records.hook_events import HookEvent
+from llmc.records.transitions import apply
+from llmc.records.worker import Status, WorkerRecord
+from llmc.sessions.rules import decide, prompt_text
+from llmc.sessions.rules.decide import Facts, judge
+from llmc.supervisor.rules.remedy import End, Outcome, ended, printable
+from llmc.supervisor.rules.remedy import judge as judge_turn
+from llmc.workers.rules import patrol
 from tests.support.records import worker
 
 

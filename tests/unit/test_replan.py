@@ -20,10 +20,10 @@ from llmc.goals.model import (
     PlannerRef,
     PlanRevision,
 )
-from llmc.goals.plan import Limits, Plan, Provenance, Split
-from llmc.goals.plan_check import check_plan, check_split
-from llmc.goals.plan_text import read_plan
-from llmc.goals.replan import (
+from llmc.goals.plan.plan import Limits, Plan, Provenance, Split
+from llmc.goals.plan.plan_check import check_plan, check_split
+from llmc.goals.plan.plan_text import read_plan
+from llmc.goals.plan.replan import (
     current_id,
     may_replan,
     merge_plan,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from llmc.goals.clean import CAPS, check_typed
-from llmc.goals.repo_context import (
+from llmc.goals.drive.clean import CAPS, check_typed
+from llmc.goals.plan.repo_context import (
     MAX_BYTES,
     MAX_DIRECTORIES,
     MAX_FILES,

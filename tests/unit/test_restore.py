@@ -2,7 +2,7 @@
 
 import pytest
 
-from llmc.services.restore import Entry, parse_directory, parse_ref
+from llmc.workers.restore import Entry, parse_directory, parse_ref
 
 
 @pytest.mark.parametrize(

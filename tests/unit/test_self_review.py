@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.attention.workers import self_review_waits
+from llmc.attention.rules.workers import self_review_waits
+from llmc.base.names import PromptId
 from llmc.config.keys import quoted
 from llmc.config.load import check_text
-from llmc.names import PromptId
-from llmc.workers.decide import Facts, GitFacts, client_says, judge
-from llmc.workers.events import HookEvent
-from llmc.workers.model import AcceptJournal, Delivery, Outcome, SelfReview, Status, WorkerRecord
-from llmc.workers.prompt_text import normalise
-from llmc.workers.self_review import Todo, failure, todo
-from llmc.workers.transitions import apply, is_allowed, problems, step
+from llmc.records.hook_events import HookEvent
+from llmc.records.transitions import apply, is_allowed, problems, step
+from llmc.records.worker import AcceptJournal, Delivery, Outcome, SelfReview, Status, WorkerRecord
+from llmc.sessions.rules.decide import Facts, GitFacts, client_says, judge
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.sessions.rules.self_review import Todo, failure, todo
 from tests.support.records import BROUGHT, worker
 
 S = Status
@@ -32,7 +32,7 @@ def delivery(outcome: Outcome, kind: str = "review", then: Status | None = S.REV
 
 
 def hears(record: WorkerRecord, git: GitFacts, name: str = "Stop", **payload: Any) -> WorkerRecord:
-    """The record after one event, as services/intake.py applies it."""
+    """The record after one event, as sessions/intake.py applies it."""
     event = HookEvent(
         id="1000000000-1",
         worker="w1",
@@ -215,7 +215,7 @@ def test_never_twice_and_never_stuck(events: list[tuple[str, Outcome]]) -> None:
 
 
 def looked_at(record: WorkerRecord, outcome: Outcome) -> tuple[WorkerRecord, int]:
-    """As services/self_review.py does it, with a delivery that ends in `outcome`."""
+    """As workers/self_review.py does it, with a delivery that ends in `outcome`."""
     if todo(record) is not Todo.SEND:
         return record, 0
     record = replace(record, self_review=SelfReview.SENT, delivery=delivery(outcome))

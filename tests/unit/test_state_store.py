@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from llmc.base.errors import NotFound, StateError
+from llmc.base.faults import FaultInjected
+from llmc.base.files import DiskFull
+from llmc.base.names import SessionName, WorkerName
 from llmc.config.paths import Root
-from llmc.errors import NotFound, StateError
-from llmc.names import SessionName, WorkerName
-from llmc.state import events
-from llmc.state.store import Store, Transaction
-from llmc.tools.faults import FaultInjected
-from llmc.tools.files import DiskFull
-from llmc.workers.model import AcceptJournal, Delivery, Outcome, PromptId, Status, WorkerRecord
-from llmc.workers.transitions import step
+from llmc.records import events
+from llmc.records.store import Store, Transaction
+from llmc.records.transitions import step
+from llmc.records.worker import AcceptJournal, Delivery, Outcome, PromptId, Status, WorkerRecord
 
 
 @pytest.fixture

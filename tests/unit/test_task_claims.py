@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId, TaskKey
-from llmc.tasks import claims
-from llmc.tasks.books import Books, Claim, Made
-from llmc.tasks.model import TaskStatus, parse
+from llmc.base.names import TaskId, TaskKey
+from llmc.records.books import Books, Claim, Made
+from llmc.records.task import TaskStatus, parse
+from llmc.tasks.rules import claims
 
 SEVEN = TaskKey("list", TaskId("7"))
 OURS = Claim("c1", SEVEN, "auto-1")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from llmc.names import TaskId
-from llmc.tasks.draft import BadDraft, Draft, check, fields, from_markdown, in_order
-from llmc.tasks.draw import mermaid, states, tree
-from llmc.tasks.graph import needs
-from llmc.tasks.model import Task, TaskStatus, parse
+from llmc.base.names import TaskId
+from llmc.records.task import Task, TaskStatus, parse
+from llmc.tasks.rules.draft import BadDraft, Draft, check, fields, from_markdown, in_order
+from llmc.tasks.rules.draw import mermaid, states, tree
+from llmc.tasks.rules.graph import needs
 
 WRITTEN = """---
 priority: 1

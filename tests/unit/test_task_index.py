@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId
-from llmc.tasks.choose import completed_ids, eligible
-from llmc.tasks.graph import cycle, dangling, needs
-from llmc.tasks.index import Index
-from llmc.tasks.model import Task, TaskStatus
-from llmc.tasks.stuck import stuck, stuck_in
+from llmc.base.names import TaskId
+from llmc.records.task import Task, TaskStatus
+from llmc.tasks.rules.choose import completed_ids, eligible
+from llmc.tasks.rules.graph import cycle, dangling, needs
+from llmc.tasks.rules.index import Index
+from llmc.tasks.rules.stuck import stuck, stuck_in
 
 IDS = st.sampled_from([TaskId(str(number)) for number in range(1, 8)])
 FEW = st.lists(IDS, max_size=2, unique=True).map(tuple)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from llmc.tasks.draft import Draft
-from llmc.tasks.pool import Failed, NoTask, read
+from llmc.tasks.rules.draft import Draft
+from llmc.tasks.rules.pool import Failed, NoTask, read
 
 
 @pytest.mark.req("0-057")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.names import TaskId
-from llmc.tasks.choose import choose, completed_ids, eligible
-from llmc.tasks.context import BadContext, Context, of, read, task_text
-from llmc.tasks.graph import Dangling, cycle, dangling, needs, unblocks
-from llmc.tasks.model import BadTask, Task, TaskStatus, in_order, parse
+from llmc.base.names import TaskId
+from llmc.records.task import BadTask, Task, TaskStatus, in_order, parse
+from llmc.tasks.rules.choose import choose, completed_ids, eligible
+from llmc.tasks.rules.context import BadContext, Context, of, read, task_text
+from llmc.tasks.rules.graph import Dangling, cycle, dangling, needs, unblocks
 
 RAW: dict[str, Any] = {
     "id": "7",

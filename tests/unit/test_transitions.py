@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from llmc.names import PromptId, TaskId
-from llmc.workers.decide import Facts, GitFacts, judge
-from llmc.workers.events import HookEvent
-from llmc.workers.model import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
-from llmc.workers.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step
+from llmc.base.names import PromptId, TaskId
+from llmc.records.hook_events import HookEvent
+from llmc.records.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step
+from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, Status, WorkerRecord
+from llmc.sessions.rules.decide import Facts, GitFacts, judge
 from tests.support.records import BROUGHT, worker
 
 
@@ -171,7 +171,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(payload=PAYLOADS, facts=FACTS)
     def the_agent_says(self, payload: dict[str, Any], facts: Facts) -> None:
-        """As services/intake.py does it: fields, then the step."""
+        """As sessions/intake.py does it: fields, then the step."""
         self.now += 1
         event = HookEvent(
             id=f"{int(self.now)}000000000-1", worker="w1", instance=self.record.instance, payload=payload

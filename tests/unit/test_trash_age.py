@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.workers.trash_age import DAY_S, Age, Book, accounted_for, expired, look
+from llmc.repo.rules.trash_age import DAY_S, Age, Book, accounted_for, expired, look
 
 HOUR_S = 3600.0
 KEEP_S = 30 * DAY_S

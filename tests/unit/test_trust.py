@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.claude_code import add_trust, remove_trust
+from llmc.base.errors import LlmcError, Refused
 from llmc.cli import fast
 from llmc.config import trust
-from llmc.errors import LlmcError, Refused
-from llmc.services.project import locate_root
+from llmc.repo.project import locate_root
 from tests.unit.test_paths import make_root, repository
 
 NOBODY = 65534

@@ -8,11 +8,11 @@ import pytest
 
 from llmc.agents.client_files import ClientStatus
 from llmc.agents.composer import Box, Composer
-from llmc.names import PromptId
-from llmc.services import typist
-from llmc.services.typist import Typist
-from llmc.workers.events import HookEvent
-from llmc.workers.model import Delivery, Outcome
+from llmc.base.names import PromptId
+from llmc.records.hook_events import HookEvent
+from llmc.records.worker import Delivery, Outcome
+from llmc.sessions import typist
+from llmc.sessions.typist import Typist
 from tests.support.records import worker
 
 

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.urls import Remote, scrub, scrub_all, split
 from llmc.daemon.log import JsonLines
-from llmc.errors import LlmcError, ToolFailed
-from llmc.state.model import State
-from llmc.state.store import Transaction
-from llmc.urls import Remote, scrub, scrub_all, split
+from llmc.records.state import State
+from llmc.records.store import Transaction
 
 URL = "https://me:s3cret@host.example:8443/a/b.git"
 

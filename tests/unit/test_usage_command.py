@@ -11,11 +11,11 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from llmc.base.errors import UsageError
 from llmc.cli.app import cli
 from llmc.cli.times import parse_since
 from llmc.config.paths import Root
-from llmc.errors import UsageError
-from llmc.state.store import Store
+from llmc.records.store import Store
 
 NOW = 1_800_000_000.0
 

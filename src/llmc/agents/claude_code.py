@@ -9,11 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from llmc import given
 from llmc.agents.protocol import Launch
-from llmc.errors import LlmcError
-from llmc.tools import proc
-from llmc.tools.files import write_atomic
+from llmc.base import given, proc
+from llmc.base.errors import LlmcError
+from llmc.base.files import write_atomic
 
 #: the events llmc listens to; no per-tool hooks: with 20 clients those alone fill two cores
 HOOKS = (

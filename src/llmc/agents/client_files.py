@@ -7,9 +7,9 @@ from typing import Any
 
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.scripted.session import project_slug
-from llmc.names import ClaudeSessionId
-from llmc.tools.files import json_row, read_json
-from llmc.tools.processes import start_of
+from llmc.base.files import json_row, read_json
+from llmc.base.names import ClaudeSessionId
+from llmc.base.processes import start_of
 
 
 def client_status(config_dir: Path, pid: int) -> ClientStatus:

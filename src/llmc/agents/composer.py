@@ -1,6 +1,6 @@
 """The composer at the bottom of the client's screen, read from captured text.
 
-Only `services/typist.py` may look at it: what it shows decides about keys, never about a status. Pure.
+Only `sessions/typist.py` may look at it: what it shows decides about keys, never about a status. Pure.
 
 Where the cursor is says where keys go. Only with the cursor at the start of an empty box is it plain and empty: in a
 history search the box looks the same, but the cursor is elsewhere, and a box with blanks in it has the cursor after them.

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from llmc.names import ClaudeSessionId
+from llmc.base.names import ClaudeSessionId
 
 
 class ClientStatus(StrEnum):

@@ -1,4 +1,4 @@
-"""The dialog in which a client asks a question, read from a captured screen. Only services/answering.py looks at it. Pure.
+"""The dialog in which a client asks a question, read from a captured screen. Only workers/answering.py looks at it. Pure.
 
 A key in the wrong dialog could allow what nobody allowed. So this one counts as recognised only when all of it is there, in
 order: the question's own text, every option with its number and label, the line for another answer, and the keys that the

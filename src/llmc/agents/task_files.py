@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from llmc.errors import LlmcError, LockTimeout, NotFound
-from llmc.names import TaskId, TaskKey
-from llmc.tasks.model import BadTask, Task, in_order, is_id, is_number, parse
-from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.files import explain, private_dir, read_given, read_json, write_atomic
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.files import explain, private_dir, read_given, read_json, write_atomic
+from llmc.base.names import TaskId, TaskKey
+from llmc.records.task import BadTask, Task, in_order, is_id, is_number, parse
 
 Raw = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from llmc import given
 from llmc.agents.client_files import subagents_of
-from llmc.workers.usage import Usage as Usage
+from llmc.base import given
+from llmc.records.usage import Usage as Usage
 
 
 class Meter:

@@ -1,172 +1,100 @@
-"""What tokens cost: by the prices of config.toml, else by a dated list. Pure."""
+"""The prices a root calculates with: a person's own, over the newest list of those that are installed or were brought."""
 
-import math
-import re
-from collections.abc import Mapping
+import json
 from datetime import date
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
-from msgspec import Struct
+import msgspec
 
-from llmc.config.model import Price
-from llmc.workers.usage import Usage
+from llmc.auto.rules.prices import NoPrices, PriceList, Prices, newest, parse
+from llmc.base import given
+from llmc.base.download import download
+from llmc.base.errors import LlmcError, NotFound
+from llmc.base.files import explain, private_dir, write_atomic
+from llmc.repo.project import Project
 
-#: what a cache costs where the table has no price of its own, as parts of the input price
-CACHE_WRITE = 1.25
-CACHE_READ = 0.1
-MILLION = 1_000_000
-#: from then on a list is called old
-OLD_DAYS = 120
+#: a list that is kept up to date by many, in a form that `parse` knows
+PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
 
-#: a version's date, or a variant of the context window: neither is another model
-_VARIANT = re.compile(r"(-20\d{6})?(\[[^\]]*\])?$")
+MAX_BYTES = 50_000_000
 
-
-class PriceList(Struct, frozen=True, kw_only=True):
-    """Prices of models by their whole names, as somebody published them on a day."""
-
-    as_of: str = ""
-    source: str = ""
-    prices: Mapping[str, Price] = {}
+_FIX = f"For example: llmc prices update {PUBLIC}"
 
 
-class Prices(Struct, frozen=True, kw_only=True):
-    """A person's own prices, which hold for every model whose name begins so; and a list for the others."""
-
-    own: Mapping[str, Price] = {}
-    listed: PriceList = PriceList()
-
-    def of(self, model: str) -> Price | None:
-        """None where input or output is not known.
-
-        A person's numbers go over those of the list one by one; with another input price, caches follow from that.
-        """
-        known = [name for name in self.own if model.startswith(name)]
-        own = self.own[max(known, key=len)] if known else Price()
-        base = self._listed(model) or Price()
-        price = Price(
-            input=_first(own.input, base.input),
-            output=_first(own.output, base.output),
-            cache_write=_first(own.cache_write, base.cache_write if own.input is None else None),
-            cache_read=_first(own.cache_read, base.cache_read if own.input is None else None),
-        )
-        return None if price.input is None or price.output is None else price
-
-    def _listed(self, model: str) -> Price | None:
-        """By the whole name: a new model may cost anything, however much its name is like that of an old one."""
-        return self.listed.prices.get(model) or self.listed.prices.get(_VARIANT.sub("", model))
+def prices_of(project: Project) -> Prices:
+    return Prices(own=project.config.prices, listed=listed(project))
 
 
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
+def listed(project: Project) -> PriceList:
+    brought = _brought(project.root.prices)
+    return newest(shipped(), brought) if brought else shipped()
 
 
-def cost_of(prices: Prices, model: str, tokens: Usage) -> float | None:
-    """Dollars; None when the model has no price."""
-    price = prices.of(model)
-    if price is None or price.input is None or price.output is None:
-        return None
-    cache_write = price.input * CACHE_WRITE if price.cache_write is None else price.cache_write
-    cache_read = price.input * CACHE_READ if price.cache_read is None else price.cache_read
-    dollars = (
-        tokens.input_tokens * price.input
-        + tokens.output_tokens * price.output
-        + tokens.cache_creation_input_tokens * cache_write
-        + tokens.cache_read_input_tokens * cache_read
-    )
-    return round(dollars / MILLION, 9)
+@cache
+def shipped() -> PriceList:
+    text = files("llmc").joinpath("data/prices.json").read_bytes()
+    return parse(json.loads(text), date.min)
 
 
-def newest(*lists: PriceList) -> PriceList:
-    """The list of the latest day; models that it lacks as the older ones have them."""
-    in_order = sorted(lists, key=lambda one: one.as_of)
-    prices = {model: price for one in in_order for model, price in one.prices.items()}
-    return PriceList(as_of=in_order[-1].as_of, source=in_order[-1].source, prices=prices)
+#: by path: when the file was written, and what is in it
+_read: dict[Path, tuple[int, PriceList | None]] = {}
 
 
-def age_days(listed: PriceList, today: date) -> int:
+def _brought(path: Path) -> PriceList | None:
+    """None where there is none, or none that can be used: then the installed list holds."""
     try:
-        return (today - date.fromisoformat(listed.as_of)).days
+        written = path.stat().st_mtime_ns
+        known = _read.get(path)
+        if known is None or known[0] != written:
+            known = (written, _parsed(path.read_bytes()))
+            _read[path] = known
+        return known[1]
+    except OSError:
+        return None
+
+
+def _parsed(data: bytes) -> PriceList | None:
+    try:
+        return parse(given.parse(data), date.min)
     except ValueError:
-        return OLD_DAYS + 1
+        return None
 
 
-def complaint(listed: PriceList, today: date) -> str:
-    """What is said of an old list; "" while it is not."""
-    days = age_days(listed, today)
-    if days <= OLD_DAYS:
-        return ""
-    return f"the prices of models are of {listed.as_of or 'no known day'}; `llmc prices update FILE|URL` brings newer ones"
-
-
-class NoPrices(ValueError):
-    """A text that is no list of prices; it says why."""
-
-
-def parse(data: object, today: date) -> PriceList:
-    """A list as `llmc prices list --json` prints it, or that of LiteLLM, which many tools share.
-
-    What is no price is left out: a model without one stops a budget, a model that costs nothing never does.
-    """
-    if not isinstance(data, dict):
-        raise NoPrices("it is no JSON object")
-    ours = data.get("prices")
-    if isinstance(ours, dict):
-        rows = {str(model): _row(row) for model, row in ours.items()}
-        as_of = _day(data.get("as_of"))
-    else:
-        rows = {
-            str(model): _litellm_row(row) for model, row in data.items() if str(model).startswith("claude-")
-        }
-        as_of = today.isoformat()
-    prices = {model: price for model, price in rows.items() if price is not None}
-    if not prices:
-        raise NoPrices("no model in it has an input and an output price")
-    return PriceList(as_of=as_of, source=str(data.get("source") or ""), prices=prices)
-
-
-def _day(value: object) -> str:
+def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
+    """Bring a list from a file or a URL; the one before, and the one that holds now."""
+    before = listed(project)
     try:
-        return date.fromisoformat(str(value)).isoformat()
+        new = parse(given.parse(_bytes(source)), date.today())
+    except NoPrices as error:
+        raise LlmcError(f"{source} is not a list of prices: {error}", hint=_FIX) from error
     except ValueError as error:
-        raise NoPrices('"as_of" is not a day like 2026-11-13') from error
+        raise LlmcError(f"{source} is not JSON: {error}", hint=_FIX) from error
+    if new.as_of < before.as_of:
+        raise LlmcError(
+            f"{source} is of {new.as_of}, older than what is used now ({before.as_of})",
+            hint="Single prices are set with `llmc config set prices.MODEL.input N`.",
+        )
+    private_dir(project.root.private)
+    text = json.dumps(view(msgspec.structs.replace(new, source=new.source or source)), indent=1)
+    write_atomic(project.root.prices, text.encode(), mode=0o600)
+    return before, listed(project)
 
 
-def _row(row: object) -> Price | None:
-    found = row if isinstance(row, dict) else {}
-    return _price(*(_amount(found.get(key)) for key in ("input", "output", "cache_write", "cache_read")))
+def view(prices: PriceList) -> dict[str, object]:
+    """As `parse` takes it."""
+    rows = {model: msgspec.structs.asdict(price) for model, price in sorted(prices.prices.items())}
+    return {"as_of": prices.as_of, "source": prices.source, "prices": rows}
 
 
-_LITELLM = (
-    "input_cost_per_token",
-    "output_cost_per_token",
-    "cache_creation_input_token_cost",
-    "cache_read_input_token_cost",
-)
-
-
-def _litellm_row(row: object) -> Price | None:
-    if not isinstance(row, dict) or row.get("litellm_provider") not in (None, "anthropic"):
-        return None
-    return _price(*(_per_million(row, key) for key in _LITELLM))
-
-
-def _per_million(row: Mapping[str, Any], key: str) -> float | None:
-    """Where long prompts cost more, the higher price: what limits rest on must not be too low."""
-    long = re.compile(rf"{key}(_above_\d+k_tokens)?")
-    found = [_amount(value, MILLION) for name, value in row.items() if long.fullmatch(str(name))]
-    return max((amount for amount in found if amount is not None), default=None)
-
-
-def _price(*amounts: float | None) -> Price | None:
-    of_input, of_output, cache_write, cache_read = amounts
-    if of_input is None or of_output is None:
-        return None
-    return Price(input=of_input, output=of_output, cache_write=cache_write, cache_read=cache_read)
-
-
-def _amount(value: object, factor: int = 1) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    amount = round(value * factor, 6)
-    return amount if math.isfinite(amount) and 0 < amount < 1e6 else None
+def _bytes(source: str) -> bytes:
+    if "://" in source:
+        return download(source, MAX_BYTES)
+    path = Path(source).expanduser()
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", hint=_FIX) from error
+    except OSError as error:
+        raise explain(error, f"cannot read {path}") from error

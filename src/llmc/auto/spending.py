@@ -1,83 +1,45 @@
-"""Sums of what was used: the events `usage_recorded`, added up. Pure."""
+"""What the workers of auto mode spend, against the limits: recorded at each look, and judged."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import threading
 
-import msgspec
+from msgspec import Struct, field
 
-from llmc.auto.prices import Prices, cost_of
-from llmc.workers.usage import Usage
-
-ACTION = "usage_recorded"
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One event `usage_recorded`."""
-
-    ts: float
-    worker: str
-    task_id: str | None
-    model: str
-    tokens: Usage
-    cost: float | None
-    claude_session_id: str = ""
+from llmc.auto.rules import budget
+from llmc.auto.rules.budget import Verdict
+from llmc.auto.rules.spending import Spent
+from llmc.auto.usage import Meters, Totals, record_usage
+from llmc.records.worker import WorkerRecord
+from llmc.repo.project import Project
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, and what they cost; `unpriced` names the models whose part of it is not known."""
+class Spending(Struct):
+    """One for each run; used by the lanes of all workers."""
 
-    tokens: Usage = Usage()
-    cost: float = 0.0
-    unpriced: tuple[str, ...] = ()
+    #: dollars after which no new tasks are begun; None: no such limit
+    max_cost: float | None = None
+    meters: Meters = field(default_factory=Meters)
+    _totals: Totals = field(default_factory=Totals)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
+    def look(self, project: Project, record: WorkerRecord) -> Verdict:
+        """Put what is new into the event log; how near the limits are. The caller holds the worker's lock."""
+        spent = record_usage(project, record.name, self.meters)
+        own = record.assignment.budget if record.assignment is not None else None
+        allowed = budget.limits(project.config.auto.budget, own)
+        if not allowed.limits:
+            return Verdict()
+        day, run = self._sums(project)
+        return budget.verdict(allowed, task=spent, day=day, run=run)
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """A sum of rows; what had no price when it was used is kept by model, for it may have one now."""
+    def is_spent(self, project: Project) -> str:
+        """Why --max-cost allows no new task; "" while it does."""
+        if self.max_cost is None:
+            return ""
+        _, run = self._sums(project)
+        if run.unpriced:
+            return f"--max-cost cannot be checked: no price for {', '.join(run.unpriced)}; `llmc prices list`"
+        return f"${run.cost:,.2f} of ${self.max_cost:,.2f} are spent" if run.cost >= self.max_cost else ""
 
-    tokens: Usage = Usage()
-    cost: float = 0.0
-    unpriced: Mapping[str, Usage] = {}
-
-    def plus(self, row: Row) -> "Tally":
-        if row.cost is not None:
-            return Tally(tokens=self.tokens + row.tokens, cost=self.cost + row.cost, unpriced=self.unpriced)
-        unpriced = {**self.unpriced, row.model: self.unpriced.get(row.model, Usage()) + row.tokens}
-        return Tally(tokens=self.tokens + row.tokens, cost=self.cost, unpriced=unpriced)
-
-    def joined(self, other: "Tally") -> "Tally":
-        unpriced = dict(self.unpriced)
-        for model, tokens in other.unpriced.items():
-            unpriced[model] = unpriced.get(model, Usage()) + tokens
-        return Tally(tokens=self.tokens + other.tokens, cost=self.cost + other.cost, unpriced=unpriced)
-
-    def priced(self, prices: Prices) -> Spent:
-        return spent_on(prices, self.unpriced, already=Spent(tokens=self.tokens, cost=self.cost))
-
-
-def parse(event: Mapping[str, Any]) -> Row | None:
-    """The row of an event; None for another event, or one that was not written by us."""
-    if event.get("action") != ACTION:
-        return None
-    try:
-        return msgspec.convert({**event, "tokens": event}, Row)
-    except msgspec.ValidationError:
-        return None
-
-
-def spent_on(prices: Prices, by_model: Mapping[str, Usage], already: Spent | None = None) -> Spent:
-    """What tokens cost at today's prices. With `already`: its sum, whose tokens are counted there."""
-    costs = {model: cost_of(prices, model, tokens) for model, tokens in by_model.items()}
-    tokens = already.tokens if already else sum(by_model.values(), Usage())
-    return Spent(
-        tokens=tokens,
-        cost=(already.cost if already else 0.0) + sum(cost for cost in costs.values() if cost is not None),
-        unpriced=tuple(sorted(model for model, cost in costs.items() if cost is None)),
-    )
-
-
-def sums(rows: Iterable[tuple[str, Row]]) -> dict[str, Tally]:
-    """One sum for each key."""
-    found: dict[str, Tally] = {}
-    for key, row in rows:
-        found[key] = found.get(key, Tally()).plus(row)
-    return found
+    def _sums(self, project: Project) -> tuple[Spent, Spent]:
+        with self._turn:
+            return self._totals.read(project)

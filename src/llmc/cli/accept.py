@@ -4,16 +4,16 @@ import sys
 
 import click
 
+from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
-from llmc.errors import Refused, UsageError
-from llmc.services.accept import CHANGED, Unseen, accept
-from llmc.services.catch_up import catch_up
-from llmc.services.project import Project
-from llmc.services.rebase import wake_queued
-from llmc.services.tasks import reviewed_last
-from llmc.services.trash import short
-from llmc.workers.model import Status
+from llmc.daemon.catch_up import catch_up
+from llmc.landing.accept import CHANGED, Unseen, accept
+from llmc.landing.rebase import wake_queued
+from llmc.records.worker import Status
+from llmc.repo.project import Project
+from llmc.repo.trash import short
+from llmc.workers.start import reviewed_last
 
 _NOT_SEEN = "this is not the change you reviewed"
 _DOING = {

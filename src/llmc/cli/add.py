@@ -5,7 +5,7 @@ import click
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.model import Worker
-from llmc.services.setup import add_worker
+from llmc.repo.setup import add_worker
 
 
 @click.command("add")

@@ -4,10 +4,10 @@ import sys
 
 import click
 
+from llmc.base.errors import UsageError
 from llmc.cli.output import json_option, read_line, say
 from llmc.cli.workers import project_of, show_receipt, worker_argument
-from llmc.errors import UsageError
-from llmc.services import answering
+from llmc.workers import answering
 
 
 @click.command("answer")

@@ -9,11 +9,11 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from llmc import __version__
+from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
+from llmc.base.files import explain
 from llmc.cli.fast import Give
 from llmc.cli.output import print_error, say_lines
-from llmc.errors import Exit, LlmcError, Refused, StateError, UsageError
-from llmc.services.callers import Kind, caller
-from llmc.tools.files import explain
+from llmc.sessions.caller import Kind, caller
 
 #: every command: what it is for, in the order of the help text
 COMMANDS: dict[str, str] = {

@@ -2,8 +2,8 @@
 
 import sys
 
+from llmc.base.errors import UsageError
 from llmc.cli.output import ask
-from llmc.errors import UsageError
 
 
 def confirm(question: str, what: str, yes: bool) -> None:

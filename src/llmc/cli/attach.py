@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from llmc.base.tmux import exact, outer, prefix_of
 from llmc.cli.output import note
 from llmc.cli.workers import pane_of, project_of, worker_argument
-from llmc.tools.tmux import exact, outer, prefix_of
 
 
 @click.command("attach")

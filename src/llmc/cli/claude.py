@@ -5,8 +5,8 @@ import os
 import click
 
 from llmc.agents.claude_code import ClaudeCode
-from llmc.errors import NotFound
-from llmc.services.project import agent_for, open_project
+from llmc.base.errors import NotFound
+from llmc.repo.project import agent_for, open_project
 
 
 @click.command("claude", context_settings={"ignore_unknown_options": True})

@@ -7,13 +7,13 @@ import subprocess
 
 import click
 
+from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli import help
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.advice import advice
 from llmc.config.load import check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
-from llmc.errors import Exit, LlmcError, UsageError
-from llmc.services.project import locate_root
+from llmc.repo.project import locate_root
 
 
 def _root(ctx: click.Context) -> Root:
@@ -24,8 +24,8 @@ def _name_old_tasks(ctx: click.Context) -> None:
     """Rows of an older llmc, which had no lists, are of the one that is configured until now."""
     if not _root(ctx).tasks_ledger.exists():
         return
-    from llmc.services.project import open_project
-    from llmc.services.task_list import open_ledger
+    from llmc.repo.project import open_project
+    from llmc.tasks.task_list import open_ledger
 
     with contextlib.suppress(LlmcError, OSError):
         open_ledger(open_project(ctx.find_root().obj["root"])).books()
@@ -113,7 +113,7 @@ def edit(ctx: click.Context) -> None:
         error = unusable(draft, problems)
         error.hint = "config.toml is unchanged; run `llmc config edit` again to go on where you were."
         raise error
-    from llmc.tools.files import write_atomic
+    from llmc.base.files import write_atomic
 
     write_atomic(path, text.encode())
     draft.unlink()

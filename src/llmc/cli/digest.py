@@ -2,13 +2,13 @@
 
 import click
 
-from llmc.auto.digest import as_json as plain
+from llmc.base.clock import now_unix
 from llmc.cli.output import json_option, print_json, say_lines
 from llmc.cli.status import page
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
-from llmc.services import digest as service
-from llmc.tools.clock import now_unix
+from llmc.reports import digest as service
+from llmc.reports.rules.digest import as_json as plain
 
 
 @click.command("digest")

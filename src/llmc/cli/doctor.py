@@ -5,17 +5,17 @@ from typing import Any
 import click
 import msgspec
 
+from llmc.base.errors import Exit, Refused, UsageError
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.paths import Root
-from llmc.doctor.diagnose import diagnose, not_seen, notes
-from llmc.doctor.facts import Facts
-from llmc.doctor.findings import GROUPS, Finding, summary
-from llmc.errors import Exit, Refused, UsageError
-from llmc.services import rebuild as rebuilding
-from llmc.services.examine import examine
-from llmc.services.project import locate_root, open_project
-from llmc.services.repair import Repair, repair_all
+from llmc.doctor import rebuild as rebuilding
+from llmc.doctor.examine import examine
+from llmc.doctor.repair import Repair, repair_all
+from llmc.doctor.rules.diagnose import diagnose, not_seen, notes
+from llmc.doctor.rules.facts import Facts
+from llmc.doctor.rules.findings import GROUPS, Finding, summary
+from llmc.repo.project import locate_root, open_project
 
 
 @click.command("doctor")

@@ -8,7 +8,7 @@ from llmc.cli import fast
 from llmc.cli.output import json_option
 from llmc.cli.times import parse_since
 from llmc.cli.workers import complete_worker
-from llmc.services.project import locate_root
+from llmc.repo.project import locate_root
 
 
 @click.command("events")

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc import given
-from llmc.attention.items import Facts, Raw
-from llmc.attention.workers import self_review_waits, worker_view
+from llmc.attention.rules.workers import self_review_waits, worker_view
+from llmc.base import given
+from llmc.base.flocks import is_locked
+from llmc.base.panes import FORMAT, Panes, parse
 from llmc.cli.output import print_json, say
 from llmc.config import layout, trust
-from llmc.flocks import is_locked
-from llmc.panes import FORMAT, Panes, parse
-from llmc.sight import agent_pane, look
+from llmc.records.items import Facts, Raw
+from llmc.records.sight import agent_pane, look
 
 POLL_S = 0.02
 #: so much of a text of an event is in its line
@@ -56,7 +56,7 @@ def _dispatch(argv: list[str]) -> int | None:
 
 
 def _is_agent() -> bool:
-    from llmc import callers  # the status needs no answer to this
+    from llmc.base import callers  # the status needs no answer to this
 
     return callers.mark(callers.processes()) is not None
 
@@ -103,7 +103,7 @@ def current(root: str) -> tuple[Raw, Facts]:
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
     elif any(map(_may_be_resolved, state.get("workers", {}).values())):
-        from llmc.services.catch_up import see_what_was_resolved
+        from llmc.daemon.catch_up import see_what_was_resolved
 
         see_what_was_resolved(root)
         state = read_state(root)
@@ -135,11 +135,11 @@ def daemon_runs(root: str) -> bool:
 
 
 def tmux_panes(root: str) -> Panes | None:
-    """Every pane; None when tmux gave no answer. Same question as tools/tmux.py asks."""
+    """Every pane; None when tmux gave no answer. Same question as base/tmux.py asks."""
     argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
     argv.append(FORMAT)
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
-    env.pop("TMUX_TMPDIR", None)  # see tools/tmux.py
+    env.pop("TMUX_TMPDIR", None)  # see base/tmux.py
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
     except (OSError, subprocess.TimeoutExpired):
@@ -163,7 +163,7 @@ def pending(root: str, worker: str) -> bool:
 
 def catch_up(root: str) -> None:
     """No daemon runs, so this command applies what waits."""
-    from llmc.services.catch_up import catch_up as apply
+    from llmc.daemon.catch_up import catch_up as apply
 
     apply(root)
 
@@ -183,7 +183,7 @@ def _changed(path: str) -> int:
 
 
 def list_again(root: str) -> None:
-    from llmc.services.catch_up import list_again as apply
+    from llmc.daemon.catch_up import list_again as apply
 
     apply(root)
 
@@ -261,7 +261,7 @@ def _report(views: list[Raw], as_json: bool, code: int, problem: str) -> int:
 
 
 def _event_rows(path: str, since: float, follow: bool) -> Iterator[Raw]:
-    from llmc.event_log import EventLog, rows_of, ts_of
+    from llmc.records.event_log import EventLog, rows_of, ts_of
 
     log = EventLog(path).reader(since)
     while True:
@@ -322,7 +322,7 @@ def _wait_args(argv: list[str], root_given: str | None) -> int:
     return wait(find_root(root_given), workers, statuses, timeout_s, as_json)
 
 
-#: as workers/model.py says; a test compares
+#: as records/worker.py says; a test compares
 STATUSES = frozenset(
     [
         "offline",

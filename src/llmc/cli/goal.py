@@ -8,20 +8,20 @@ from typing import Any
 import click
 import msgspec
 
+from llmc.base.errors import Exit, UsageError
 from llmc.cli import goal_show, help
 from llmc.cli.goal_show import drawn, goal_argument
 from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
-from llmc.errors import Exit, UsageError
-from llmc.goals.export import goal_tree
+from llmc.goals import goals as service
+from llmc.goals.drive.reached import criterion
+from llmc.goals.goal_planning import ConfiguredPlanner
+from llmc.goals.goal_replans import replan
 from llmc.goals.model import DeliveryContext, Goal, GoalView, Priority
-from llmc.goals.reached import criterion
-from llmc.services import goals as service
-from llmc.services.goal_planning import ConfiguredPlanner
-from llmc.services.goal_replans import replan
-from llmc.services.project import Project
+from llmc.goals.report.export import goal_tree
+from llmc.repo.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -5,20 +5,20 @@ from typing import Any
 
 import click
 
+from llmc.base.files import write_atomic
 from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
 from llmc.cli.output import json_option, paint, print_json, say, say_lines
 from llmc.cli.status import page
 from llmc.cli.workers import project_of
-from llmc.goals import draw
-from llmc.goals.criteria import unchecked
-from llmc.goals.export import goal_tree, said_of
-from llmc.goals.handoff import handoff as written
+from llmc.goals.drive.criteria import unchecked
+from llmc.goals.drive.rollup import progress
+from llmc.goals.goal_budget import GoalCost, GoalSpending
+from llmc.goals.goals import open_store
 from llmc.goals.model import GoalView
-from llmc.goals.rollup import progress
-from llmc.services.goal_budget import GoalCost, GoalSpending
-from llmc.services.goals import open_store
-from llmc.services.project import Project
-from llmc.tools.files import write_atomic
+from llmc.goals.report import draw
+from llmc.goals.report.export import goal_tree, said_of
+from llmc.goals.report.handoff import handoff as written
+from llmc.repo.project import Project
 
 #: so many decisions, questions and steps are shown
 MOST_SAID = 10

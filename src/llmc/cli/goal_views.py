@@ -8,24 +8,16 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from llmc.api.goal_ticks import settle, undriven
+from llmc.base.errors import LlmcError, UsageError
 from llmc.cli.output import completion, note, paint
 from llmc.config.durations import format_duration
-from llmc.errors import LlmcError, UsageError
-from llmc.goals.model import (
-    Assignment,
-    AssignmentStatus,
-    Crystallization,
-    Event,
-    Goal,
-    GoalStatus,
-    GoalView,
-)
-from llmc.goals.questions import Question
-from llmc.goals.rollup import progress
-from llmc.services.goal_ticks import settle, undriven
-from llmc.services.goals import open_store
-from llmc.services.project import Project, open_project
-from llmc.state.goal_store import GoalStore
+from llmc.goals.drive.questions import Question
+from llmc.goals.drive.rollup import progress
+from llmc.goals.goals import open_store
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Event, Goal, GoalStatus, GoalView
+from llmc.goals.store.store import GoalStore
+from llmc.repo.project import Project, open_project
 
 _COLORS = {
     "done": "green",

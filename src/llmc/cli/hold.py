@@ -4,7 +4,7 @@ import click
 
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of, worker_argument
-from llmc.services.project import Project
+from llmc.repo.project import Project
 
 
 def set_held(project: Project, worker: str, held: bool) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from llmc import hook_client
+from llmc.base.errors import Refused, UsageError
 from llmc.config.paths import OverseerRoot, Root
-from llmc.errors import Refused, UsageError
-from llmc.services.callers import Caller, Kind, caller
+from llmc.sessions.caller import Caller, Kind, caller
 
 
 @click.command("hook", context_settings={"ignore_unknown_options": True})

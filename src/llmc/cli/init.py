@@ -10,26 +10,19 @@ import click
 import msgspec
 
 from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
+from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say
 from llmc.config.edit import set_value
 from llmc.config.keys import quoted
 from llmc.config.load import load_config
-from llmc.doctor.facts import Program
-from llmc.errors import Refused, UsageError
-from llmc.services import programs
-from llmc.services.overseer_session import main_directory
-from llmc.services.programs import Lack
-from llmc.services.project import Project, agent_for
-from llmc.services.setup import (
-    choose_target,
-    create_root,
-    existing_root,
-    find_check,
-    find_source,
-    new_project,
-)
-from llmc.services.task_list import open_list
-from llmc.tasks.model import TaskStatus
+from llmc.doctor import programs
+from llmc.doctor.programs import Lack
+from llmc.doctor.rules.facts import Program
+from llmc.records.task import TaskStatus
+from llmc.repo.project import Project, agent_for
+from llmc.repo.setup import choose_target, create_root, existing_root, find_check, find_source, new_project
+from llmc.supervisor.overseer_session import main_directory
+from llmc.tasks.task_list import open_list
 
 _SET = "llmc config set repo.validate"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from llmc import given
+from llmc.base import given
+from llmc.base.errors import NotFound, UsageError
+from llmc.base.log_reader import LogReader, archives
+from llmc.base.text import uncoloured
 from llmc.cli.fast import in_a_line, time_of_day
 from llmc.cli.output import completion, say_lines
 from llmc.cli.workers import complete_worker
 from llmc.config.paths import Root
-from llmc.errors import NotFound, UsageError
-from llmc.fit import uncoloured
-from llmc.log_reader import LogReader, archives
-from llmc.services.project import locate_root
-from llmc.state.store import Store
+from llmc.records.store import Store
+from llmc.repo.project import locate_root
 
 POLL_S = 0.2
 

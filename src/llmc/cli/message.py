@@ -4,8 +4,8 @@ import click
 
 from llmc.cli.output import json_option, note
 from llmc.cli.workers import project_of, show_receipt, text_to_send, worker_argument
-from llmc.services import tasks
-from llmc.workers.prompt_text import normalise
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.workers import start
 
 
 @click.command("message")
@@ -27,7 +27,7 @@ def command(ctx: click.Context, worker: str, text: str | None, file: str | None,
     project.store.worker(worker)
     words = text_to_send(text, file, "message")
     normalise(words)  # bad input is bad in every state
-    receipt, cancelled = tasks.message(project, worker, words)
+    receipt, cancelled = start.message(project, worker, words)
     if cancelled:
         note(f"the accept of {worker} was cancelled; nothing landed")
     return show_receipt(receipt, as_json)

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from llmc.auto.notices import KINDS
+from llmc.base.errors import Exit, Refused
 from llmc.cli import help
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
-from llmc.errors import Exit, Refused
-from llmc.services import notify as service
-from llmc.state.incidents import Incident, Incidents
-from llmc.tools.notifiers import Outcome, Result
+from llmc.notifications import notify as service
+from llmc.notifications.incidents import Incident, Incidents
+from llmc.notifications.notifiers import Outcome, Result
+from llmc.notifications.rules.notices import KINDS
 
 
 @click.group("notify", cls=help.Group)

@@ -4,13 +4,13 @@ from typing import Any
 
 import click
 
+from llmc.base.errors import Exit, LlmcError
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import chosen_workers, complete_worker, project_of
-from llmc.errors import Exit, LlmcError
-from llmc.services.nuke import nuke_worker
-from llmc.services.project import Project
-from llmc.services.trash import short
+from llmc.repo.project import Project
+from llmc.repo.trash import short
+from llmc.workers.nuke import nuke_worker
 
 
 @click.command("nuke")

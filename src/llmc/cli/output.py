@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from llmc.fit import json_text, printable, visible
+from llmc.base.text import json_text, printable, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

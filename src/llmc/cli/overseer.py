@@ -7,9 +7,9 @@ import click
 from llmc.cli import help, overseer_goals
 from llmc.cli.output import paint, say
 from llmc.cli.workers import project_of
-from llmc.services import overseer_session, remediation
-from llmc.services.notify import notify
-from llmc.services.supervisor import Supervisor
+from llmc.notifications.notify import notify
+from llmc.supervisor import overseer_session, remediation
+from llmc.supervisor.supervisor import Supervisor
 
 
 @click.group("overseer", cls=help.Group, invoke_without_command=True)

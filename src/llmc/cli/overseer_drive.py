@@ -2,14 +2,14 @@
 
 import click
 
+from llmc.api.goal_ticks import tick_now, undriven
+from llmc.base.clock import now_unix
+from llmc.base.errors import Exit
 from llmc.cli.goal_views import complete_goal, complete_node
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import project_of
-from llmc.errors import Exit
-from llmc.services.goal_ticks import tick_now, undriven
-from llmc.services.goal_why import clock
-from llmc.services.goal_why import why as asked
-from llmc.tools.clock import now_unix
+from llmc.goals.goal_why import clock
+from llmc.goals.goal_why import why as asked
 
 
 def add_to(group: click.Group) -> None:

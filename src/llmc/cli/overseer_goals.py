@@ -5,6 +5,9 @@ from pathlib import Path
 
 import click
 
+from llmc.api.goal_ticks import undriven
+from llmc.base.files import write_atomic
+from llmc.base.text import json_text
 from llmc.cli import goal, overseer_drive, work
 from llmc.cli.goal_views import (
     assignment_line,
@@ -20,15 +23,12 @@ from llmc.cli.goal_views import (
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
-from llmc.fit import json_text
-from llmc.goals.export import event_row
-from llmc.goals.export import export as exported
-from llmc.goals.transitions import OPEN_ASSIGNMENT
-from llmc.services import goal_work
-from llmc.services.goal_ticks import undriven
-from llmc.services.goals import open_store
-from llmc.state.goal_errors import unknown_goal
-from llmc.tools.files import write_atomic
+from llmc.goals import goal_work
+from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
+from llmc.goals.goals import open_store
+from llmc.goals.report.export import event_row
+from llmc.goals.report.export import export as exported
+from llmc.goals.store.errors import unknown_goal
 
 goal_option = click.option(
     "--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal."

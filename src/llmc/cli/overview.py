@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from llmc.attention.items import UP, UP_AUTO, Raw, counts
-from llmc.attention.workers import AT_WORK as AT_WORK_STATUSES
-from llmc.attention.workers import WORDS as _WORDS
-from llmc.fit import cells, padded, printable, shortened, shortened_at_start, wrap
+from llmc.attention.rules.workers import AT_WORK as AT_WORK_STATUSES
+from llmc.attention.rules.workers import WORDS as _WORDS
+from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
+from llmc.records.items import UP, UP_AUTO, Raw, counts
 
 #: what is printed where the width of the screen does not matter: into a pipe or a file
 PLAIN_WIDTH = 80

@@ -2,9 +2,9 @@
 
 import click
 
+from llmc.base.text import fitted
 from llmc.cli.output import json_option, print_json, say_lines, screen_width
 from llmc.cli.workers import pane_of, project_of, worker_argument
-from llmc.fit import fitted
 
 
 @click.command("peek")

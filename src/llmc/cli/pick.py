@@ -4,7 +4,7 @@ import click
 
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import project_of, worker_argument
-from llmc.services.pick import pick
+from llmc.landing.pick import pick
 
 
 @click.command("pick")

@@ -4,12 +4,12 @@ from datetime import date
 
 import click
 
-from llmc.auto.prices import PriceList, Prices, complaint
+from llmc.auto import prices as service
+from llmc.auto.rules.prices import PriceList, Prices, complaint
 from llmc.cli import help
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.model import Price
-from llmc.services import prices as service
 
 FIELDS = ("input", "output", "cache_write", "cache_read")
 

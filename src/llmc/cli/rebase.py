@@ -4,7 +4,7 @@ import click
 
 from llmc.cli.output import json_option, paint, print_json, say
 from llmc.cli.workers import project_of, worker_argument
-from llmc.services.rebase import rebase
+from llmc.landing.rebase import rebase
 
 
 @click.command("rebase")

@@ -4,12 +4,12 @@ import re
 
 import click
 
+from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.cli.output import json_option
 from llmc.cli.workers import complete_worker, project_of, show_receipt, text_to_send
-from llmc.errors import NotFound, Refused, UsageError
-from llmc.services.project import Project
-from llmc.services.tasks import reject, reviewed_last
-from llmc.workers.prompt_text import normalise
+from llmc.repo.project import Project
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.workers.start import reject, reviewed_last
 
 #: a single word may be a worker's name with a slip of the finger: it is not sent to somebody else as feedback
 _ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")

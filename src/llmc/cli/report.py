@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
+from llmc.base.errors import UsageError
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
-from llmc.errors import UsageError
-from llmc.goals.updates import flags
-from llmc.services.reports import report, reporter
+from llmc.goals.drive.updates import flags
+from llmc.sessions.reports import report, reporter
 
 
 @click.command("report")

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 import click
 from msgspec.structs import asdict
 
+from llmc.base import proc
+from llmc.base.errors import ToolFailed
+from llmc.base.text import printable, visible
 from llmc.cli.output import (
     cleaned,
     has_colours,
@@ -22,13 +25,11 @@ from llmc.cli.output import (
 )
 from llmc.cli.overview import age
 from llmc.cli.workers import complete_worker, project_of
-from llmc.errors import ToolFailed
-from llmc.fit import printable, visible
-from llmc.services.catch_up import catch_up
-from llmc.services.fresh_review import begin
-from llmc.services.review import FileChange, Review, longest_waiting, remember
-from llmc.tools import git, proc
-from llmc.workers.model import Status
+from llmc.daemon.catch_up import catch_up
+from llmc.landing.fresh_review import begin
+from llmc.landing.review import FileChange, Review, longest_waiting, remember
+from llmc.records.worker import Status
+from llmc.repo import git
 
 INTERFACES = ("diff", "difftastic", "vscode")
 

@@ -5,15 +5,15 @@ import time
 
 import click
 
-from llmc.attention.workers import next_command
+from llmc.attention.rules.workers import next_command
 from llmc.cli import fast
 from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_lines, show_frame
 from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render
 from llmc.cli.views import status_view
 from llmc.cli.workers import project_of
-from llmc.services.glance import subjects
-from llmc.services.goal_glance import last_tick
-from llmc.services.project import Project
+from llmc.goals.goal_glance import last_tick
+from llmc.repo.glance import subjects
+from llmc.repo.project import Project
 
 
 @click.command("status")

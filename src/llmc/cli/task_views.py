@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from llmc.fit import gist
-from llmc.services.task_list import Overview
-from llmc.tasks.books import QUARANTINED, Books
-from llmc.tasks.claims import PROPOSED
-from llmc.tasks.draw import QUESTION
-from llmc.tasks.model import Task
+from llmc.base.text import gist
+from llmc.records.books import QUARANTINED, Books
+from llmc.records.task import Task
+from llmc.tasks.rules.claims import PROPOSED
+from llmc.tasks.rules.draw import QUESTION
+from llmc.tasks.task_list import Overview
 
 
 def hold(task: Task, found: Overview, books: Books) -> str:

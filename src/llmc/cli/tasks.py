@@ -8,6 +8,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from llmc.base.errors import Exit, LlmcError, UsageError
+from llmc.base.names import TaskId
+from llmc.base.text import cells, padded, printable, wrap
 from llmc.cli import help, task_views
 from llmc.cli.app import refuse_agents
 from llmc.cli.output import (
@@ -22,16 +25,13 @@ from llmc.cli.output import (
     screen_width,
 )
 from llmc.cli.workers import project_of
-from llmc.errors import Exit, LlmcError, UsageError
-from llmc.fit import cells, padded, printable, wrap
-from llmc.names import TaskId
-from llmc.services import task_commands as words
-from llmc.services import task_list as service
-from llmc.services.claims import open_ledger
-from llmc.services.project import Project, open_project
-from llmc.tasks import draw
-from llmc.tasks.draft import Draft
-from llmc.tasks.model import PRIORITIES, Task
+from llmc.records.task import PRIORITIES, Task
+from llmc.repo.project import Project, open_project
+from llmc.tasks import commands as words
+from llmc.tasks import task_list as service
+from llmc.tasks.claiming import open_ledger
+from llmc.tasks.rules import draw
+from llmc.tasks.rules.draft import Draft
 
 #: why a task waits: at most so many lines, and never narrower than this
 WHY_LINES = 3

@@ -4,8 +4,8 @@ import math
 import re
 from datetime import datetime, timedelta
 
+from llmc.base.errors import UsageError
 from llmc.config.durations import parse_duration
-from llmc.errors import UsageError
 
 
 def parse_end(text: str, now: float) -> float:

@@ -6,16 +6,16 @@ from typing import Any
 
 import click
 
+from llmc.base.errors import UsageError
 from llmc.cli import help
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, print_json, say, say_lines
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
-from llmc.errors import UsageError
-from llmc.services import restore as service
-from llmc.services.project import Project
-from llmc.services.restore import Entry
-from llmc.workers.model import Status
+from llmc.records.worker import Status
+from llmc.repo.project import Project
+from llmc.workers import restore as service
+from llmc.workers.restore import Entry
 
 
 @click.group("trash", cls=help.Group)
@@ -132,7 +132,7 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
     What goes is listed first. Where the clock, the event log and the files disagree about an entry's age, that is
     said; --yes keeps such an entry.
     """
-    from llmc.services import trash_pruning
+    from llmc.workers import trash_pruning
 
     project = project_of(ctx)
     days = project.config.trash.keep_days if older_than is None else older_than

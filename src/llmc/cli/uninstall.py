@@ -6,13 +6,13 @@ import sys
 import click
 import msgspec
 
+from llmc.api import uninstall as service
+from llmc.api.uninstall import Work
+from llmc.base.errors import Refused, UsageError
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.workers import project_of
-from llmc.errors import Refused, UsageError
-from llmc.services import uninstall as service
-from llmc.services.project import Project
-from llmc.services.uninstall import Work
+from llmc.repo.project import Project
 
 
 @click.command("uninstall")

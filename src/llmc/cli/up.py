@@ -7,6 +7,12 @@ from collections.abc import Collection, Mapping
 import click
 import psutil
 
+from llmc.attention import raising
+from llmc.base.clock import now_unix
+from llmc.base.errors import Exit, LlmcError, Refused, UsageError
+from llmc.base.files import DiskFull
+from llmc.base.locks import holder
+from llmc.base.text import printable, shortened
 from llmc.cli.goal_views import note_undriven
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
@@ -14,18 +20,14 @@ from llmc.cli.workers import project_of
 from llmc.config import trust
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
-from llmc.errors import Exit, LlmcError, Refused, UsageError
-from llmc.fit import printable, shortened
-from llmc.services import attention, daemon_control, task_queue
-from llmc.services.canary import require
-from llmc.services.fleet import bring_up
-from llmc.services.goals import open_store
-from llmc.services.project import Project
-from llmc.services.setup import find_check
-from llmc.tools.clock import now_unix
-from llmc.tools.files import DiskFull
-from llmc.tools.locks import holder
-from llmc.workers.model import Status, WorkerRecord
+from llmc.doctor.canary import require
+from llmc.goals.goals import open_store
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.repo.setup import find_check
+from llmc.supervisor import daemon_control
+from llmc.tasks import queue
+from llmc.workers.fleet import bring_up
 
 CLIENT_BYTES = 250 * 1024 * 1024
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
@@ -168,14 +170,14 @@ def _is_to_change(project: Project, given: Mapping[str, object]) -> bool:
 def _change_over(project: Project) -> None:
     """The plain daemon ends and leaves its agents running; the one in auto mode takes them over, as after a crash."""
     if not project.config.auto.task_list_id:
-        raise task_queue.no_task_list()  # before a daemon that works is ended for one that cannot start
+        raise queue.no_task_list()  # before a daemon that works is ended for one that cannot start
     note(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on")
     daemon_control.hand_over(project)
 
 
 def _note_of_no_auto(project: Project) -> None:
     """Auto mode that ended by itself is not back with a plain daemon; why it ended stays to be said."""
-    for item in attention.current(project):
+    for item in raising.current(project):
         if item.kind == "auto":
             note(f"{item.text}. A daemon without auto mode gives out no tasks; next: {item.next}")
 

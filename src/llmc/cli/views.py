@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from llmc.attention.items import Facts, Raw
-from llmc.attention.listing import attention, worker_rows
-from llmc.given import number, text
+from llmc.attention.rules.listing import attention, worker_rows
+from llmc.base.given import number, text
+from llmc.records.items import Facts, Raw
 
 
 def status_view(root: str, state: Raw, facts: Facts) -> Raw:

@@ -4,14 +4,14 @@ import time
 
 import click
 
+from llmc.base.clock import monotonic
+from llmc.base.errors import Exit, UsageError
 from llmc.cli import fast
 from llmc.cli.output import json_option, print_error, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import parse_duration
-from llmc.errors import Exit, UsageError
-from llmc.services import task_list
-from llmc.services.project import Project
-from llmc.tools.clock import monotonic
+from llmc.repo.project import Project
+from llmc.tasks import task_list
 
 POLL_S = 0.2
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
+from llmc.base.errors import UsageError
 from llmc.cli import help
 from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration, parse_duration
-from llmc.errors import UsageError
+from llmc.goals import goal_work as service
 from llmc.goals.model import Node, NodeStatus, Recovery
-from llmc.services import goal_work as service
-from llmc.services.project import Project
+from llmc.repo.project import Project
 
 #: as the configuration has it
 DEFAULT = "default"

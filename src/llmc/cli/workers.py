@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UsageError
+from llmc.base.files import read_json
+from llmc.base.names import OVERSEER
+from llmc.base.panes import Pane
+from llmc.base.tmux import Unknown
 from llmc.cli.output import completion, note, paint, print_json, say
-from llmc.errors import LlmcError, NotFound, Refused, StateError, UsageError
-from llmc.names import OVERSEER
-from llmc.panes import Pane
-from llmc.services.project import Project, for_overseer, locate_root, open_project
-from llmc.services.submit import Receipt
-from llmc.tools.files import read_json
-from llmc.tools.tmux import Unknown
-from llmc.workers.model import Outcome
+from llmc.records.worker import Outcome
+from llmc.repo.project import Project, for_overseer, locate_root, open_project
+from llmc.sessions.submit import Receipt
 
 #: where a command has the file with what a person wrote
 _DRAFT = "llmc.draft"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
 from llmc.config.check import Found, bare, check, extra, fields, is_table, nearest, root_type
 from llmc.config.keys import Data, changed, join_key, lookup, split_key, without
 from llmc.config.keys import Path as KeyPath
@@ -21,7 +22,6 @@ from llmc.config.place import append_table, insert_key, remove_table
 from llmc.config.schema import to_toml
 from llmc.config.starter import initial_text as initial_text
 from llmc.config.write import write_atomically
-from llmc.errors import ConfigError, NotFound, Refused, UsageError
 
 _SCHEMA_HINT = "Run 'llmc config schema' to see every option."
 

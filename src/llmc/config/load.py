@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from llmc.base.errors import ConfigError, NotFound
 from llmc.config.check import Found, check, root_type
 from llmc.config.keys import join_key, line_of
 from llmc.config.model import Config
-from llmc.errors import ConfigError, NotFound
 
 EDIT_HINT = "Run 'llmc config edit' to correct it; 'llmc config check' looks again."
 

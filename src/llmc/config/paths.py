@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base.errors import NotFound, Refused
 from llmc.config import layout, trust
-from llmc.errors import NotFound, Refused
 
 
 class Root(Struct, frozen=True):
@@ -128,7 +128,7 @@ class Root(Struct, frozen=True):
 
     @property
     def slots(self) -> Path:
-        """Checkouts in which what lands is validated (services/slots.py)."""
+        """Checkouts in which what lands is validated (landing/slots.py)."""
         return self.path / layout.SLOTS
 
     @property

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from llmc.errors import ConfigError, UsageError
+from llmc.base.errors import ConfigError, UsageError
 
 
 def write_atomically(path: Path, text: str) -> None:

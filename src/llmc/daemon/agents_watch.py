@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from llmc.tools.processes import is_alive
+from llmc.base.processes import is_alive
 
 #: how soon to look again at an agent that has ended, while tmux says that it runs
 ENDED_S = 0.1

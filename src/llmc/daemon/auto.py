@@ -12,31 +12,37 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents import task_files
-from llmc.auto import notices, waiting
-from llmc.auto.digest_text import ended_notice
-from llmc.auto.steps import is_free, waits_for_answer
+from llmc.auto import giving_back, settling
+from llmc.auto import run as auto
+from llmc.auto.auto_run import Run
+from llmc.auto.hard_failure import HardFailure
+from llmc.auto.parks import Parks
+from llmc.auto.rules import waiting
+from llmc.auto.rules.steps import is_free, waits_for_answer
+from llmc.auto.spending import Spending
+from llmc.base.clock import now_unix
+from llmc.base.errors import ConfigError, LlmcError
+from llmc.base.files import append_line, private_dir
+from llmc.base.names import WorkerName
+from llmc.base.wake import inode
+from llmc.base.watch import Watch
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
 from llmc.daemon.task_pool import TaskPool
-from llmc.errors import ConfigError, LlmcError
-from llmc.names import WorkerName
-from llmc.services import auto, auto_giving_back, auto_settling, notify, persons, setup, task_queue
-from llmc.services.auto_run import Run
-from llmc.services.digest import report, text_of
-from llmc.services.hard_failure import HardFailure
-from llmc.services.parks import Parks
-from llmc.services.project import Project
-from llmc.services.spending import Spending
-from llmc.state.model import State
-from llmc.tools.clock import now_unix
-from llmc.tools.files import append_line, private_dir
-from llmc.tools.wake import inode
-from llmc.tools.watch import Watch
-from llmc.workers.causes import Cause
-from llmc.workers.model import Status, WorkerRecord
-from llmc.workers.patrol import Clock
+from llmc.notifications import notify
+from llmc.notifications.rules import notices
+from llmc.records.causes import Cause
+from llmc.records.state import State
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo import setup
+from llmc.repo.project import Project
+from llmc.reports.digest import report, text_of
+from llmc.reports.rules.digest_text import ended_notice
+from llmc.sessions import persons
+from llmc.tasks import queue
+from llmc.workers.rules.patrol import Clock
 
 #: between two workers that go on after a park
 STAGGER_S = 2.0
@@ -78,7 +84,7 @@ class AutoMode:
     ) -> None:
         """`poke` looks at a worker after so many seconds, `end` ends the daemon; both from any thread."""
         if not project.config.auto.task_list_id:
-            raise task_queue.no_task_list()
+            raise queue.no_task_list()
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
         self._options = options
         self._log = log
@@ -86,7 +92,7 @@ class AutoMode:
         self._end = end
         self._failed: HardFailure | None = None
         self._run = Run(
-            queue=task_queue.open_queue(project),
+            queue=queue.open_queue(project),
             workers=self.workers,
             on_change=self._look_for_work,
             look_again=poke,
@@ -110,11 +116,11 @@ class AutoMode:
     def prepare(self) -> None:
         """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
         project = self._project
-        task_queue.contexts(project)
+        queue.contexts(project)
         private_dir(self._run.queue.files.directory)
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        auto_settling.settle(project, self._run.queue)
+        settling.settle(project, self._run.queue)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """There are heartbeats from the registration on, also while worktrees and agents are made ready."""
@@ -356,7 +362,7 @@ class AutoMode:
         for name in (name for name in self.workers if name not in stuck):
             try:
                 with self._project.worker_lock(name, timeout_s=20):
-                    auto_giving_back.release(self._run, self._project, name)
+                    giving_back.release(self._run, self._project, name)
                     persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})

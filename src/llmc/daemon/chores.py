@@ -2,14 +2,16 @@
 
 import logging
 
-from llmc.errors import LlmcError
-from llmc.services import bad_rows, goal_work, rebase, undo
-from llmc.services.log_rotation import follow_own_output, rotate_logs
-from llmc.services.project import Project
-from llmc.services.provision import refresh_base
-from llmc.services.trash_pruning import prune_by_itself
-from llmc.tools.proc import ShuttingDown
-from llmc.workers.model import Status
+from llmc.base.errors import LlmcError
+from llmc.base.proc import ShuttingDown
+from llmc.goals import goal_work
+from llmc.landing import rebase, undo
+from llmc.records.worker import Status
+from llmc.repo.log_rotation import follow_own_output, rotate_logs
+from llmc.repo.project import Project
+from llmc.repo.provision import refresh_base
+from llmc.reports import bad_rows
+from llmc.workers.trash_pruning import prune_by_itself
 
 
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:

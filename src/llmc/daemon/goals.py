@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from llmc.services.goal_desk import Aside
-from llmc.services.goal_log import log
-from llmc.services.goal_runner import Runner, Ticked
-from llmc.services.project import Project
-from llmc.tools.clock import now_unix
+from llmc.base.clock import now_unix
+from llmc.goals.goal_desk import Aside
+from llmc.goals.goal_log import log
+from llmc.goals.goal_runner import Runner, Ticked
+from llmc.repo.project import Project
 
 #: things that happen together are looked at together
 SETTLE_S = 0.2

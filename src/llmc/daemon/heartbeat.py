@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from llmc.base import progress
+from llmc.base.clock import now_unix
+from llmc.base.files import write_atomic
 from llmc.config.paths import Root
-from llmc.tools import progress
-from llmc.tools.clock import now_unix
-from llmc.tools.files import write_atomic
 
 INTERVAL_S = 5.0
 #: beats in the time after which a supervisor takes a missing one for a hang

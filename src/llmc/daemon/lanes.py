@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from llmc.errors import LlmcError, LockTimeout
-from llmc.tools import progress
-from llmc.tools.proc import ShuttingDown
+from llmc.base import progress
+from llmc.base.errors import LlmcError, LockTimeout
+from llmc.base.proc import ShuttingDown
 
 #: when to look again at a worker whose lock was taken
 RETRY_S = 1.0

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmc.fit import visible
-from llmc.tools.files import append_line
-from llmc.urls import scrub, scrub_all
+from llmc.base.files import append_line
+from llmc.base.text import visible
+from llmc.base.urls import scrub, scrub_all
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 

@@ -16,6 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents.protocol import Agent
+from llmc.base import locks, progress
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.files import DiskFull, private_dir
+from llmc.base.names import WorkerName
+from llmc.base.panes import Pane
+from llmc.base.wake import listen, receive
 from llmc.daemon import chores
 from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
@@ -26,19 +33,14 @@ from llmc.daemon.notices import Notices
 from llmc.daemon.patrol import Watch
 from llmc.daemon.registration import write_registration
 from llmc.daemon.rounds import Rounds
-from llmc.errors import LlmcError, Refused
-from llmc.names import WorkerName
-from llmc.panes import Pane
-from llmc.services import daemon_control, notify, sessions
-from llmc.services.fleet import bring_up, close_server, end_every_session, take_down, told_of
-from llmc.services.project import Project, agent_for, open_project
-from llmc.state.model import State
-from llmc.tools import locks, progress
-from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.files import DiskFull, private_dir
-from llmc.tools.wake import listen, receive
-from llmc.workers.causes import Cause
-from llmc.workers.model import Status
+from llmc.notifications import notify
+from llmc.records.causes import Cause
+from llmc.records.state import State
+from llmc.records.worker import Status
+from llmc.repo.project import Project, agent_for, open_project
+from llmc.sessions import sessions
+from llmc.supervisor import daemon_control
+from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
 MAX_THREADS = 128

@@ -5,15 +5,16 @@ import os
 import threading
 from typing import Any
 
-from llmc.auto.notices import LASTING, Over, failing_after, is_another, judge, of_items
-from llmc.errors import LlmcError
-from llmc.event_log import EventLog
-from llmc.services import attention, notify
-from llmc.services.project import Project
-from llmc.state.events import last_seq
-from llmc.state.incidents import Incidents
-from llmc.tools.clock import monotonic
-from llmc.tools.files import json_row
+from llmc.attention import raising
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError
+from llmc.base.files import json_row
+from llmc.notifications import notify
+from llmc.notifications.incidents import Incidents
+from llmc.notifications.rules.notices import LASTING, Over, failing_after, is_another, judge, of_items
+from llmc.records.event_log import EventLog
+from llmc.records.events import last_seq
+from llmc.repo.project import Project
 
 #: how often somebody looks whether there is something to tell again
 RETRY_LOOK_S = 5.0
@@ -52,7 +53,7 @@ class Notices:
             return
         self._state_changed, self._looked = changed, monotonic()
         on, workers = notify.settings_of(project).on, project.store.read().workers
-        wanted = {(one.kind, one.key): one for one in of_items(attention.current(project), on, workers)}
+        wanted = {(one.kind, one.key): one for one in of_items(raising.current(project), on, workers)}
         open_ = {(one.kind, one.key): one for one in Incidents(project.root).read().incidents if one.is_open}
         for name, one in open_.items():
             if one.kind in LASTING and (name not in wanted or is_another(wanted[name], one.facts)):

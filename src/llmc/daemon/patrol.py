@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from llmc.workers.patrol import Clock, clock_jump
+from llmc.workers.rules.patrol import Clock, clock_jump
 
 
 class Watch(Struct):

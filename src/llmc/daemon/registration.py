@@ -4,10 +4,10 @@ import json
 import os
 from typing import Any
 
+from llmc.base.files import write_atomic
+from llmc.base.proc import caller_dir
+from llmc.base.processes import start_of
 from llmc.config.paths import Root
-from llmc.tools.files import write_atomic
-from llmc.tools.proc import caller_dir
-from llmc.tools.processes import start_of
 
 
 def write_registration(root: Root, instance_id: str, started_unix: float, **about: Any) -> None:

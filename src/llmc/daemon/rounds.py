@@ -8,22 +8,22 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from llmc.auto.usage import Meters, record_usage
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.base.given import written_out
+from llmc.base.names import WorkerName
+from llmc.base.panes import Pane
+from llmc.base.proc import ShuttingDown
 from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode
 from llmc.daemon.log import say
 from llmc.daemon.patrol import Watch
-from llmc.errors import LlmcError, LockTimeout, NotFound, Refused
-from llmc.given import written_out
-from llmc.names import WorkerName
-from llmc.panes import Pane
-from llmc.services import sessions
-from llmc.services.patrol import patrol, rebase_if_queued
-from llmc.services.project import Project
-from llmc.services.recover import finish_interrupted
-from llmc.services.usage import Meters, record_usage
-from llmc.tools.clock import monotonic, now_unix
-from llmc.tools.proc import ShuttingDown
-from llmc.workers.model import Status, WorkerRecord
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.sessions import sessions
+from llmc.workers.patrol import patrol, rebase_if_queued
+from llmc.workers.recover import finish_interrupted
 
 #: a round that fails may go well a moment later; after this a person is told
 PASSES_S = 10.0

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
-from llmc.errors import LlmcError
-from llmc.services import task_pool
-from llmc.services.hard_failure import HardFailure
-from llmc.services.project import Project
-from llmc.services.task_list import open_list
-from llmc.services.task_queue import TaskQueue
-from llmc.tools.clock import monotonic
-from llmc.tools.files import DiskFull
-from llmc.tools.proc import ShuttingDown
-from llmc.workers.causes import Cause
+from llmc.auto.hard_failure import HardFailure
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError
+from llmc.base.files import DiskFull
+from llmc.base.proc import ShuttingDown
+from llmc.records.causes import Cause
+from llmc.repo.project import Project
+from llmc.tasks import pool_command
+from llmc.tasks.queue import TaskQueue
+from llmc.tasks.task_list import open_list
 
 
 class TaskPool:
@@ -42,13 +42,13 @@ class TaskPool:
     def _ask(self, project: Project) -> None:
         try:
             if not self._taken_up:
-                task_pool.take_up(project, open_list(project), self._queue.ledger)
+                pool_command.take_up(project, open_list(project), self._queue.ledger)
                 self._taken_up = True
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
-                task = task_pool.take_in(project, open_list(project), self._queue.ledger)
+                task = pool_command.take_in(project, open_list(project), self._queue.ledger)
                 if task is not None:
                     self._say(f"task {task.id} from the task pool: {task.subject[:60]}")
-        except task_pool.PoolFailed as error:
+        except pool_command.PoolFailed as error:
             self._fail(HardFailure(error.cause, error.reason, output=error.output))
         except ShuttingDown:
             pass

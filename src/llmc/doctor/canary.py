@@ -1,234 +1,362 @@
-"""The canary: from what a scratch session showed to a verdict with words. Pure.
+"""The canary: drives a scratch session before auto mode trusts a version of the client or of tmux it does not know.
 
-Each probe is a row of PROBES. Auto mode depends on the essential ones; what else cannot be seen is only said.
+The session has a root, a state and a tmux server of its own below `.llmc/canary/`, so that it is launched, typed into
+and ended by the same functions as a worker's, and touches nothing of the fleet's.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
-from llmc.workers import causes
-from llmc.workers.decide import NORMAL_EXITS
+from llmc.agents.client_files import row_text, rows_since
+from llmc.agents.protocol import ClientStatus
+from llmc.base import locks, proc, processes
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.files import json_row, private_dir, read_given, write_atomic
+from llmc.base.names import SessionName, WorkerName, header_id
+from llmc.base.panes import Pane
+from llmc.base.tmux import Tmux
+from llmc.config.paths import Root
+from llmc.doctor.rules.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, result_of, why_probe
+from llmc.records.store import Store
+from llmc.records.worker import WorkerRecord
+from llmc.repo.project import Project, agent_for
+from llmc.sessions import intake, sessions, typist
+from llmc.sessions.submit import submit
 
-#: what a hook is called in the event log, where the row does not name it
-_HOOKS = {
-    "session_started": "SessionStart",
-    "session_ended": "SessionEnd",
-    "prompt_seen": "UserPromptSubmit",
-    "prompt_delivered": "UserPromptSubmit",
-    "agent_stopped": "Stop",
-    "agent_failed": "StopFailure",
-    "agent_asked": "PermissionRequest",
-    "agent_exited": "PaneDied",
-}
+NAME = WorkerName("canary")
+PROMPT = "Reply with OK. Do nothing else."
+#: how long a turn of one word may take; an overloaded API is tried again by the client for minutes
+TURN_S = 45.0
+#: how long the client may rest before a Stop that has not come is a Stop that does not come
+REST_S = 5.0
+#: how long it must rest before its turns are over: between a turn and a queued one it rests for a moment
+PAUSE_S = 0.7
+#: a client that works shows each of its signs at once; on a busy machine that may take a while
+SIGN_S = 10.0
+EXIT_S = 10.0
+SCREEN_LINES = 25
+SCREEN_WIDTH = 160
 
-OTHER_VERSION = (
-    "Use a version that llmc was tried with: `llmc config set defaults.agent_command PATH`. "
-    "`llmc up --auto --detach --no-canary` goes on all the same"
-)
-BY_HAND = "Start the client once by hand and answer what it asks, then run `llmc up --auto --detach` again"
-
-
-class Result(StrEnum):
-    """What became of one probe."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    #: it is not there, and llmc works without it
-    UNSEEN = "unseen"
-    #: there was no occasion, or an earlier probe failed
-    NOT_TRIED = "not_tried"
-
-
-class Observed(Struct, frozen=True):
-    """What was seen of the scratch session; None where it did not come to that."""
-
-    #: why it could not even be launched
-    launch_problem: str = ""
-    launched: bool | None = None
-    ready: bool | None = None
-    status_file: bool | None = None
-    arrived: bool | None = None
-    #: why the prompt did not arrive
-    why_not: str = ""
-    prompt_hook: bool | None = None
-    transcript_row: bool | None = None
-    queue_row: bool | None = None
-    turn_ended: bool | None = None
-    #: the client's own word for an API error
-    api_error: str = ""
-    #: it rests, by its status file, though no hook said that its turn has ended
-    rests: bool = False
-    cleared: bool | None = None
-    #: it ended after /exit, and how: None when tmux did not tell
-    exited: bool | None = None
-    exit_code: int | None = None
+Say = Callable[[str], None]
 
 
-class Probe(Struct, frozen=True):
-    """One question to the client. Without `essential` a missing answer is only said."""
-
-    name: str
-    seen: Callable[[Observed], bool | None]
-    #: what is wrong; or what llmc cannot do without it
-    words: Callable[[Observed], str]
-    fix: str = OTHER_VERSION
-    essential: bool = True
-
-
-def _account_is_good(seen: Observed) -> bool | None:
-    if not seen.turn_ended:
+def last_verdict(root: Root) -> Verdict | None:
+    """What the last probe found; None when there was none that can be read."""
+    try:
+        return msgspec.json.decode(read_given(root.canary), type=Verdict)
+    except (OSError, ValueError, RecursionError):
         return None
-    return not causes.needs_a_person(causes.of_stop_failure(seen.api_error)) if seen.api_error else True
 
 
-def _ended_well(seen: Observed) -> bool | None:
-    return None if seen.exited is None else seen.exited and seen.exit_code in NORMAL_EXITS
+def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | None:
+    """Try the client if it or tmux is not known here; refuses auto mode where a probe fails. None: nothing was tried.
+
+    The scripted agent is a part of llmc and changes with it only: it is tried when it is asked for.
+    """
+    agent = agent_for(project)
+    if agent.name == "scripted" and not asked:
+        return None
+    client, tmux = agent.version(), tmux_version()
+    why = why_probe(last_verdict(project.root), client, tmux)
+    if not why and not asked:
+        return None
+    say(f"canary: {why or f'{client} with {tmux} is tried once more'}; trying it in a scratch session")
+    verdict = probe(project, say, client, tmux)
+    if not verdict.passed:
+        error = Refused(f"auto mode does not start: {verdict.reason}", hint=f"{verdict.fix}.")
+        error.details = {"canary": msgspec.to_builtins(verdict)}
+        raise error
+    return verdict
 
 
-def _no_turn_end(seen: Observed) -> str:
-    if seen.rests:
-        return "it answered a prompt, and no Stop hook said that its turn has ended"
-    return "it took a prompt, and neither a Stop hook nor an error came in time"
+def tmux_version() -> str:
+    return proc.run(["tmux", "-V"], timeout_s=20).stdout.strip()
 
 
-def _bad_end(seen: Observed) -> str:
-    if not seen.exited:
-        return "it did not end on /exit"
-    if seen.exit_code is None:
-        return "it ended on /exit, and tmux did not tell its exit code"
-    return f"it ended with exit code {seen.exit_code} on /exit, which llmc would take for a crash"
+def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
+    """Drive a scratch session through every probe; the verdict is on the disk when this returns."""
+    with _alone(project), _signals_end_it_in_order():
+        end_leftovers(project.root)
+        scratch = _scratch(project)
+        drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
+        try:
+            seen = drive.observe()
+            hooks, screen = hooks_in(_events(scratch)), drive.screen
+        finally:
+            _end(scratch)
+        verdict = judge(
+            seen, agent_for(project).name, client, tmux, now_unix(), hooks=hooks, screen=tuple(screen)
+        )
+        write_atomic(project.root.canary, msgspec.json.format(msgspec.json.encode(verdict), indent=1))
+        if verdict.passed:  # else it is kept, and the next probe clears it away
+            shutil.rmtree(scratch.root.path, ignore_errors=True)
+        return verdict
 
 
-#: in the order in which they are tried
-PROBES: tuple[Probe, ...] = (
-    Probe("launch", lambda seen: seen.launched, lambda seen: seen.launch_problem, BY_HAND),
-    Probe(
-        "ready",
-        lambda seen: seen.ready,
-        lambda seen: "it started, and no SessionStart hook came: a dialog, a login, or hooks that do not run",
-        BY_HAND,
-    ),
-    Probe(
-        "status_file",
-        lambda seen: seen.status_file,
-        lambda seen: "its status file: an interrupt and an open dialog are noticed late or not at all",
-        essential=False,
-    ),
-    Probe(
-        "submit",
-        lambda seen: seen.arrived,
-        lambda seen: f"a prompt was typed, and nothing proves that it arrived: {seen.why_not}",
-    ),
-    Probe(
-        "prompt_hook",
-        lambda seen: seen.prompt_hook,
-        lambda seen: "the UserPromptSubmit hook: what a person types is noticed only when it has ended",
-        essential=False,
-    ),
-    Probe(
-        "transcript",
-        lambda seen: seen.transcript_row,
-        lambda seen: (
-            "prompts in its transcript: no usage and no budgets, and a prompt may come twice after a crash"
-        ),
-        essential=False,
-    ),
-    Probe(
-        "queue",
-        lambda seen: seen.queue_row,
-        lambda seen: "queue rows in its transcript: a message to a busy agent may be called unconfirmed",
-        essential=False,
-    ),
-    Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),
-    Probe(
-        "account",
-        _account_is_good,
-        lambda seen: f"its account or its settings were refused: {seen.api_error}",
-        BY_HAND,
-    ),
-    Probe("clear", lambda seen: seen.cleared, lambda seen: "/clear began no new conversation"),
-    Probe("exit", _ended_well, _bad_end),
-)
+def leftovers(root: Root) -> list[Path]:
+    """Scratch sessions that a probe which was killed left running; none while one is at work."""
+    if locks.is_locked(root.lock("canary")):
+        return []
+    return [path for path in _folders(root) if Tmux(Root(path).tmux_server).panes() != {}]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the canary found about one version of the client on one version of tmux; kept in `.llmc/canary.json`."""
-
-    agent: str
-    client: str
-    tmux: str
-    at_unix: float
-    passed: bool
-    #: what failed first, and what to do about it
-    reason: str = ""
-    fix: str = ""
-    probes: dict[str, Result] = {}
-    #: what llmc has to do without
-    cannot_see: tuple[str, ...] = ()
-    #: the evidence: hooks that came, in their order, and the end of the screen
-    hooks: tuple[str, ...] = ()
-    screen: tuple[str, ...] = ()
-
-    @property
-    def summary(self) -> str:
-        """One line for people."""
-        what = f"{self.client} with {self.tmux}"
-        if not self.passed:
-            return f"{what}: {self.reason}"
-        blind = f"; llmc cannot see {'; '.join(self.cannot_see)}" if self.cannot_see else ""
-        return f"{what}: passed{blind}"
+def end_leftovers(root: Root) -> None:
+    """End what a killed probe left, and clear the folders of earlier ones away: they hold nobody's work."""
+    for path in _folders(root):
+        tmux = Tmux(Root(path).tmux_server)
+        panes = tmux.panes()
+        for pane in panes.values() if isinstance(panes, dict) else ():
+            instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
+            sessions.end_program(pane)
+            processes.kill(processes.leftovers(instance))
+        tmux.kill_server()
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **evidence: Any) -> Verdict:
-    """The verdict: the first essential probe that failed is the reason."""
-    results = {probe.name: result_of(probe, seen) for probe in PROBES}
-    failed = next((probe for probe in PROBES if results[probe.name] is Result.FAILED), None)
-    # What came after a failure was not tried; nothing was proved before the last of the essential ones.
-    tried = all(results[probe.name] is Result.PASSED for probe in PROBES if probe.essential)
-    return Verdict(
-        agent=agent,
-        client=client,
-        tmux=tmux,
-        at_unix=at_unix,
-        passed=tried,
-        reason=failed.words(seen) if failed else "" if tried else "it was interrupted",
-        fix=failed.fix if failed else "",
-        probes=results,
-        cannot_see=tuple(p.words(seen) for p in PROBES if results[p.name] is Result.UNSEEN),
-        **evidence,
+def repair_leftovers(root: Root) -> None:
+    """As `end_leftovers`, but never under the hands of a probe at work."""
+    claim = locks.hold_forever(root.lock("canary"))
+    if claim is None:
+        raise Refused("a probe is at work", hint="Look again: llmc doctor")
+    try:
+        end_leftovers(root)
+    finally:
+        os.close(claim)
+
+
+def _folders(root: Root) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(root.canaries) if entry.is_dir())
+    except OSError:
+        return []
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    claim = locks.hold_forever(project.root.lock("canary"))
+    if claim is None:
+        who = locks.holder(project.root.lock("canary"))
+        raise Refused(f"somebody else tries the client just now: {who}", hint="Wait until that has ended.")
+    try:
+        yield
+    finally:
+        os.close(claim)
+
+
+@contextmanager
+def _signals_end_it_in_order() -> Iterator[None]:
+    """A supervisor's SIGTERM must not leave an agent behind: it ends the probe as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _scratch(project: Project) -> Project:
+    """A project of one worker, without git and without the task list of the fleet."""
+    root = Root(private_dir(project.root.canaries) / f"{time.time_ns()}")
+    work = private_dir(root.path / "work")
+    config = msgspec.structs.replace(
+        project.config, auto=msgspec.structs.replace(project.config.auto, task_list_id=""), workers={}
     )
+    store = Store(root)
+    store.create()
+    record = WorkerRecord(
+        name=NAME,
+        worktree_path=str(work),
+        branch="",
+        session_id=SessionName(f"llmc-{NAME}"),
+        created_at_unix=now_unix(),
+        auto=True,
+    )
+    with store.transaction() as tx:
+        tx.put(record)
+    return Project(root, config, store, Tmux(root.tmux_server), trusted_as=project.root.path)
 
 
-def result_of(probe: Probe, seen: Observed) -> Result:
-    answer = probe.seen(seen)
-    if answer is None:
-        return Result.NOT_TRIED
-    if answer:
-        return Result.PASSED
-    return Result.FAILED if probe.essential else Result.UNSEEN
+def _end(scratch: Project) -> None:
+    with suppress(LlmcError), scratch.worker_lock(NAME):
+        sessions.end(scratch, NAME, "canary")
+    scratch.tmux.kill_server()
 
 
-def why_probe(last: Verdict | None, client: str, tmux: str) -> str:
-    """Why the client has to be tried before auto mode; "" when it was, and passed."""
-    if last is None:
-        return f"{client} with {tmux} was not tried on this root yet"
-    if last.client != client:
-        return f"the client is another one: {last.client} before, {client} now"
-    if last.tmux != tmux:
-        return f"tmux is another one: {last.tmux} before, {tmux} now"
-    return "" if last.passed else f"{client} with {tmux} failed the last time: {last.reason}"
+def _events(scratch: Project) -> list[dict[str, Any]]:
+    try:
+        lines = scratch.root.events.read_bytes().splitlines()
+    except OSError:
+        return []
+    return [row for line in lines if (row := json_row(line)) is not None]
 
 
-def hooks_in(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The hooks that an event log tells of, in their order."""
-    return tuple(_hook(row) for row in events if "event" in row)
+class _Drive:
+    """One scratch session, from launch to exit. It stops at the first essential probe that fails."""
+
+    def __init__(self, scratch: Project, say: Say, ready_s: float) -> None:
+        self.project = scratch
+        self.say = say
+        self.ready_s = ready_s
+        self.seen = Observed()
+        self.screen: list[str] = []
+
+    def observe(self) -> Observed:
+        with self.project.worker_lock(NAME):
+            try:
+                for act in (self._launch, self._submit, self._wait_for_the_end, self._clear, self._exit):
+                    act()
+                    if self._has_failed():
+                        self._look()
+                        break
+            except LlmcError as error:  # tmux or the disk, not the client; still nothing to build a night on
+                self._note(launched=False, launch_problem=error.message)
+        return self.seen
+
+    def _note(self, **facts: Any) -> None:
+        """What was seen; each probe that it answers is said."""
+        before, self.seen = self.seen, replace(self.seen, **facts)
+        for probe in PROBES:
+            result = result_of(probe, self.seen)
+            if result is not result_of(probe, before) and result is not Result.NOT_TRIED:
+                self.say(f"canary: {probe.name}: {result.value}")
+
+    def _has_failed(self) -> bool:
+        return any(result_of(probe, self.seen) is Result.FAILED for probe in PROBES)
+
+    def _launch(self) -> None:
+        try:
+            sessions.start(self.project, NAME)
+        except LlmcError as error:
+            self._note(launched=False, launch_problem=error.message)
+            return
+        self._note(launched=True)
+        ready = processes.wait_until(
+            lambda: self._has_hook("SessionStart") or self._is_dead(), self.ready_s, interval_s=0.05
+        )
+        self._note(ready=ready and not self._is_dead())
+        if self.seen.ready:
+            known = processes.wait_until(
+                lambda: self._status() is not ClientStatus.UNKNOWN, SIGN_S, interval_s=0.05
+            )
+            self._note(status_file=known)
+
+    def _submit(self) -> None:
+        self._look()
+        receipt = submit(self.project, NAME, "canary", PROMPT)
+        self._note(arrived=receipt.outcome.arrived, why_not=receipt.reason)
+        if not receipt.outcome.arrived:
+            return
+        if self._status() is ClientStatus.BUSY:
+            self._send_to_a_busy_agent()
+        path = Path(self._record().transcript_path)
+
+        def has_row() -> bool:
+            return _kind_of_row(path, receipt.prompt_id) != ""
+
+        self._note(
+            prompt_hook=processes.wait_until(lambda: self._has_hook("UserPromptSubmit"), SIGN_S),
+            transcript_row=processes.wait_until(has_row, SIGN_S, interval_s=0.05),
+        )
+
+    def _send_to_a_busy_agent(self) -> None:
+        """The same word once more, while the first is being answered."""
+        path = Path(self._record().transcript_path)
+        receipt = submit(self.project, NAME, "canary", PROMPT)
+        if not receipt.outcome.arrived:
+            self._note(queue_row=False)
+            return
+        processes.wait_until(lambda: _kind_of_row(path, receipt.prompt_id) != "", SIGN_S, interval_s=0.05)
+        kind = _kind_of_row(path, receipt.prompt_id)
+        if kind != "user":  # else it had ended by then, and there was nothing to queue
+            self._note(queue_row=kind == "queue-operation")
+
+    def _wait_for_the_end(self) -> None:
+        """Until its turns are over by its hooks; by its status file where it has one, too."""
+        resting_since = time.monotonic()
+        deadline = resting_since + TURN_S
+        while time.monotonic() < deadline and not self._is_dead():
+            now = time.monotonic()
+            if self._status() is ClientStatus.BUSY:
+                resting_since = now
+            rested_s = now - resting_since
+            said = self._has_hook("Stop") or self._has_hook("StopFailure")
+            if said and (rested_s > PAUSE_S or not self.seen.status_file):
+                break
+            if self.seen.status_file and rested_s > REST_S:
+                break
+            time.sleep(0.05)
+        said = self._has_hook("Stop") or self._has_hook("StopFailure")
+        failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
+        error = str(failed[-1].get("error")) if failed else ""
+        rests = self._status() is ClientStatus.IDLE
+        self._note(turn_ended=said, api_error=error, rests=rests)
+
+    def _clear(self) -> None:
+        self._look()
+        try:
+            typist.begin_anew(self.project, self._record())
+        except typist.Refusal:
+            self._note(cleared=False)
+            return
+        self._note(cleared=True)
+
+    def _exit(self) -> None:
+        self._look()
+        typist.leave(self.project, self._record())
+        gone = processes.wait_until(self._is_dead, EXIT_S, interval_s=0.05)
+        pane = self.project.pane(self._record())
+        self._note(exited=gone, exit_code=pane.exit_code if isinstance(pane, Pane) else None)
+        self._record()
+
+    def _record(self) -> WorkerRecord:
+        return intake.apply_pending(self.project, NAME)
+
+    def _has_hook(self, name: str) -> bool:
+        self._record()
+        return any(hook.split()[0] == name for hook in hooks_in(_events(self.project)))
+
+    def _pane(self) -> Pane | None:
+        pane = self.project.pane(self.project.store.worker(NAME))
+        return pane if isinstance(pane, Pane) else None
+
+    def _is_dead(self) -> bool:
+        pane = self._pane()
+        return pane is not None and pane.dead
+
+    def _status(self) -> ClientStatus:
+        pane = self._pane()
+        return ClientStatus.UNKNOWN if pane is None else sessions.status_of(self._record(), pane)
+
+    def _look(self) -> None:
+        """The end of the screen, as evidence for a person; nothing is decided by it."""
+        with suppress(LlmcError):
+            pane = self._pane()
+            shown = self.project.tmux.capture(pane, history=50) if pane is not None else ""
+            self.screen = [line.rstrip()[:SCREEN_WIDTH] for line in shown.splitlines() if line.strip()][
+                -SCREEN_LINES:
+            ]
 
 
-def _hook(row: Mapping[str, Any]) -> str:
-    name = str(row.get("hook") or _HOOKS.get(str(row.get("action")), row.get("action")))
-    detail = row.get("source") or row.get("end") or row.get("error")
-    return f"{name} ({detail})" if detail else name
+def _kind_of_row(path: Path, prompt_id: str) -> str:
+    """The type of the first row of a transcript that carries a prompt; "" when there is none."""
+    rows, _ = rows_since(path, prompt_id.encode(), 0)
+    found = (str(row.get("type")) for row in rows if header_id(row_text(row)) == prompt_id)
+    return next(found, "")

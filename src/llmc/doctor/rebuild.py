@@ -1,161 +1,218 @@
-"""A worker's record made anew from what is on disk, in git and in tmux. Pure."""
+"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions, claims on tasks and the configuration.
 
-from collections.abc import Iterable, Mapping
+The old file is kept. What only it knew is gone: who is held (where it cannot be read), how far an accept was, and
+prompts on their way.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.names import ClaudeSessionId, SessionName, TaskKey, WorkerName
-from llmc.tasks.books import Claim
-from llmc.tasks.claims import is_ours
-from llmc.tasks.model import Task, TaskStatus
-from llmc.workers import decide
-from llmc.workers.model import Assignment, Status, WorkerRecord
-from llmc.workers.transitions import Step, apply, step
-
-#: events after which a worker has no task any more
-_ENDS_A_TASK = ("accepted", "worker_reset", "worker_added")
-
-
-class Rebase(Struct, frozen=True):
-    """A rebase in progress, as git's own files tell it."""
-
-    before: str
-    onto: str
-    files: tuple[str, ...]
-
-
-class Found(Struct, frozen=True):
-    """What was found of one worker."""
-
-    name: WorkerName
-    worktree_path: str
-    session_id: SessionName
-    created_at_unix: float
-    #: its agent runs: the mark it was launched with, what it is, and what it says of itself
-    alive: bool = False
-    instance: str = ""
-    agent: str = ""
-    config_dir: str = ""
-    busy: bool = False
-    asks: bool = False
-    claude_session_id: ClaudeSessionId | None = None
-    transcript_path: str = ""
-    prompt: str = ""
-    #: None when git could not read the worktree
-    git: decide.GitFacts | None = None
-    rebase: Rebase | None = None
+from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
+from llmc.agents.protocol import ClientStatus
+from llmc.base import locks, processes
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, Refused, StateError
+from llmc.base.files import json_row
+from llmc.base.names import ClaudeSessionId, TaskKey, WorkerName
+from llmc.base.panes import Pane, Panes
+from llmc.base.tmux import Unknown
+from llmc.config.options import check_worker_name, is_auto_name
+from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
+from llmc.doctor.rules.records import task_in
+from llmc.landing.prompts import task_of
+from llmc.records.books import entry
+from llmc.records.events import read_lines
+from llmc.records.state import State
+from llmc.records.store import NewerState
+from llmc.records.task import Task
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, trash
+from llmc.repo.project import Project, agent_for
+from llmc.sessions import intake
+from llmc.sessions.sessions import launched
+from llmc.tasks.claiming import open_ledger
+from llmc.tasks.task_list import believed_tasks, open_list
 
 
-def rebuilt(found: Found, now: float) -> WorkerRecord:
-    """The record that follows from the facts: without a running agent `offline`, else where it rests."""
-    runs = found.alive and bool(found.instance)
-    record = WorkerRecord(
-        name=found.name,
-        worktree_path=found.worktree_path,
-        branch=f"llmc/{found.name}",
-        session_id=found.session_id,
-        created_at_unix=min(found.created_at_unix, now),
-        since_unix=now,
-        last_activity_unix=now,
-        reason="rebuilt",
-        current_prompt=found.prompt,
-        instance=found.instance if runs else "",
-        agent=found.agent,
-        config_dir=found.config_dir,
-        claude_session_id=found.claude_session_id,
-        transcript_path=found.transcript_path,
-        **_open_rebase(found, now),
-    )
-    for change in _steps(record, found) if runs else ():
-        record = apply(record, change, now)
-    return record
+class Rebuilt(Struct, frozen=True):
+    """The new records, where the old file is, and what could not be known of whom."""
+
+    workers: list[WorkerRecord]
+    kept: Path | None
+    unknown: dict[str, list[str]]
 
 
-def unknown(found: Found) -> list[str]:
-    """What could not be found out, in words."""
-    said = []
-    if found.git is None:
-        said.append("git could not read its worktree")
-    if found.alive and not found.instance:
-        said.append("an agent runs in its session, but not one that llmc launched")
-    if not found.prompt and (found.busy or (found.git is not None and (found.git.ahead or found.git.dirty))):
-        said.append("its task is not known")
-    return said
+def readable_state(project: Project) -> State | None:
+    """The state as it is; None when there is none to use. One of a newer llmc is an error."""
+    try:
+        return project.store.read()
+    except NewerState:
+        raise
+    except (StateError, NotFound):
+        return None
 
 
-def is_over(events: Iterable[dict[str, Any]], worker: str, prompt_id: str) -> bool:
-    """Whether the log says that the task with this id was accepted, or reset away."""
-    over = False
-    for event in events:
-        if event.get("worker") != worker:
-            continue
-        if event.get("prompt_id") == prompt_id:
-            over = False
-        elif event.get("action") in _ENDS_A_TASK:
-            over = True
-    return over
+def rebuild(project: Project) -> Rebuilt:
+    """Look at everything, keep the old state.json aside, write the new one. Safe to repeat after a crash."""
+    with _alone(project):
+        panes = project.tmux.panes()
+        if isinstance(panes, Unknown):
+            raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+        old = _old_workers(project)
+        logged = _events(project)
+        found = [_find(project, name, _pane_of(name, panes), logged) for name in _names(project)]
+        now = now_unix()
+        records = [keep_marks(rebuilt(one, now), old.get(one.name)) for one in found]
+        records = [replace(record, auto=is_auto_name(record.name)) for record in records]
+        records = _with_tasks(project, records, now)
+        kept = _name_for_the_old(project) if project.root.state.exists() else None
+        project.store.start_anew(records, kept)
+    return Rebuilt(records, kept, {one.name: said for one in found if (said := unknown(one))})
 
 
-def _steps(record: WorkerRecord, found: Found) -> list[Step]:
-    if found.git is None:
-        return [step(Status.NEEDS_INPUT, "git could not be read")]
-    rests = decide.rest(record, found.git)
-    if rests.to is Status.REBASING:
-        # An agent at rest in the middle of it is told again; a busy one is at it.
-        due = bool(record.pre_rebase_sha) and not found.busy
-        return [replace_fields(rests, conflict_prompt_due=due)]
-    if found.busy:
-        return [step(Status.NEEDS_INPUT, "rebuilt"), step(Status.WORKING, decide.TURN_GOES_ON)]
-    if found.asks:
-        return [step(Status.NEEDS_INPUT, "question")]
-    if rests.to is Status.IDLE and found.git.dirty:
-        return [step(Status.NEEDS_INPUT, "stopped_dirty")]  # idle would let the next task clear it away
-    return [rests]
+def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
+    """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
+    ledger = open_ledger(project)
+    claims = ledger.books().claims
+    tasks: dict[TaskKey, Task] = {}
+    if project.config.auto.task_list_id:
+        files = open_list(project)
+        for one in {"", *(claim.task.list for claim in claims.values())}:
+            there = files.of(one)
+            tasks |= {there.key(task.id): task for task in believed_tasks(there, ledger.books())}
+    if not project.root.tasks_ledger.exists():
+        found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
+        for claim in found:
+            ledger.write(entry("claimed", claim, now))
+        claims = {claim.worker: claim for claim in found}
+    return [
+        assigned(record, claims.get(record.name), tasks, now) if record.auto else record for record in records
+    ]
 
 
-def replace_fields(change: Step, **fields: Any) -> Step:
-    return Step(change.to, change.reason, {**change.fields, **fields})
-
-
-def _open_rebase(found: Found, now: float) -> dict[str, Any]:
-    if found.rebase is None:
-        return {}
-    return {
-        "rebase_started_at_unix": now,
-        "pre_rebase_sha": found.rebase.before,
-        "rebase_base": found.rebase.onto,
-        "conflicted_files": found.rebase.files,
-    }
-
-
-def keep_marks(record: WorkerRecord, old: WorkerRecord | None) -> WorkerRecord:
-    """What a person said of the worker, where the old state could still be read."""
-    return record if old is None else replace(record, held=old.held)
-
-
-def assigned(
-    record: WorkerRecord, claim: Claim | None, tasks: Mapping[TaskKey, Task], now: float
-) -> WorkerRecord:
-    """The record with the task that the worker has claimed; one whose file says somebody else's is not it."""
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """No daemon can start meanwhile, and no command may be at work on a worker."""
+    claim = locks.hold_forever(project.root.lock("daemon"))
     if claim is None:
-        return record
-    task = tasks.get(claim.task)
-    if task is not None and not is_ours(task, claim):
-        return record
-    known: dict[str, Any] = {}
-    if task is not None:  # the client removes files of tasks
-        known = {"subject": task.subject, "label": task.label, "verify": task.verify, "budget": task.budget}
-    at = Assignment(task_id=claim.task.id, task_list=claim.task.list, claim=claim.id, since_unix=now, **known)
-    return replace(record, assignment=at)
+        raise Refused(
+            f"a daemon runs: {locks.holder(project.root.lock('daemon'))}", hint="`llmc down` stops it."
+        )
+    try:
+        for path in sorted(project.root.locks.glob("worker-*.lock")):
+            if locks.is_locked(path):
+                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait until it is done.")
+        yield
+    finally:
+        os.close(claim)
 
 
-def owned(record: WorkerRecord, tasks: Mapping[TaskKey, Task]) -> Claim | None:
-    """The claim that a task's file alone knows. A list may be shared, and workers of two roots have the same names: so
-    the worker's own conversation must be about it."""
-    for key, task in tasks.items():
-        mine = task.status is TaskStatus.IN_PROGRESS and task.owner == record.name and task.claim
-        if mine and task.subject and task.subject in record.current_prompt:
-            return Claim(task.claim, key, record.name)
-    return None
+def _old_workers(project: Project) -> dict[WorkerName, WorkerRecord]:
+    try:
+        return project.store.read().workers
+    except LlmcError:
+        return {}
+
+
+def _names(project: Project) -> list[WorkerName]:
+    """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
+    clone = project.root.path
+    names = {
+        entry.name
+        for entry in _directories(project.root.worktrees)
+        if git.is_worktree_of(Path(entry.path), clone)
+    }
+    names |= {name for name in project.config.workers if git.resolve(clone, f"refs/heads/llmc/{name}")}
+    return [
+        WorkerName(name) for name in sorted(names) if check_worker_name(name) is None or is_auto_name(name)
+    ]
+
+
+def _directories(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _pane_of(name: WorkerName, panes: Panes) -> Pane | None:
+    """The pane of a worker's agent; a shell that a person has in its session is none."""
+    return next((pane for pane in panes.values() if not pane.dead and launched(pane)[0] == name), None)
+
+
+def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[dict[str, Any]]) -> Found:
+    worktree = project.root.worktree(name)
+    alive = pane is not None and not pane.dead
+    environment = processes.environment(pane.pid) if pane is not None and alive else {}
+    ours = environment.get("LLMC_WORKER") == name
+    agent = agent_for(project)
+    config_dir = agent.config_dir({**os.environ, **project.config.defaults.env, **environment})
+    status, session = ClientStatus.UNKNOWN, None
+    if pane is not None and ours:
+        status, session = client_status(config_dir, pane.pid), client_session(config_dir, pane.pid)
+    transcript = transcript_of(config_dir, session, str(worktree))
+    bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
+    git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
+    return Found(
+        name=name,
+        worktree_path=str(worktree),
+        session_id=project.session(name),
+        created_at_unix=bare.created_at_unix,
+        alive=alive,
+        instance=environment.get("LLMC_INSTANCE", "") if ours else "",
+        agent=agent.name,
+        config_dir=str(config_dir),
+        busy=status is ClientStatus.BUSY,
+        asks=status is ClientStatus.WAITING,
+        claude_session_id=session or (ClaudeSessionId(transcript.stem) if transcript else None),
+        transcript_path=str(transcript) if transcript else "",
+        prompt=_prompt(project, bare, transcript, logged),
+        git=git_facts,
+        rebase=_rebase(name, worktree) if git_facts is not None and git_facts.rebasing else None,
+    )
+
+
+def _made_at(worktree: Path) -> float:
+    try:
+        return (worktree / ".git").stat().st_mtime
+    except OSError:
+        return now_unix()
+
+
+def _prompt(project: Project, bare: Found, transcript: Path | None, logged: list[dict[str, Any]]) -> str:
+    """The task the conversation was given, unless the log says that it is over."""
+    prompt_id, sent = task_in(prompts_in(transcript)) if transcript else ("", "")
+    if not prompt_id or is_over(logged, bare.name, prompt_id):
+        return ""
+    return task_of(project, rebuilt(bare, now_unix()), prompt_id, sent)
+
+
+def _rebase(name: str, worktree: Path) -> Rebase | None:
+    """What git itself wrote down when the rebase began; None when it was not llmc that began it."""
+    before, onto = git.git_paths(worktree, "rebase-merge/orig-head", "rebase-merge/onto")
+    try:
+        found = Rebase(before.read_text().strip(), onto.read_text().strip(), git.conflicted_files(worktree))
+    except OSError:
+        return None  # an `am`
+    pinned = ["for-each-ref", "--count=1", "--contains", found.before, f"{trash.PREFIX}{name}"]
+    return found if git.out(worktree, *pinned) else None  # llmc pins what it rebases
+
+
+def _events(project: Project) -> list[dict[str, Any]]:
+    try:
+        lines = list(read_lines(project.root.events))
+    except OSError:
+        return []
+    return [event for line in lines if (event := json_row(line)) is not None]
+
+
+def _name_for_the_old(project: Project) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    return project.root.state.with_name(f"{project.root.state.name}.{stamp}-{os.urandom(2).hex()}.broken")

@@ -1,195 +1,156 @@
-"""The rules of patrol: what to do about a worker that no hook will ever speak of again. Pure.
+"""Patrol of one worker: what was observed goes to the rules in workers/rules/patrol.py, and what they decide is done here."""
 
-Facts, the record and the clock in; at most one decision out. Who carries it out is services/patrol.py.
-"""
+import os
+from pathlib import Path
 
-from typing import Any
+from msgspec import Struct
 
-from msgspec import Struct, field
+from llmc.agents.protocol import ClientStatus
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.panes import Pane
+from llmc.landing import rebase
+from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.repo import git, provision
+from llmc.repo.project import Project
+from llmc.sessions import intake, leftovers, sessions
+from llmc.sessions.rules import decide
+from llmc.workers.rules import patrol as rules
 
-from llmc.workers.causes import Cause
-from llmc.workers.decide import ABORTED, ABORTED_BY_HAND, INTERRUPTED, GitFacts, unresolved
-from llmc.workers.model import BUSY, SelfReview, Status, WorkerRecord
-from llmc.workers.transitions import Step, step
-
-#: commits of a turn whose end was never told count as its end after this time
-NO_STOP_S = 300.0
-#: a rebase in which nothing moves is given up after this time
-STALLED_S = 300.0
-#: wall and monotonic time that part by more than this between two ticks: the machine slept, or its clock was set
-CLOCKS_APART_S = 5.0
-#: a tick that is late by more than this many intervals: we stood still
-LATE_INTERVALS = 3
-
-
-class Clock(Struct, frozen=True):
-    """The time now; and the longest age that may be concluded from it, after a pause or a jump of the clock."""
-
-    now: float
-    age_cap_s: float = float("inf")
-
-    def age_s(self, since_unix: float) -> float:
-        """An age below zero is zero."""
-        return min(max(0.0, self.now - since_unix), self.age_cap_s)
+#: the statuses there is a rule for
+CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
 
 
-class Seen(Struct, frozen=True):
-    """What patrol found out about one worker; `git` is None where it could not be read."""
+class Patrolled(Struct, frozen=True):
+    """What patrol did about a worker, and whether a person had it."""
 
-    git: GitFacts | None
-    #: a turn runs, or a dialog is open
-    turn_runs: bool = False
-    dialog_open: bool = False
-    #: no turn, no dialog, no shell in the background
-    client_idle: bool = False
-    #: the client's status file could not be relied on
-    client_unknown: bool = False
-    #: the newest trace of the agent: transcript, commit, index
-    last_trace_unix: float = 0.0
-    #: commits of the default branch that are missing in its work
-    behind: int = 0
-    #: a person holds it or is attached
+    decision: rules.Decision | None = None
     taken: bool = False
-    #: how long ago a rebase by patrol failed
-    rebase_failed_s: float = float("inf")
+    #: a rebase that did not come about, and why
+    rebase_problem: LlmcError | None = None
 
 
-class Limits(Struct, frozen=True):
-    """What the configuration says."""
-
-    background_grace_s: float
-    patrol_interval_s: float
-
-
-class Remember(Struct, frozen=True):
-    """Change fields of the record, nothing else."""
-
-    fields: dict[str, Any]
-
-
-class Move(Struct, frozen=True):
-    """Take a step; `action` names the event that explains it, "" for none."""
-
-    change: Step
-    action: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-class EndBackground(Struct, frozen=True):
-    """End what the agent left running; then its turn is over."""
-
-
-class EndTurn(Struct, frozen=True):
-    """Judge by git as if the agent had stopped: somebody else did what its turn was for."""
+def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: float) -> Patrolled:
+    """One look at one worker by every rule; the caller holds its lock."""
+    record = project.store.worker(name)
+    seen = _observe(project, record, rebase_failed_s) if record.status in CONCERNED else None
+    if seen is None:
+        return Patrolled(taken=record.held)
+    defaults = project.config.defaults
+    limits = rules.Limits(defaults.background_grace_s, defaults.patrol_interval_secs)
+    decision = rules.decide(record, seen, limits, clock)
+    match decision:
+        case rules.Remember(fields):
+            with project.store.transaction() as tx:
+                tx.update(name, **fields)
+        case rules.Move(change, action, details):
+            with project.store.transaction() as tx:
+                if action:
+                    tx.emit(action, worker=name, **details)
+                tx.move(name, change)
+        case rules.EndBackground():
+            _end_background(project, record)
+        case rules.EndTurn():
+            _end_turn(project, record)
+        case rules.Rebase():
+            return Patrolled(decision, rebase_problem=_rebase(project, name))
+    return Patrolled(decision, taken=seen.taken)
 
 
-class Rebase(Struct, frozen=True):
-    """Put the worker's commits onto the newest base."""
-
-
-Decision = Remember | Move | EndBackground | EndTurn | Rebase
-
-
-def decide(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
-    """The one thing to do about a worker now. Nothing while a person has it, or where git gave no answer."""
-    if seen.taken or seen.git is None:
+def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
+    """Somebody else's work landed: this worker's follows, if that disturbs nobody. Why not, if it failed."""
+    record = project.store.worker(name)
+    if not record.rebase_due:
         return None
-    if record.background_since_unix:
-        return background_left(record, seen, limits, clock)
-    if record.self_review is SelfReview.DUE:
-        return None  # its turn has ended, and llmc has the next word
-    if record.status in BUSY or (record.status is Status.NEEDS_INPUT and record.reason == INTERRUPTED):
-        return commits_without_stop(record, seen, seen.git, clock)
-    if record.status is Status.REBASING:
-        return stalled_rebase(record, seen, seen.git, clock)
-    return Rebase() if should_rebase(record, seen, limits) else None
-
-
-def commits_without_stop(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock) -> Decision | None:
-    """Commits that were first seen long ago, and no turn runs: a Stop that never came. A commit alone ends no turn."""
-    if not git.ahead or git.rebasing:
-        return Remember({"commits_seen_unix": 0.0}) if record.commits_seen_unix else None
-    if not record.commits_seen_unix:
-        return Remember({"commits_seen_unix": clock.now})
-    if seen.turn_runs or seen.dialog_open or clock.age_s(record.commits_seen_unix) < NO_STOP_S:
+    try:
+        provision.refresh_base(project)
+    except LlmcError as error:
+        return error
+    seen = _observe(project, record, float("inf"))
+    if seen is None or seen.git is None:
         return None
-    if seen.client_idle and record.status in BUSY:
-        # Seen as an interruption within seconds; a person may be thinking, so the wait begins there.
+    if not seen.behind:
+        with project.store.transaction() as tx:
+            tx.update(name, rebase_due=False)
         return None
-    if seen.client_unknown and clock.age_s(seen.last_trace_unix) < NO_STOP_S:
-        return None  # without a status file only its traces tell that it is still at work
-    return Move(step(Status.NEEDS_REVIEW, "commits, but no word of its end", commit_sha=git.head))
+    limits = rules.Limits(0.0, 0.0)
+    return _rebase(project, name) if rules.should_rebase(record, seen, limits) else None
 
 
-def background_left(record: WorkerRecord, seen: Seen, limits: Limits, clock: Clock) -> Decision | None:
-    """It stopped with commits, and only shells that it left behind keep it from being done."""
-    assert seen.git is not None
-    has_work = bool(seen.git.ahead) or not record.has_branch
-    if seen.turn_runs or seen.dialog_open or not has_work or seen.git.rebasing:
+def _rebase(project: Project, name: str) -> LlmcError | None:
+    try:
+        rebase.keep_rebased(project, name)
+    except LlmcError as error:
+        return error
+    return None
+
+
+def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
+    """None where there is no living agent, or tmux gave no answer: other rules look after those."""
+    pane = project.pane(record)
+    if not isinstance(pane, Pane) or pane.dead:
         return None
-    grace_over = clock.age_s(record.background_since_unix) >= limits.background_grace_s
-    return EndBackground() if grace_over else None
-
-
-def stalled_rebase(record: WorkerRecord, seen: Seen, git: GitFacts, clock: Clock) -> Decision | None:
-    """No turn runs, and nothing was written, for too long: nobody is at it any more.
-
-    Unless it is over: a person may have finished or aborted it by hand, and no Stop tells of that.
-    """
-    if seen.turn_runs or record.validation_due or (record.cause and record.assignment is not None):
-        return None  # or a limit stopped it, and auto mode sees to that
-    sent = record.delivery.at_unix if record.delivery else 0.0
-    since = max(record.since_unix, record.rebase_started_at_unix, sent, seen.last_trace_unix)
-    quiet_s = clock.age_s(since)
-    if _is_over(record, git) and (
-        quiet_s >= STALLED_S or (seen.client_idle and not record.validation_output)
-    ):
-        return EndTurn()
-    if quiet_s < STALLED_S:
-        return None
-    if seen.dialog_open:
-        why = "a dialog is open"
-    elif record.conflict_prompt_due:
-        why = f"it could not be told of its conflicts: {record.delivery.reason if record.delivery else ''}"
-    else:
-        why = "no turn runs"
-    text = f"no progress in its rebase for {quiet_s / 60:.0f} minutes: {why.rstrip(': ')}"
-    failed = step(Status.ERROR, "no progress in its rebase", error_reason=text, cause=Cause.GIT)
-    return Move(failed, "rebase_stalled", {"quiet_s": round(quiet_s)})
-
-
-def _is_over(record: WorkerRecord, git: GitFacts) -> bool:
-    """Whether git is done with a rebase that llmc began; not while its worker is to hear of a failed validation."""
-    told_later = bool(record.validation_output) and record.conflict_prompt_due
-    ended = not git.rebasing and (git.head == record.pre_rebase_sha or not unresolved(git))
-    return bool(record.pre_rebase_sha) and ended and not told_later
-
-
-def should_rebase(record: WorkerRecord, seen: Seen, limits: Limits) -> bool:
-    """Whether work that waits for review is brought onto the newest base now, without anybody having asked.
-
-    Not after its worker gave the same up: that is a person's to decide. Not right after a failure: it would be the
-    same one.
-    """
-    git = seen.git
-    return (
-        record.status is Status.NEEDS_REVIEW
-        and record.accept is None
-        and record.reason not in (ABORTED, ABORTED_BY_HAND)
-        and not (seen.taken or seen.turn_runs or seen.dialog_open)
-        and git is not None
-        and not (git.dirty or git.rebasing)
-        and git.ahead > 0
-        and seen.behind > 0
-        and seen.rebase_failed_s > 1.5 * limits.patrol_interval_s
+    status = sessions.status_of(record, pane)
+    return rules.Seen(
+        git=intake.git_facts(project, record),
+        turn_runs=status is ClientStatus.BUSY,
+        dialog_open=status is ClientStatus.WAITING,
+        client_idle=status is ClientStatus.IDLE,
+        client_unknown=status is ClientStatus.UNKNOWN,
+        last_trace_unix=_last_trace(record),
+        behind=_behind(project, record),
+        taken=sessions.is_taken(record, pane) is not None,
+        rebase_failed_s=rebase_failed_s,
     )
 
 
-def clock_jump(interval_s: float, monotonic_s: float, wall_s: float) -> str:
-    """Why the time between two ticks cannot be trusted, "" when it can; both clocks measured it."""
-    if abs(wall_s - monotonic_s) > CLOCKS_APART_S:
-        return f"the clock moved by {wall_s:.0f} s while {monotonic_s:.0f} s went by"
-    late_s = monotonic_s - interval_s
-    if late_s > LATE_INTERVALS * interval_s:
-        return f"patrol came {late_s:.0f} s late"
-    return ""
+def _behind(project: Project, record: WorkerRecord) -> int:
+    if record.status is not Status.NEEDS_REVIEW:
+        return 0
+    try:
+        return git.divergence(Path(record.worktree_path), project.base, "HEAD").behind
+    except ToolFailed:
+        return 0
+
+
+def _last_trace(record: WorkerRecord) -> float:
+    """When the agent last wrote: to its transcript, its index, its commits, or the state of its rebase."""
+    paths = [Path(record.transcript_path)] if record.transcript_path else []
+    try:
+        paths += git.git_paths(Path(record.worktree_path), "index", "logs/HEAD", "rebase-merge")
+    except ToolFailed:
+        return now_unix()  # unknown is not quiet
+    return max([0.0, *map(_changed_unix, paths)])
+
+
+def _changed_unix(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _end_background(project: Project, record: WorkerRecord) -> None:
+    """End exactly what the agent left behind, say so, and take its turn for over."""
+    name = record.name
+    left = leftovers.of(record.instance)
+    pane = project.pane(record)
+    if not isinstance(pane, Pane) or sessions.status_of(record, pane) is ClientStatus.BUSY:
+        return  # a turn has begun meanwhile, and what runs may be its own
+    leftovers.end(project, name, left)
+    _end_turn(project, record)
+
+
+def _end_turn(project: Project, record: WorkerRecord) -> None:
+    """The step that a Stop without anything left running would have led to."""
+    name = record.name
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        return  # the next patrol comes to the same
+    details = {"ahead": facts.ahead, "dirty": facts.dirty, "background": False}
+    with project.store.transaction() as tx:
+        verdict = decide.turn_ended(tx.worker(name), facts, details, tx.now)
+        tx.update(name, background_since_unix=0.0, **verdict.fields)
+        tx.emit(verdict.action, worker=name, **verdict.details)
+        if verdict.change:
+            tx.move(name, verdict.change)

@@ -1,57 +1,94 @@
-"""The self-review: when it is due, and what is left to do about it. Pure."""
+"""Self-review: the second prompt of a task, in which the agent reads its own work once more before a person does.
 
-from enum import Enum, auto
+The Stop that makes it due is in state first (`self_review` of the worker's record). Whoever looks at the worker next
+sends the prompt, once; where that fails, a person gets the work as it is, with the reason.
+"""
 
-from llmc.workers.model import Delivery, SelfReview, Status, WorkerRecord
+from llmc.agents.protocol import ClientStatus
+from llmc.base.faults import step as fault_step
+from llmc.base.panes import Pane
+from llmc.base.processes import wait_until
+from llmc.landing.prompts import self_review_prompt
+from llmc.records.transitions import step
+from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.sessions import intake, submit
+from llmc.sessions.rules import decide, self_review
+from llmc.sessions.rules.decide import GitFacts
+from llmc.sessions.rules.self_review import Todo
+from llmc.sessions.sessions import is_taken, status_of
 
-#: the first word of its prompt's id
-KIND = "review"
-#: shown while the prompt has not gone out yet
-DUE = "self-review is due"
-DONE = "self-review done"
-
-#: a worker that stops here with commits has finished its task; `rejected` has not: a person has reviewed it already
-_ENDS_A_TASK = (Status.WORKING, Status.NEEDS_INPUT)
-#: where a prompt that is due can be sent: `needs_review` after a restart of the agent
-_CAN_BE_SENT = (Status.WORKING, Status.NEEDS_REVIEW)
-
-
-class Todo(Enum):
-    """What is left to do about a self-review."""
-
-    #: the prompt is due
-    SEND = auto()
-    #: llmc was interrupted while it sent it
-    DELIVER = auto()
-    #: it did not arrive, and the worker still stands where it waited for it
-    GIVE_UP = auto()
+#: a client still shows itself busy for a moment after its Stop
+SETTLE_S = 0.5
 
 
-def comes_next(record: WorkerRecord) -> bool:
-    """Whether a worker that stops with commits reads them once more before a person does."""
-    waits = record.self_review in (SelfReview.WANTED, SelfReview.DUE, SelfReview.SENT)
-    return waits and bool(record.current_prompt) and record.status in _ENDS_A_TASK
+def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """Do what is left to do about a worker's self-review; the caller holds its lock.
+
+    While a person has the worker, or a dialog or another turn is open, it waits.
+    """
+    todo = self_review.todo(record)
+    if todo is None:
+        return record
+    pane = project.pane(record)
+    if not isinstance(pane, Pane) or pane.dead or is_taken(record, pane):
+        return record
+    if not _was_typed(record) and not _rests(record, pane):
+        return record
+    facts = intake.git_facts(project, record)
+    if facts is None or facts.rebasing:
+        return record
+    if todo is Todo.GIVE_UP or not facts.ahead:
+        return _give_up(project, record, facts)
+    with fault_step("self_review.prompt"):
+        receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
+    after = project.store.worker(record.name)
+    if (
+        receipt.met_a_person and record.auto
+    ):  # it would land without; whoever sees the person leave sends it again
+        with project.store.transaction() as tx:
+            return tx.update(record.name, self_review=SelfReview.DUE)
+    return after if receipt.outcome.arrived else _give_up(project, after, facts)
 
 
-def is_open(record: WorkerRecord) -> bool:
-    """Whether llmc, and not the agent, has the next move: an agent that rests now was not interrupted."""
-    return record.self_review in (SelfReview.DUE, SelfReview.SENT)
+def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
+    text = self_review_prompt(project, record)
+    return submit.submit(
+        project,
+        record.name,
+        self_review.KIND,
+        text,
+        then=Status.REVIEWING,
+        self_review=SelfReview.SENT,
+    )
 
 
-def todo(record: WorkerRecord) -> Todo | None:
-    if record.status not in _CAN_BE_SENT or record.accept is not None or not is_open(record):
-        return None
-    if record.self_review is SelfReview.DUE:
-        return Todo.SEND
-    return Todo.DELIVER if is_on_its_way(record.delivery) else Todo.GIVE_UP
+def _was_typed(record: WorkerRecord) -> bool:
+    """Then the agent may be busy with it already; submit finds out."""
+    on_its_way = self_review.is_on_its_way(record.delivery)
+    return on_its_way and record.delivery is not None and record.delivery.outcome is Outcome.TYPED
 
 
-def is_on_its_way(delivery: Delivery | None) -> bool:
-    return delivery is not None and delivery.outcome.open and delivery.prompt_id.startswith(f"{KIND}-")
+def _rests(record: WorkerRecord, pane: Pane) -> bool:
+    """Whether the agent would take the prompt as a turn of its own."""
+    busy = (ClientStatus.BUSY, ClientStatus.WAITING)
+    return wait_until(lambda: status_of(record, pane) not in busy, SETTLE_S)
 
 
-def failure(delivery: Delivery | None) -> str:
-    """Why a person gets the work without a self-review."""
-    if delivery is None or not delivery.prompt_id.startswith(f"{KIND}-"):
-        return "self-review not sent"
-    return f"self-review {delivery.outcome}" + (f": {delivery.reason}" if delivery.reason else "")
+def _give_up(project: Project, record: WorkerRecord, facts: GitFacts) -> WorkerRecord:
+    """The work waits for a person as it is."""
+    name, why = record.name, self_review.failure(record.delivery)
+    with fault_step("self_review.give_up"), project.store.transaction() as tx:
+        if record.self_review is SelfReview.DUE:  # its commits are gone again, so nothing was sent
+            record = tx.update(name, self_review=SelfReview.WANTED)
+            change = decide.after_stop(record, facts) if record.status is Status.WORKING else None
+            return tx.move(name, change) if change else record
+        tx.update(name, self_review=SelfReview.DONE)
+        if record.delivery is not None and record.delivery.outcome.arrived:
+            return tx.worker(name)  # it went away with the agent's process
+        tx.emit("self_review_failed", worker=name, reason=why)
+        if record.status is Status.NEEDS_REVIEW:
+            return tx.update(name, reason=why)
+        with_commits = step(Status.NEEDS_REVIEW, why, commit_sha=facts.head)
+        change = with_commits if facts.ahead else decide.after_stop(record, facts)
+        return tx.move(name, change) if change else tx.worker(name)

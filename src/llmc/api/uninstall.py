@@ -1,0 +1,292 @@
+"""Uninstall: what llmc made for a root is taken back. Work that is nowhere else is listed first, and kept unless told otherwise.
+
+What is outside the root goes before the root itself: killed anywhere, the next `llmc --root ROOT uninstall` goes on.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.agents.claude_code import (
+    ClaudeCode,
+    Scripted,
+    is_only_trusted,
+    is_trusted,
+    remove_trust,
+    user_config,
+)
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.files import explain, remove_tree
+from llmc.base.tmux import Unknown
+from llmc.config import trust
+from llmc.doctor import canary
+from llmc.goals.goals import open_store
+from llmc.goals.model import GoalStatus
+from llmc.landing import slots
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, provision, trash
+from llmc.repo.project import Project, agent_for
+from llmc.supervisor import daemon_control, supervisor_record
+from llmc.supervisor.overseer_session import main_directory
+from llmc.tasks.task_list import open_list
+from llmc.workers import reset
+from llmc.workers.fleet import close_server, of_people, told_of
+from llmc.workers.nuke import nuke_worker
+from llmc.workers.restore import Entry, entries
+
+#: what makes a directory a root, and the name it has where one is kept
+_KEPT_NAMES = {"config.toml": "was.config.toml", ".llmc": "was.llmc"}
+#: what is of no use without a daemon
+_DISPOSABLE = ("slots", "inbox", "agents", "locks", "bin", "canary", "attributes")
+
+
+class Work(Struct, frozen=True):
+    """Something that only the root has."""
+
+    what: str
+    #: the command that brings it to safety
+    save: str
+
+
+class Done(Struct, frozen=True):
+    """What was taken back, and where work was kept."""
+
+    removed: tuple[str, ...]
+    kept: Path | None
+
+
+def work_in(project: Project) -> list[Work]:
+    """Everything that would be lost with the root; what has landed is not among it."""
+    with contextlib.suppress(LlmcError):  # a source that is away: then more looks unlanded than is
+        provision.refresh_base(project)
+    workers = project.store.read().workers
+    found = [work for record in workers.values() for work in _of_worker(project, record)]
+    found += [work for entry in entries(project.root, sizes=False) for work in _of_trash(project, entry)]
+    own = {f"refs/heads/{record.branch}" for record in workers.values()}
+    return [*found, *_of_branches(project, own), *_of_goals(project)]
+
+
+def _of_worker(project: Project, record: WorkerRecord) -> Iterator[Work]:
+    worktree, branch = Path(record.worktree_path), f"refs/heads/{record.branch}"
+    tips = {git.resolve(project.root.path, branch)}
+    changed: tuple[str, ...] = ()
+    if git.is_worktree_of(worktree, project.root.path):
+        state = git.tree_state(worktree)
+        tips.add(state.head)
+        changed = (*state.tracked, *state.untracked)
+    elif worktree.exists():
+        changed = (str(worktree),)
+    parts = [f"{len(changed)} uncommitted files"] if changed else []
+    if any(tip and _is_unlanded(project, tip) for tip in tips):
+        parts.append("commits that have not landed")
+    if record.assignment is not None or record.accept is not None:
+        parts.append("a task that it has not finished")
+    if parts:
+        yield Work(f"{record.name}: {', '.join(parts)}", f"llmc review {record.name}, then accept or pick")
+
+
+def _has_unlanded(project: Project, entry: Entry) -> bool:
+    if entry.commit is None:
+        return False
+    # A worker's own commits, which landed as one; but not what llmc put on top of them: files that were in none.
+    landed = entry.why == trash.ACCEPTED and not trash.is_pin(project.root.path, entry.commit)
+    return not landed and _is_unlanded(project, entry.commit)
+
+
+def _of_trash(project: Project, entry: Entry) -> Iterator[Work]:
+    if entry.ref and _has_unlanded(project, entry):
+        # A branch in the clone of a URL would be no safer.
+        is_local = Path(project.source).is_dir()
+        save = f"llmc trash restore {entry.name}" if is_local else _push(project, entry.ref)
+        yield Work(f"trash: {entry.name}: commits that have not landed", save)
+    if entry.directory is not None:
+        yield Work(f"trash: {entry.name}: files", f"llmc trash restore {entry.name} --to PATH")
+
+
+def _of_branches(project: Project, own: set[str]) -> Iterator[Work]:
+    for pattern in ("refs/heads", "refs/stash"):
+        for ref, commit in git.refs(project.root.path, pattern, "refname", "objectname"):
+            if ref not in own and _is_unlanded(project, commit):
+                yield Work(f"{ref} in the root's clone", _push(project, ref))
+
+
+def _push(project: Project, ref: str) -> str:
+    where = shlex.quote(str(project.root.path))
+    return f"git -C {where} push {shlex.quote(project.source)} {ref}:refs/heads/NAME"
+
+
+def _of_goals(project: Project) -> Iterator[Work]:
+    store = open_store(project)
+    if not store.path.is_relative_to(project.root.path) or not store.path.exists():
+        return
+    try:
+        with store.reading() as found:
+            goals = [view.goal for view in found.views()]
+    except LlmcError:
+        yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
+        return
+    for goal in goals:
+        if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+            yield Work(f"goal: {goal.title} ({goal.status})", f"llmc goal handoff {goal.goal_id}")
+
+
+def _is_unlanded(project: Project, commit: str) -> bool:
+    """Neither on the default branch, nor on another one of the source: restored, picked or pushed there."""
+    root, source = project.root.path, Path(project.source)
+    picked = [ref for (ref,) in git.refs(root, "refs/llmc/pick", "objectname")]
+    base = git.resolve(root, project.base)
+    safe = [base] if base else []
+    if source.is_dir():
+        if _has_branch_with(source, commit):
+            return False
+        safe += [tip for tip in picked if _has_branch_with(source, tip)]
+    return not any(
+        git.is_ancestor(root, commit, tip) or git.merging_changes_nothing(root, commit, tip) for tip in safe
+    )
+
+
+def _has_branch_with(source: Path, commit: str) -> bool:
+    """Also a tag; False where the repository does not know the commit at all."""
+    ask = ["for-each-ref", "--count=1", f"--contains={commit}", "--format=%(refname)"]
+    found = git.git(source, *ask, "refs/heads", "refs/tags", check=False)
+    return found.ok and bool(found.stdout.strip())
+
+
+def refuse_in_use(project: Project) -> None:
+    """While a person, an accept or a supervisor is at it, nothing is removed."""
+    if supervisor_record.runs(project.root):
+        raise Refused(f"a supervisor runs ({supervisor_record.name_of(project.root)})", hint="Stop it first.")
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    if theirs := of_people(panes):
+        raise Refused(
+            f"panes on the root's tmux server: {told_of(project, theirs)}", hint="Close them first."
+        )
+    for record in project.store.read().workers.values():
+        reset.free_pane(project, record)
+
+
+def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
+    """Stop everything, undo what is outside the root, and remove it.
+
+    With `keep` its work stays beside it; also where an agent made some meanwhile, unless a person said to discard it.
+    """
+    refuse_in_use(project)
+    daemon_control.stop(project, force=False)
+    with fault_step("uninstall.workers"):
+        for name in project.store.read().workers:
+            with project.worker_lock(name):
+                nuke_worker(project, name)
+    keep = keep or (
+        not discard and any(_has_unlanded(project, entry) for entry in entries(project.root, sizes=False))
+    )
+    with fault_step("uninstall.end"):
+        canary.repair_leftovers(project.root)
+        for one in slots.every(project):
+            slots.discard(project, one)
+        close_server(project)
+        project.tmux.kill_server()  # the supervisor's own session, too
+    with fault_step("uninstall.outside"):
+        outside = _take_back_outside(project)
+    with fault_step("uninstall.root"):
+        kept = _keep(project) if keep else None
+        if kept is None:
+            _remove(project.root.path)
+    return Done((*outside, str(project.root.path)), kept)
+
+
+def _take_back_outside(project: Project) -> list[str]:
+    root, done = project.root.path, []
+    source = Path(project.source)
+    is_ours = source.is_dir() and _names(source, root)
+    with contextlib.suppress(LlmcError):
+        if config := _client_config(project):
+            # Another root of the same source needs the entry of the source.
+            gone = remove_trust(root, config, main_directory(project)[0] if is_ours else None)
+            done += [f"projects.{json.dumps(path)} in {config}" for path in gone]
+    if is_ours:  # what is above follows from it
+        git.git(source, "config", "--unset-all", "llmc.root")
+        done.append(f"llmc.root in the git config of {source}")
+    with contextlib.suppress(LlmcError, OSError):
+        project.root.wake_socket().unlink(missing_ok=True)
+    if trust.forget(str(root)):
+        done.append(f"the root in {trust.registry()}")
+    return done
+
+
+def _names(source: Path, root: Path) -> bool:
+    """Whether the repository means this root, and not another one that was made since."""
+    named = git.config_get(source, "llmc.root")
+    return named is not None and trust.real(named) == str(root)
+
+
+def _client_config(project: Project) -> Path | None:
+    agent = agent_for(project)
+    if not isinstance(agent, ClaudeCode) or isinstance(agent, Scripted):
+        return None
+    return user_config(agent, {**os.environ, **project.config.defaults.env})
+
+
+def left_alone(project: Project) -> list[str]:
+    """What is outside the root and stays: it is the client's, or a person's."""
+    found = []
+    with contextlib.suppress(LlmcError):
+        directory = open_list(project).directory
+        if directory.is_dir() and not directory.is_relative_to(project.root.path):
+            found.append(f"the task list: {directory}")
+    with contextlib.suppress(LlmcError):
+        if config := _client_config(project):
+            found += _trusted(project, config)
+            place = agent_for(project).config_dir({**os.environ, **project.config.defaults.env})
+            found.append(f"conversations of its agents, in {place / 'projects'}")
+    return found
+
+
+def _trusted(project: Project, config: Path) -> list[str]:
+    """The checkout that the client trusts, where it has noted more of it than that, or another root needs it."""
+    place, source = main_directory(project)[0], Path(project.source)
+    if place == project.root.path or not is_trusted(place, config):
+        return []
+    if is_only_trusted(place, config) and _names(source, project.root.path):
+        return []
+    how = "remove its hasTrustDialogAccepted, and the client asks again"
+    return [f"projects.{json.dumps(str(place))} in {config}: {how}"]
+
+
+def place_to_keep(project: Project) -> Path:
+    root = project.root.path
+    return root.with_name(f"{root.name}-saved-{time.strftime('%Y%m%dT%H%M%S')}")
+
+
+def _keep(project: Project) -> Path:
+    """The clone with every pin, the trash, goals and logs: a plain directory beside the root, and a root no more."""
+    root, place = project.root.path, place_to_keep(project)
+    try:
+        for name in _DISPOSABLE:
+            path = project.root.private / name
+            if os.path.lexists(path):
+                remove_tree(path)
+        os.rename(root, place)
+        for name, kept in _KEPT_NAMES.items():
+            os.rename(place / name, place / kept)
+    except OSError as error:
+        raise explain(error, f"cannot move {root} to {place}") from error
+    return place
+
+
+def _remove(root: Path) -> None:
+    """Out of sight first: half a root must not be found."""
+    aside = root.with_name(f".{root.name}.uninstall-{os.getpid()}")
+    try:
+        os.rename(root, aside)
+        remove_tree(aside)
+    except OSError as error:
+        raise explain(error, f"cannot remove {root}") from error

@@ -1,0 +1,295 @@
+"""What a worker needs of a person, and the command for it: one rule for every surface. Pure, on plain data.
+
+`row` is a worker's row of `status --json`.
+"""
+
+from collections.abc import Iterator
+
+from llmc.base.given import number, text
+from llmc.records.items import UP, UP_AUTO, Facts, Item, Raw, Seen
+
+#: a hold that lasts longer may have been forgotten
+HELD_S = 3600.0
+AT_WORK = ("working", "reviewing", "rejected", "rebasing")
+#: reasons of a worker whose client asks; it says so itself where it has a status file
+ASKS = ("question", "permission")
+#: reasons of a worker whose conflicts are left to a person (sessions/rules/decide.py)
+GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
+#: reason of a worker that aborted the rebase it was told to finish: its commits are as before
+ABORTED = "rebase aborted by the worker"
+#: why a message that was queued did not arrive
+NOT_TAKEN = "it waited in the client's queue, and the client ended before it took it"
+#: reasons that scripts look for, in words
+WORDS = {
+    "stopped_clean": "stopped without a commit",
+    "stopped_dirty": "stopped with changes that are not committed",
+    "stopped_rebasing": "stopped in the middle of a rebase of its own",
+    "restarted": "restarted; it knows its conversation, send a message to continue",
+    "question": "asks a question",
+    "permission": "asks for permission",
+    "limit": "usage limit",
+    "api": "the API failed",
+    "dialog": "a dialog was open; it waits for a message",
+}
+#: what has to be done first, by the cause of a failure
+FIRST = {
+    "auth": "claude /login",
+    "config": "llmc config edit",
+    "disk": "llmc trash prune",
+}
+DETACH = "detach from it first (C-b d, or C-b C-b d inside another tmux)"
+
+
+def worker_view(record: Raw, attached: bool | None) -> Raw:
+    """One worker as `status --json` shows it."""
+    delivery = record.get("delivery") or {}
+    return {
+        "name": record["name"],
+        "status": record.get("status", "offline"),
+        "reason": record.get("reason", ""),
+        "since_unix": record.get("since_unix", 0),
+        "auto": record.get("auto", False),
+        "held": record.get("held", False),
+        "attached": attached,
+        "task_id": (record.get("assignment") or {}).get("task_id"),
+        "task_subject": (record.get("assignment") or {}).get("subject")
+        or record.get("current_subject")
+        or None,
+        "prompt": record.get("current_prompt", ""),
+        "prompt_id": delivery.get("prompt_id"),
+        "delivery": delivery.get("outcome"),
+        "accept_step": (record.get("accept") or {}).get("step"),
+        "conflicted_files": record.get("conflicted_files", []),
+        "resolution_attempts": record.get("resolution_attempts", 0),
+        "self_review": record.get("self_review", "no"),
+        "commit_sha": record.get("commit_sha"),
+        "reviewed": record.get("commit_sha") is not None
+        and record.get("commit_sha") == record.get("reviewed_sha"),
+        "session": record.get("session_id"),
+        "last_activity_unix": record.get("last_activity_unix", 0),
+        "error_reason": record.get("error_reason", ""),
+        "cause": record.get("cause", ""),
+    }
+
+
+def self_review_waits(record: Raw) -> bool:
+    """Whether a self-review has to be sent, as sessions/rules/self_review.py says; not while a person holds the worker."""
+    return (
+        record.get("self_review") in ("due", "sent")
+        and record.get("status") in ("working", "needs_review")
+        and record.get("accept") is None
+        and not record.get("held")
+    )
+
+
+def has_dialog(row: Raw, seen: Seen) -> bool:
+    """The client's own word, or what its hooks said last: those come before its status file is written."""
+    asked = row["status"] == "needs_input" and row["reason"] in ASKS
+    return bool(seen.dialog) or (asked and not seen.rests)
+
+
+def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
+    """What a person would most likely do now, and can: a command that would be refused is never offered."""
+    name, status = row["name"], row["status"]
+    # A daemon without auto mode does nothing for auto workers.
+    busy = seen.acting or (facts.auto_runs if row["auto"] else facts.running)
+    if status == "offline":
+        return _after_offline(row, facts)
+    if has_dialog(row, seen):
+        return f"llmc attach {name}"
+    if row["held"]:
+        return f"llmc release {name}"
+    if row["accept_step"] and busy:
+        return ""
+    if (
+        row["auto"] and (seen.acting or facts.auto_runs) and status != "error"
+    ):  # what comes next comes by itself
+        return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
+    if row["delivery"] in ("pending", "typed"):
+        return "" if busy else UP
+    if status == "needs_review" and not row["reviewed"] and not row["accept_step"]:
+        return f"llmc review {name}"
+    if row["delivery"] == "unconfirmed" and status not in ("needs_review", "error"):
+        return f"llmc peek {name}"
+    if status in AT_WORK:
+        return f"llmc peek {name}"
+    return DETACH if row["attached"] else _acting_command(row)
+
+
+def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
+    """The same for whoever was refused something, with the reason; what is at work has to be waited for."""
+    name = row["name"]
+    if row["status"] in AT_WORK and not has_dialog(row, seen):
+        return f"Wait for it: llmc wait {name} --status needs_review"
+    found = _most_urgent(record, row, seen, facts)
+    said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
+    command = (found[3] if found else "") or next_command(row, seen, facts)
+    if not command:
+        return f"It goes on by itself: llmc wait {name} --status needs_review"
+    return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
+
+
+def _acting_command(row: Raw) -> str:
+    """What changes a worker that waits; llmc does none of it while a person is attached."""
+    name = row["name"]
+    match row["status"]:
+        case "needs_review" if row["accept_step"]:
+            return f"llmc accept {name}"
+        case "needs_review":
+            return f"llmc accept {name}, or llmc reject {name}"
+        case "needs_input" if row["reason"] == "blocked":
+            return f"llmc answer {name}"
+        case "needs_input":
+            return f"llmc message {name}"
+        case "error":
+            return _after_error(row)
+        case _:
+            return UP_AUTO if row["auto"] else f"llmc start --worker {name}"
+
+
+def _after_offline(row: Raw, facts: Facts) -> str:
+    """Its start failed with a reason that names what has to be done first, or it was only stopped."""
+    up = UP_AUTO if row["auto"] and not facts.auto_runs else UP
+    _, found, rest = row["error_reason"].partition("`llmc ")
+    first = f"llmc {rest.partition('`')[0]}" if found else up
+    return up if first.split()[1] == "up" else f"{first}, then {up}"
+
+
+def _after_error(row: Raw) -> str:
+    """What a person can do about an error; some causes would come back at once."""
+    name = row["name"]
+    reset = f"llmc reset {name}"
+    if row["conflicted_files"]:
+        return f"llmc console {name} (resolve it there), or llmc message {name}, or {reset}"
+    first = FIRST.get(row["cause"])
+    return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
+
+
+def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:
+    """Nobody is needed: an accept that runs, or an auto worker while auto mode does."""
+    if row["held"]:
+        return False
+    accepting = bool(row["accept_step"]) and (seen.acting or facts.running)
+    return accepting or (bool(row["auto"]) and facts.auto_runs and not seen.dialog)
+
+
+def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:
+    """What of one worker needs a person; often nothing."""
+    seen = facts.seen(row["name"])
+    found = _most_urgent(record, row, seen, facts)
+    if found is not None:
+        kind, severity, said, command = found
+        since = number(row["since_unix"]) or 0.0
+        if (
+            kind == "question" and row["reason"] != "blocked"
+        ):  # the next one comes without a change of its status
+            since = number((record.get("asked") or {}).get("at_unix")) or since
+        yield Item(f"{kind}:{row['name']}", kind, severity, row["name"], since, said, command)
+    if (record.get("assignment") or {}).get("told_of_budget") and row["status"] in AT_WORK:
+        said = f"its task {row['task_id']} has nearly used up its budget"
+        since = number(record["assignment"].get("since_unix")) or 0.0
+        yield Item(
+            f"budget:{row['name']}", "budget", "notice", row["name"], since, said, "llmc usage --by task"
+        )
+    if row["held"]:
+        since = number(record.get("held_since_unix")) or number(row["since_unix"]) or 0.0
+        severity = "waiting" if facts.now - since >= HELD_S else "notice"
+        said = "a person holds it, and llmc leaves it alone"
+        release = f"llmc release {row['name']}"
+        yield Item(f"held:{row['name']}", "held", severity, row["name"], since, said, release)
+
+
+_Found = tuple[str, str, str, str]
+
+
+def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | None:
+    """Kind, severity, sentence and command of what a person has to do first."""
+    command = next_command(row, seen, facts)
+    if goes_on_by_itself(row, seen, facts):
+        return None
+    if row["status"] == "error":
+        return _error(row, command)
+    if row["status"] == "offline":
+        return _offline(row, command)
+    if has_dialog(row, seen):
+        return _dialog(record, row, seen, command)
+    if row["delivery"] == "unconfirmed" and row["status"] != "needs_review":
+        if (record.get("delivery") or {}).get("reason") == NOT_TAKEN:
+            said = f"{row['prompt_id']} was not taken: {NOT_TAKEN}; `llmc logs {row['name']}` has its text"
+            return "unconfirmed", "waiting", said, f"llmc message {row['name']}"
+        said = f"{row['prompt_id']} was typed, and no proof came that it arrived"
+        return "unconfirmed", "waiting", said, command
+    if row["auto"]:
+        return None  # it goes on with auto mode, and that this does not run is an item of its own
+    if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
+        return _aborted(row)
+    if row["status"] == "needs_review":
+        return "review", "waiting", _review(row), command
+    if row["status"] == "needs_input":
+        return _input(row, command)
+    return None
+
+
+def _error(row: Raw, command: str) -> _Found:
+    kind = {"auth": "login", "disk": "disk"}.get(row["cause"], "error")
+    kind = "conflict" if row["reason"] in GAVE_UP else kind
+    return kind, "blocked", row["error_reason"] or row["reason"] or "it stopped with an error", command
+
+
+def _offline(row: Raw, command: str) -> _Found | None:
+    if row["auto"] and not row["task_id"]:
+        return None  # the next run of auto mode starts it
+    at = f": {_task(row)}" if _task(row) else ""
+    why = row["error_reason"]
+    if row["reason"] == "crashed":
+        said = f"its agent crashed ({why})" if why else "its agent crashed"
+        return "crash", "blocked" if at else "waiting", said + at, command
+    if not at:
+        return None
+    return "offline", "waiting", f"its agent does not run ({why or row['reason']}){at}", command
+
+
+def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
+    asked = record.get("asked") or {}
+    asks = row["status"] == "needs_input" and row["reason"] in ASKS
+    since = number(row["since_unix"]) or 0.0
+    if not asks and (number(asked.get("at_unix")) or 0.0) < since:
+        asked = {}  # an earlier one
+    if seen.dialog != "dialog open" and (asks or asked):
+        said = text(asked.get("text")) or WORDS.get(row["reason"], "it asks something")
+        options = [text(one) for one in asked.get("options") or ()]
+        listed = "".join(f" [{number}] {one}" for number, one in enumerate(options, 1))
+        if asks and asked.get("answerable") and not row["held"] and not row["attached"]:
+            command = f"llmc answer {row['name']}"
+        return "question", "blocked", f"{said}{listed}", command
+    severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
+    return "dialog", severity, "a dialog of its client is open, and waits for an answer", command
+
+
+def _aborted(row: Raw) -> _Found:
+    """The worker cannot, or will not, bring its work onto the newest base: a person is told, and decides."""
+    name, at = row["name"], f": {_task(row)}" if _task(row) else ""
+    said = f"it aborted its rebase, and its work conflicts with the default branch{at}"
+    again = f"llmc rebase {name}, or resolve it (llmc console {name}), or llmc reject {name}"
+    return "conflict", "blocked", said, DETACH if row["attached"] else again
+
+
+def _review(row: Raw) -> str:
+    if row["accept_step"]:
+        return f"its accept was interrupted (step {row['accept_step']})"
+    seen = "is reviewed, and can be accepted" if row["reviewed"] else "waits for review"
+    return f"its work {seen}" + (f": {_task(row)}" if _task(row) else "")
+
+
+def _input(row: Raw, command: str) -> _Found:
+    why = WORDS.get(row["reason"], row["reason"])
+    if row["reason"] == "blocked":
+        return "question", "blocked", row["error_reason"] or "it says that it is blocked", command
+    said = ": ".join(part for part in dict.fromkeys((why, row["error_reason"])) if part)
+    return "input", "waiting", said or "it waits for a message", command
+
+
+def _task(row: Raw) -> str:
+    """What it is at, in a line."""
+    lines = [line.strip() for line in (row["task_subject"] or row["prompt"] or "").splitlines()]
+    return next((line for line in lines if line), "")

@@ -1,0 +1,81 @@
+"""One run of auto mode: what the lanes of its workers share."""
+
+import threading
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from llmc.auto.hard_failure import HardFailure
+from llmc.auto.parks import Parks
+from llmc.auto.spending import Spending
+from llmc.base.errors import LlmcError
+from llmc.base.files import DiskFull
+from llmc.base.names import NO_TASK, TaskKey
+from llmc.records.causes import Cause
+from llmc.records.worker import Assignment, WorkerRecord
+from llmc.tasks.queue import TaskQueue
+
+#: first wait before a launch, or a delivery, is tried again; doubles
+AGAIN_S = 5.0
+#: how soon to look again at a worker that was only busy
+BUSY_S = 2.0
+#: attempts to begin a task that fail for reasons outside of it, such as a source that does not answer
+BEGINS = 5
+
+
+class Run(Struct):
+    queue: TaskQueue
+    workers: tuple[str, ...]
+    #: tasks may have become ready
+    on_change: Callable[[], None]
+    #: look at a worker again after so many seconds
+    look_again: Callable[[str, float], None]
+    #: a line for whoever watches
+    say: Callable[[str], None]
+    spending: Spending
+    parks: Parks
+    max_tasks: int | None = None
+    #: why no new tasks are given out any more; "" while they are
+    draining: str = ""
+    assigned: int = 0
+    #: one worker after another takes a task
+    taking: threading.Lock = field(default_factory=threading.Lock)
+    #: since when work could not land, by claim and round
+    refused_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    _trouble: dict[str, int] = field(default_factory=dict)
+
+    def drain(self, why: str) -> None:
+        """No new tasks; what runs comes to its end. The first reason is the one to tell."""
+        self.draining = self.draining or why
+
+    def try_later(self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError) -> bool:
+        """Look again after a while that doubles, so many times; then it is a hard failure. Always False."""
+        count = self.count_trouble(record, what, times, cause, error)
+        self.look_again(record.name, AGAIN_S * 2 ** (count - 1))
+        return False
+
+    def count_trouble(
+        self, record: WorkerRecord, what: str, times: int, cause: Cause, error: LlmcError
+    ) -> int:
+        """How often this went wrong without going well in between; once too often is a hard failure."""
+        key = f"{what} {record.name}"
+        count = self._trouble[key] = self._trouble.get(key, 0) + 1
+        if count > times or isinstance(error, DiskFull):
+            raise self.hard(cause, record, error)
+        return count
+
+    def went_well(self, record: WorkerRecord, what: str) -> None:
+        self._trouble.pop(f"{what} {record.name}", None)
+
+    def hard(self, cause: Cause, record: WorkerRecord, error: LlmcError) -> HardFailure:
+        cause = Cause.DISK if isinstance(error, DiskFull) else cause
+        return HardFailure(cause, error.message, worker=record.name, task=task_of(record))
+
+
+def assignment_of(record: WorkerRecord) -> Assignment:
+    assert record.assignment is not None, f"{record.name} has no task"
+    return record.assignment
+
+
+def task_of(record: WorkerRecord) -> TaskKey:
+    return record.assignment.task if record.assignment else NO_TASK

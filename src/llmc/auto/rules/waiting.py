@@ -1,0 +1,130 @@
+"""How long to wait, and who goes first: for limits and an API that is away, and for a source in use."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
+
+from llmc.records.auto import AutoState
+from llmc.records.causes import Cause
+
+#: waits for a limit double up to this, those for the API up to the second
+LIMIT_CAP_S = 3600.0
+API_CAP_S = 1800.0
+#: a worker that was sent ahead has shown that the API is back when it has worked for so long
+PROBE_S = 60.0
+
+DIRTY_CAP_S = 3600.0
+DIRTY_RETRIES = 10
+
+_RESET = re.compile(
+    r"resets?(?: at)? (?:(?P<day>[A-Z][a-z]{2} \d{1,2})(?:,| at)? )?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?"
+    r" ?(?P<half>am|pm)(?: \((?P<zone>[A-Za-z_/+-]+)\))?",
+    re.IGNORECASE,
+)
+
+
+def parked(state: AutoState, cause: Cause, reason: str, now: float, first_s: float) -> dict[str, Any]:
+    """The state of a fleet that is parked now; a limit's own reset time wins over the doubling wait."""
+    cap = LIMIT_CAP_S if cause is Cause.LIMIT else API_CAP_S
+    until = now + min(cap, first_s * 2.0 ** min(state.parks, 20))
+    if cause is Cause.LIMIT:
+        until = resets_at(reason, now) or until
+    return {
+        "parked_until_unix": until,
+        "parked_cause": cause.value,
+        "parked_reason": reason[:300],
+        "parked_since_unix": state.parked_since_unix or now,
+        "parks": state.parks + 1,
+        "probe": "",
+        "probe_unix": 0.0,
+    }
+
+
+#: the state of a fleet that is not
+NOT_PARKED: dict[str, Any] = {
+    "parked_until_unix": 0.0,
+    "parked_cause": "",
+    "parked_reason": "",
+    "parked_since_unix": 0.0,
+    "parks": 0,
+    "probe": "",
+    "probe_unix": 0.0,
+}
+
+
+def is_parked(state: AutoState) -> bool:
+    return state.parked_until_unix > 0
+
+
+def starts_a_park(state: AutoState, worker: str, failed_unix: float) -> bool:
+    """Whether a worker that a limit stopped parks the fleet: others who are stopped by the same one add nothing."""
+    if is_parked(state):
+        return state.probe == worker and failed_unix > state.probe_unix
+    return failed_unix > state.resumed_unix
+
+
+def may_resume(state: AutoState, failed_unix: float, now: float) -> bool:
+    """Whether a worker that was stopped may go on: as the first of them, or because the fleet does."""
+    return may_probe(state, now) if is_parked(state) else failed_unix <= state.resumed_unix
+
+
+def went_on(state: AutoState, worker: str) -> float:
+    """When a worker could last go on after the fleet was parked; 0: it never was."""
+    return max(state.resumed_unix, state.probe_unix if state.probe == worker else 0.0)
+
+
+def may_probe(state: AutoState, now: float) -> bool:
+    """The wait is over, and nobody was sent ahead yet."""
+    return is_parked(state) and now >= state.parked_until_unix and not state.probe
+
+
+def probe_succeeded(state: AutoState, probe_works: bool, now: float) -> bool:
+    """The one that was sent ahead has worked long enough, or has ended its turn well."""
+    return bool(state.probe) and (not probe_works or now - state.probe_unix >= PROBE_S)
+
+
+def resets_at(text: str, now: float) -> float | None:
+    """When a limit ends, from the client's own words: "resets 3pm (Europe/Berlin)", "resets Nov 17, 9:30am"."""
+    found = _RESET.search(text)
+    if found is None:
+        return None
+    try:
+        zone = ZoneInfo(found["zone"]) if found["zone"] else None
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+    here = datetime.fromtimestamp(now, zone).astimezone(zone)
+    hour, minute = int(found["hour"]), int(found["minute"] or 0)
+    if not 1 <= hour <= 12 or minute > 59:
+        return None
+    at = here.replace(
+        hour=hour % 12 + (12 if found["half"].lower() == "pm" else 0), minute=minute, second=0, microsecond=0
+    )
+    if found["day"]:
+        try:
+            day = datetime.strptime(f"{here.year} {found['day']}", "%Y %b %d")
+            at = at.replace(month=day.month, day=day.day)
+        except ValueError:
+            return None
+        if at < here - timedelta(days=180):
+            at = at.replace(year=at.year + 1)
+    elif at <= here:
+        at += timedelta(days=1)
+    return at.timestamp() if at.timestamp() > now else None
+
+
+class Dirty(Struct, frozen=True):
+    """The source is in somebody's way: try again after this wait, or stop."""
+
+    wait_s: float
+    attempt: int
+    over: bool
+
+
+def dirty(state: AutoState, first_s: float) -> Dirty:
+    """Each wait is twice as long as the one before, at most an hour, ten times."""
+    attempt = state.source_repo_dirty_retry_count + 1
+    wait_s = min(DIRTY_CAP_S, first_s * 2.0 ** (attempt - 1))
+    return Dirty(wait_s, attempt, over=attempt > DIRTY_RETRIES)

@@ -1,0 +1,210 @@
+"""What agents used: from their transcripts into the event log, each token once; and the sums for budgets."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llmc.agents.usage import Meter
+from llmc.auto.prices import prices_of
+from llmc.auto.rules import spending
+from llmc.auto.rules.metering import Delta, Reading, measure
+from llmc.auto.rules.prices import cost_of
+from llmc.auto.rules.spending import Row, Spent, Tally
+from llmc.base.clock import now_unix
+from llmc.base.faults import step as fault_step
+from llmc.base.files import json_row
+from llmc.base.log_reader import LogReader
+from llmc.base.names import TaskKey, WorkerName, task_of
+from llmc.config.paths import OverseerRoot
+from llmc.records.event_log import EventLog, ts_of
+from llmc.records.usage import Usage
+from llmc.records.worker import Metered, WorkerRecord
+from llmc.repo.project import Project
+
+
+class Meters:
+    """Remembers how far transcripts were read, so that a look at one that did not grow costs a stat.
+
+    Each worker's part is used under that worker's lock.
+    """
+
+    def __init__(self) -> None:
+        self._meters: dict[str, dict[str, Meter]] = {}
+
+    def read(self, worker: str, transcripts: set[str]) -> Mapping[str, Mapping[str, Usage]]:
+        """The totals of these transcripts; others of this worker are forgotten."""
+        known = self._meters.get(worker, {})
+        self._meters[worker] = {path: known.get(path) or Meter(Path(path)) for path in transcripts if path}
+        return {path: meter.read() for path, meter in self._meters[worker].items()}
+
+
+def record_usage(project: Project, name: str, cache: Meters | None = None) -> Spent:
+    """Put the tokens that are new into the event log; what the worker's assignment has used so far.
+
+    The caller holds the worker's lock. The events and what is counted after them are one transaction, so a kill
+    leaves both or neither.
+    """
+    record = project.store.worker(name)
+    before = record.metered or Metered()
+    totals = (cache or Meters()).read(name, {before.transcript, record.transcript_path})
+    left = totals.get(before.transcript, {})
+    here, skipped = Reading(record.transcript_path, totals.get(record.transcript_path, {})), list[Reading]()
+    if here.totals and here.transcript != before.transcript:
+        here, skipped = _known_of(project, record, before, here)
+    after, deltas = measure(before, left, here, record.assignment, skipped)
+    if after != before:
+        _tell(project, record.name, after, deltas)
+    return _of_assignment(project, record, after)
+
+
+def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta]) -> None:
+    prices = prices_of(project)
+    with fault_step("usage.record"), project.store.transaction() as tx:
+        tx.update(name, metered=after)
+        for delta in deltas:
+            tx.emit(
+                spending.ACTION,
+                worker=name,
+                task_id=delta.task.id if delta.task else None,
+                task_list=delta.task.list if delta.task else None,
+                model=delta.model,
+                **msgspec.structs.asdict(delta.tokens),
+                cost=cost_of(prices, delta.model, delta.tokens),
+                claude_session_id=Path(delta.transcript).stem,
+            )
+
+
+def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> Spent:
+    if record.assignment is None or record.assignment.claim != metered.claim:
+        return Spent()
+    return spending.spent_on(prices_of(project), metered.spent)
+
+
+def _known_of(
+    project: Project, record: WorkerRecord, before: Metered, here: Reading
+) -> tuple[Reading, list[Reading]]:
+    """The present conversation with what the log has of it, and those that came and went while nobody looked.
+
+    The log is asked once for each conversation: it may be an old one, resumed; or the record may be a rebuilt one.
+    """
+    last, session = Path(before.transcript).stem, Path(here.transcript).stem
+    started, told = _sessions(project, record.name, last, session)
+    sessions = [other for other, _ in started]
+    after_last = len(started) - sessions[::-1].index(last) if last in sessions else 0
+    skipped = []
+    for other, task in dict(started[after_last:]).items():
+        if other not in (last, session):
+            path = Path(here.transcript).with_name(f"{other}.jsonl")
+            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task))
+    return Reading(here.transcript, here.totals, told.get(session, {})), skipped
+
+
+def _sessions(
+    project: Project, worker: str, last: str, session: str
+) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Usage]]]:
+    """The worker's conversations in the order they began, each with its task; what the log has of each, by model.
+
+    From the one that was counted `last` on, and with all of the present `session`: older ones are of no interest.
+    """
+    started: list[tuple[str, TaskKey | None]] = []
+    told: dict[str, dict[str, Usage]] = {}
+    task: TaskKey | None = None
+    for event in _events_of(project, worker, last, session):
+        if (row := spending.parse(event)) is not None:
+            counted = told.setdefault(row.claude_session_id, {})
+            counted[row.model] = counted.get(row.model, Usage()) + row.tokens
+        elif event.get("action") == "session_started" and event.get("claude_session_id"):
+            started.append((str(event["claude_session_id"]), task))
+        elif event.get("action") in _TASK_BEGAN_OR_ENDED:
+            task = task_of(event) if event["action"] == "task_assigned" else None
+    return started, told
+
+
+def _events_of(project: Project, worker: str, last: str, session: str) -> list[dict[str, Any]]:
+    """A worker's events about conversations, oldest first, as far back as these two began."""
+    found: list[dict[str, Any]] = []
+    missing = {last, session} - {""}
+    for event in EventLog(str(project.root.events)).newest(*_ABOUT_SESSIONS):
+        if event.get("worker") != worker:
+            continue
+        found.append(event)
+        if event["action"] == "session_started" and event.get("source") != "resume":
+            missing.discard(str(event.get("claude_session_id")))
+        # What came before the conversation that was counted last was counted then; its task began a row earlier.
+        if event["action"] == "worker_added" or (last and not missing and event["action"] == "task_assigned"):
+            break
+    return found[::-1]
+
+
+def rows(project: Project, since: float = 0.0) -> Iterator[Row]:
+    """The events `usage_recorded` since then: of the fleet's log, and of the one of the supervisor's own agent."""
+    logs = (project.root.events, OverseerRoot(project.root.path).events)
+    lines = (line for log in logs for line in EventLog(str(log)).lines_since(since))
+    return (row for row in map(_row, lines) if row is not None and row.ts >= since)
+
+
+class Totals:
+    """What was used today and in this run, from the event log; reads on from where the last look ended."""
+
+    def __init__(self) -> None:
+        self._day = 0.0
+        self._log: LogReader | None = None
+        self._of_day = self._of_run = Tally()
+
+    def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
+        """The day (the calendar day here) and the run (since the newest `auto_started`), at today's prices."""
+        day = day_start(now_unix() if now is None else now)
+        lines = list(self._log.lines()) if self._log is not None and day == self._day else []
+        if self._log is None or day != self._day or self._log.truncated:
+            self._day, self._log = day, _reader(project, day)
+            self._of_day = self._of_run = Tally()
+            lines = list(self._log.lines())
+        for line in lines:
+            self._add(line)
+        prices = prices_of(project)
+        return self._of_day.priced(prices), self._of_run.priced(prices)
+
+    def _add(self, line: bytes) -> None:
+        if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":
+            self._of_run = Tally()
+        if (row := _row(line)) is not None:
+            self._of_run = self._of_run.plus(row)
+            if row.ts >= self._day:
+                self._of_day = self._of_day.plus(row)
+
+
+def _reader(project: Project, day: float) -> LogReader:
+    """From the beginning of the day, or of the run where that is older."""
+    log = EventLog(str(project.root.events))
+    started = next((ts_of(row) for row in log.newest(_STARTED) if row.get("action") == "auto_started"), day)
+    return log.reader(min(day, started))
+
+
+def day_start(now: float) -> float:
+    """The midnight before `now`, local time."""
+    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def next_midnight(now: float) -> float:
+    """The midnight after `now`, local time."""
+    return (datetime.fromtimestamp(day_start(now)) + timedelta(days=1)).timestamp()
+
+
+#: most lines of a log are about something else, and need not be parsed to know that
+_RECORDED = f'"{spending.ACTION}"'.encode()
+_STARTED = b'"auto_started"'
+_TASK_BEGAN_OR_ENDED = ("task_assigned", "task_completed", "task_released", "task_failed", "task_parked")
+_ABOUT_SESSIONS = (
+    _RECORDED,
+    b'"worker_added"',
+    b'"session_started"',
+    *(f'"{action}"'.encode() for action in _TASK_BEGAN_OR_ENDED),
+)
+
+
+def _row(line: bytes) -> Row | None:
+    event = json_row(line) if _RECORDED in line else None
+    return None if event is None else spending.parse(event)

@@ -1,0 +1,181 @@
+"""Files written so that a crash leaves the old or the new content, never half of it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from llmc.base import given
+from llmc.base.errors import LlmcError
+
+#: how long a writer waits for a log that is being renamed, which takes no time
+ROTATION_S = 2.0
+#: larger than any file of these that llmc, its agents or the client writes
+MOST_FILE = 64 << 20
+
+
+class DiskFull(LlmcError):
+    """No space left; nothing was changed."""
+
+
+def private_dir(path: Path) -> Path:
+    """The directory, made if missing, readable by its owner only."""
+    try:
+        if not path.is_dir():
+            private_dir(path.parent)  # mkdir(parents=True) would make it with the default mode
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise explain(error, f"cannot create {path}") from error
+    return path
+
+
+def write_atomic(
+    path: Path, data: bytes, *, mode: int = 0o600, alone: bool = False, temp_name: str = ""
+) -> None:
+    """Temp file in the same directory, fsync, rename.
+
+    `alone`: the caller holds a lock, so the temp file has one name, and what a killed writer left is replaced.
+    """
+    mark = "" if alone else f".{os.getpid()}.{os.urandom(4).hex()}"
+    temp = path.with_name(temp_name or f".{path.name}{mark}.tmp")
+    try:
+        if alone or temp_name:
+            temp.unlink(missing_ok=True)
+        _write_new(temp, data, mode)
+        os.replace(temp, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise explain(error, f"cannot write {path}") from error
+
+
+def read_text(path: Path, most: int = 2 * 1024 * 1024) -> str:
+    """The beginning of a text file somebody else wrote; "" for one that is gone, is a link, or is not text."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            data = file.read(most) or b""
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def read_given(path: Path, most: int = MOST_FILE) -> bytes:
+    """A file that others may have put there. Nothing blocks it (a FIFO, a device), leads elsewhere, or fills the memory."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if info.st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(most + 1)
+    finally:
+        os.close(fd)
+
+
+def read_json(path: Path, most: int = MOST_FILE) -> Any:
+    """The JSON in such a file; raises OSError, or given.BadJson."""
+    return given.parse(read_given(path, most))
+
+
+def json_row(line: bytes) -> dict[str, Any] | None:
+    """A line of a JSON lines file; None for one that is torn, or is no object."""
+    return given.row(line)
+
+
+def json_record(path: Path) -> dict[str, Any]:
+    """A small file with one JSON object, as llmc's processes leave for each other; {} for anything else."""
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def ends_torn(path: Path) -> bool:
+    """Whether the last write was cut short (a full disk): the next line must not be glued to it."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+
+
+def append_line(path: Path, line: bytes, *, durable: bool = False) -> None:
+    """One write() of one line: appenders in other processes cannot tear it. `durable`: on the disk when it returns."""
+    try:
+        fd = lock_to_append(path)
+        try:
+            data = line.rstrip(b"\n") + b"\n"
+            if os.write(fd, data) < len(data):  # a nearly full disk takes a part and calls it success
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise explain(error, f"cannot append to {path}") from error
+
+
+def lock_to_append(path: Path) -> int:
+    """A log open for appending, which nobody renames until it is closed (base/rotation.py)."""
+    deadline = time.monotonic() + ROTATION_S
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except (BlockingIOError, FileNotFoundError):
+            pass  # it is being renamed
+        except OSError:
+            return fd  # a file system without locks
+        if time.monotonic() > deadline:
+            return fd  # whoever renames it stands still; the line is in the old file then, and not lost
+        os.close(fd)
+        time.sleep(0.001)
+
+
+def explain(error: OSError, what: str) -> LlmcError:
+    """An operating system error as one that names the fix."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"{what}: the disk is full",
+            hint="Free some space, then run it again.",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return LlmcError(f"{what}: {error.strerror}", hint="Check the owner and permissions of that path.")
+    return LlmcError(f"{what}: {error.strerror or error}")
+
+
+def _write_new(temp: Path, data: bytes, mode: int) -> None:
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_tree(path: Path) -> None:
+    """Also where somebody left directories that may not be written, as the caches of some tools are."""
+    import shutil  # 5 ms that hardly any command needs
+
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+        return
+    for place, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            os.chmod(place, 0o700)
+    shutil.rmtree(path)

@@ -1,0 +1,252 @@
+"""File locks that vanish with their process, always taken in the order accept, worker, ticket, merge, slot, repo, state."""
+
+import fcntl
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+
+from llmc.base import progress
+from llmc.base.errors import LockTimeout
+from llmc.base.files import explain, private_dir
+from llmc.base.flocks import is_locked as is_locked
+from llmc.base.flocks import signature
+from llmc.base.flocks import signer as signer
+from llmc.base.processes import is_alive, wait_until
+from llmc.base.urls import scrub
+
+
+class Rank(IntEnum):
+    """The lock order: a lock may only be taken while all locks held have a lower rank."""
+
+    #: one tick of the goals at a time
+    TICK = -1
+    #: one planner for the goals at a time, whoever asked for it
+    PLANNER = 0
+    #: a worker's work is being accepted; held throughout, also while its validation leaves the worker free
+    ACCEPT = 1
+    WORKER = 2
+    TICKET = 3
+    MERGE = 4
+    #: one of the checkouts in which what lands is validated
+    SLOT = 5
+    REPO = 6
+    STATE = 7
+    #: of the incidents; held for a moment, and nothing is done meanwhile
+    NOTIFY = 8
+    #: of the goals' store, only while a damaged one is set aside
+    GOALS = 9
+    #: of Serena's list of projects, which every root of a person shares
+    SERENA = 10
+
+
+#: how long a lock may outlive the process that took it
+ORPHAN_S = 1.0
+#: whoever only looks at a lock has it for a moment, so one refusal proves nothing
+LOOK_S = 0.05
+
+_held = threading.local()
+
+
+@contextmanager
+def lock(path: Path, rank: Rank, *, timeout_s: float = 30.0) -> Iterator[None]:
+    """Hold the lock file; a timeout names who holds it."""
+    with any_lock([path], rank, timeout_s=timeout_s):
+        yield
+
+
+@contextmanager
+def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> Iterator[Path]:
+    """Hold one of several lock files, the first that is free; which one."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    if ranks and ranks[-1] >= rank:
+        raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
+    with progress.waiting(timeout_s):
+        path, fd = _acquire(paths, timeout_s)
+    with _holding(path, rank, fd):
+        yield path
+
+
+@contextmanager
+def attempt(path: Path, rank: Rank) -> Iterator[bool]:
+    """Hold the lock if nobody else does, and say whether; a lock this thread has already is its own.
+
+    It never waits, so it may come in any order.
+    """
+    if path in _ours():
+        yield True
+        return
+    fd = _open(path)
+    if not wait_until(lambda: _try(fd), LOOK_S, interval_s=0.005):
+        os.close(fd)
+        yield False
+        return
+    _sign(fd)
+    with _holding(path, rank, fd):
+        yield True
+
+
+@contextmanager
+def released(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Let others have a lock of this thread for a while; afterwards it is ours again, or LockTimeout is raised."""
+    fd, rank = _ours()[path]
+    ranks = _held.ranks
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    _held.ranks = [held for held in ranks if held is not rank]
+    try:
+        yield
+    finally:
+        _held.ranks = ranks
+        with progress.waiting(timeout_s):
+            _take(path, [fd], timeout_s)
+
+
+@contextmanager
+def _holding(path: Path, rank: Rank, fd: int) -> Iterator[None]:
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    _held.ranks = sorted([*ranks, rank])
+    _ours()[path] = (fd, rank)
+    try:
+        yield
+    finally:
+        _held.ranks = ranks
+        del _ours()[path]
+        os.close(fd)
+
+
+def _ours() -> dict[Path, tuple[int, Rank]]:
+    """The locks of this thread."""
+    if not hasattr(_held, "locks"):
+        _held.locks = {}
+    locks: dict[Path, tuple[int, Rank]] = _held.locks
+    return locks
+
+
+def may_take(rank: Rank) -> bool:
+    """Whether the order of locks lets this thread take one of this rank now."""
+    ranks: list[Rank] = getattr(_held, "ranks", [])
+    return not ranks or ranks[-1] < rank
+
+
+def is_locked_by_others(path: Path) -> bool:
+    return path not in _ours() and is_held(path)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock; a program that a killed one was just starting has it for a moment longer."""
+    deadline = time.monotonic() + ORPHAN_S
+    while is_locked(path):
+        if _signer_lives(path) or time.monotonic() > deadline:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _signer_lives(path: Path) -> bool:
+    pid = signer(path)
+    return pid is not None and is_alive(pid)
+
+
+def hold_forever(path: Path, *, patience_s: float = 0.5) -> int | None:
+    """Take a lock for the rest of this process's life; None when somebody else has it.
+
+    Whoever only looks (`is_locked`, each `llmc status`) has it for a moment too, so one refusal proves nothing.
+    """
+    fd = _open(path)
+    if _poll([fd], patience_s) is None:
+        os.close(fd)
+        return None
+    _sign(fd)
+    return fd
+
+
+def holder(path: Path) -> str:
+    """Who signed the lock file last, in words."""
+    return signature(path) or "an unknown process"
+
+
+def holds(pid: int, path: Path) -> bool:
+    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder."""
+    try:
+        wanted = os.stat(path)
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_holds(pid, fd, wanted) for fd in fds)
+
+
+def _holds(pid: int, fd: str, wanted: os.stat_result) -> bool:
+    try:
+        if not os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
+            return False
+        with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii", errors="replace") as file:
+            return any("FLOCK" in line and "WRITE" in line for line in file if line.startswith("lock:"))
+    except OSError:
+        return False
+
+
+def _acquire(paths: Sequence[Path], timeout_s: float) -> tuple[Path, int]:
+    opened = [(path, _open(path)) for path in paths]
+    ours: int | None = None
+    try:
+        ours = _take(paths[0], [fd for _, fd in opened], timeout_s)
+    finally:
+        for _, fd in opened:
+            if fd != ours:
+                os.close(fd)
+    return next((path, fd) for path, fd in opened if fd == ours)
+
+
+def _take(path: Path, fds: Sequence[int], timeout_s: float) -> int:
+    """One of the locks; a timeout names who holds the first."""
+    ours = _poll(fds, timeout_s)
+    if ours is None:
+        raise LockTimeout(
+            f"{path.stem} is busy: {holder(path)} has held its lock for over {timeout_s:g} s",
+            hint="Wait for that command to end, or end it by its pid, then run this again.",
+        )
+    _sign(ours)
+    return ours
+
+
+def _poll(fds: Sequence[int], timeout_s: float) -> int | None:
+    """Try until one of the locks is ours or the time is over; which one."""
+    deadline = time.monotonic() + timeout_s
+    pause_s = 0.001
+    while (ours := next(filter(_try, fds), None)) is None:
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.02)
+    return ours
+
+
+def _open(path: Path) -> int:
+    try:
+        private_dir(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise explain(error, f"cannot open the lock {path}") from error
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(fd: int) -> None:
+    program = os.path.basename(sys.argv[0]).replace("__main__.py", "llmc")
+    words = scrub(" ".join([program, *sys.argv[1:4]]))[:120]
+    command = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"pid {os.getpid()} ({command})".encode(errors="replace"), 0)
+    except OSError:
+        pass  # a full disk must not stop anybody from taking a lock; only the name is lost

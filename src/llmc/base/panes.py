@@ -1,0 +1,108 @@
+"""Which pane is an agent's: one rule, for base/tmux.py and for the hot commands. Light.
+
+An agent is a pane, not a session: a person may split its window, open others beside it, rename or leave the session. At its
+launch a pane gets marks, as pane options; tmux keeps them wherever the pane is moved to, and tells them in `list-panes`.
+A pane's id alone proves nothing: after the server was started again the same id is another pane.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from llmc.base.names import PaneId, SessionName
+
+#: the launch (`instance`), its worker, and the process it began with: a pane that a person respawned is theirs
+MARK, WORKER, PROCESS = "@llmc", "@llmc_worker", "@llmc_pid"
+_FIELDS = (
+    *("pane_id", "pane_pid", "pid", "pane_dead", "pane_dead_status", "pane_dead_signal", "session_attached"),
+    *(PROCESS, MARK, WORKER, "session_name"),  # the name last: a person may put anything into theirs
+)
+_ID = re.compile(r"%[0-9]+")
+_VARIABLE = b"LLMC_INSTANCE="
+FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
+
+
+class Pane(NamedTuple):
+    """What tmux knows of one pane."""
+
+    id: PaneId
+    session: SessionName
+    #: somebody is attached to a session that shows it
+    attached: bool
+    dead: bool
+    exit_code: int | None
+    pid: int
+    #: the tmux server, which is the parent of `pid`
+    server_pid: int
+    #: the launch it is of; "" for a pane that is not llmc's
+    instance: str = ""
+    worker: str = ""
+
+
+Panes = dict[PaneId, Pane]
+
+
+def parse(lines: Iterable[str]) -> Panes:
+    """The answer of `list-panes -a`; a pane of a window that several sessions share is in it several times."""
+    found: Panes = {}
+    for pane in filter(None, map(_pane, lines)):
+        before = found.get(pane.id)
+        found[pane.id] = (
+            pane if before is None else before._replace(attached=before.attached or pane.attached)
+        )
+    return found
+
+
+def find(panes: Panes, worker: str, session: SessionName, pane_id: PaneId, instance: str) -> Pane | None:
+    """The pane of a worker's launch; without an `instance` none is known to run, and it is that of the latest one.
+
+    None when it is gone. A launch without a `pane_id` may be of an llmc that set no marks: it is known by its
+    environment, and once it has ended as the first pane of its session.
+    """
+    marked = [p for p in panes.values() if (p.instance == instance if instance else p.worker == worker)]
+    if marked or (instance and pane_id):
+        return max(marked, key=_number, default=None)
+    unmarked = [pane for pane in panes.values() if not pane.instance]
+    for pane in unmarked if instance else ():
+        if not pane.dead and instance_of(pane.pid) == instance:
+            return pane
+    first = min((pane for pane in unmarked if pane.session == session), key=_number, default=None)
+    return first if first is not None and (first.dead or instance_of(first.pid) is None) else None
+
+
+def _number(pane: Pane) -> int:
+    return int(pane.id[1:])
+
+
+def instance_of(pid: int) -> str | None:
+    """The launch of an agent that a process was started with, "" for any other; None when it has ended."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except PermissionError:
+        return ""
+    except OSError:
+        return None
+    marks = (entry[len(_VARIABLE) :] for entry in variables if entry.startswith(_VARIABLE))
+    return None if variables == [b""] else next(marks, b"").decode(errors="replace")
+
+
+def _pane(line: str) -> Pane | None:
+    """None for half a row: whoever can set an option can put a line end into it."""
+    words = line.split("|", 10)
+    if len(words) < 11 or not _ID.fullmatch(words[0]) or not (words[1] + words[2]).isdecimal():
+        return None
+    pane_id, pid, server, dead, status, signal, attached, process, mark, worker, session = words
+    code = int(status) if status.isdigit() else 128 + int(signal) if signal.isdigit() else None
+    ours = bool(mark) and process == pid
+    return Pane(
+        PaneId(pane_id),
+        SessionName(session),
+        attached=attached != "0",
+        dead=dead == "1",
+        exit_code=code if dead == "1" else None,
+        pid=int(pid),
+        server_pid=int(server),
+        instance=mark if ours else "",
+        worker=worker if ours else "",
+    )

@@ -1,0 +1,347 @@
+"""The one door out: every program llmc runs is run here."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.base import progress
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.rotation import open_log
+from llmc.base.talk import Talk, TooMuch
+from llmc.base.urls import scrub
+
+#: how often a long command's waiter looks whether it is to end
+STOP_POLL_S = 0.2
+
+#: a program that was started and may be waited for
+Child = subprocess.Popen[bytes]
+
+_INSTALL_HINTS = {
+    "tmux": "Install tmux (Debian: sudo apt-get install tmux).",
+    "git": "Install git (Debian: sudo apt-get install git).",
+}
+
+
+class ShuttingDown(Exception):
+    """We are to end: what runs is given up, and whoever comes next does it again."""
+
+
+class Overran(ToolFailed):
+    """A program was ended by us: it took too long, or printed too much."""
+
+
+class ToolMissing(LlmcError):
+    """A program llmc needs is not installed."""
+
+
+class Done(Struct, frozen=True):
+    """How a program ended."""
+
+    argv: list[str]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+
+#: where the person was who started a daemon in the background: the daemon itself works in /
+CALLER_DIR = "LLMC_CALLER_DIR"
+
+
+def caller_dir() -> Path:
+    """The working directory of whoever started this process."""
+    try:
+        return Path(os.environ.get(CALLER_DIR) or os.getcwd())
+    except FileNotFoundError:
+        return Path("/")  # it is gone
+
+
+def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's environment without what would steer git, and with untranslated messages."""
+    return {**command_env(), "LC_ALL": "C", **(extra or {})}
+
+
+def command_env() -> dict[str, str]:
+    """The same for a command a person configured: it keeps their language, and can read their files' encoding."""
+    # A repository's hooks run with GIT_DIR set; llmc called from one must not operate on that repository.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env.pop(CALLER_DIR, None)  # it is the daemon's
+    return {**env, "GIT_TERMINAL_PROMPT": "0"}
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes | None = None,
+    timeout_s: float = 30,
+    check: bool = True,
+) -> Done:
+    """Run a program to its end; on a timeout its whole process group is killed."""
+    args = list(argv)
+    interrupt = _LateInterrupt()
+    try:
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env) if env is not None else clean_env(),
+                stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    with process, progress.waiting(timeout_s):
+        try:
+            interrupt.raise_if_pressed()
+            stdout, stderr = process.communicate(input, timeout=timeout_s)
+        except BaseException as error:
+            kill_group(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ToolFailed(
+                    args, None, "", message=f"`{scrub(' '.join(args))[:300]}` did not end in {timeout_s:g} s"
+                ) from error
+            raise
+    # What a program says goes into messages, often cut short; what it prints may be data.
+    done = Done(args, process.returncode, _text(stdout), scrub(_text(stderr)))
+    if check and not done.ok:
+        raise ToolFailed(args, done.returncode, done.stderr or done.stdout)
+    return done
+
+
+def run_bounded(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    input: bytes,
+    timeout_s: float,
+    most_bytes: int,
+    stopping: Callable[[], bool] | None = None,
+) -> Done:
+    """Run a program that may print anything: its group is ended when it takes too long or prints too much.
+
+    What it leaves running in its group when it ends is ended, too. ShuttingDown once `stopping` says so.
+    """
+    args = list(argv)
+    interrupt = _LateInterrupt()
+
+    def look() -> None:
+        if stopping is not None and stopping():
+            raise ShuttingDown
+
+    try:
+        with interrupt:
+            process = subprocess.Popen(
+                args,
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise _not_started(args, cwd, error) from error
+    with process, progress.waiting(timeout_s):
+        try:
+            interrupt.raise_if_pressed()
+            said = Talk(process, input, most_bytes).until(time.monotonic() + timeout_s, STOP_POLL_S, look)
+        except TooMuch:
+            raise Overran(
+                args, None, "", message=f"`{args[0]}` printed more than {most_bytes} bytes"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise Overran(args, None, "", message=f"`{args[0]}` did not end in {timeout_s:g} s") from None
+        finally:
+            kill_group(process)
+    return Done(args, process.returncode, *(data.decode("utf-8", "replace") for data in said))
+
+
+class _LateInterrupt:
+    """Ctrl-C while a program is being started is kept until we know its pid: else nobody would end it."""
+
+    def __init__(self) -> None:
+        self._pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, *_: object) -> None:
+        self._pressed = True
+
+    def raise_if_pressed(self) -> None:
+        if not self._pressed:
+            return
+        if callable(self._before) and self._before is not signal.default_int_handler:
+            self._before(signal.SIGINT, None)  # whoever has a plan of their own goes on with it
+            return
+        raise KeyboardInterrupt
+
+
+def run_logged(
+    command: str,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    stopping: Callable[[], bool] | None = None,
+    answer: Path | None = None,
+    about: str = "",
+) -> Done:
+    """Run a command line a person configured, its output and exit code appended to `log`; the tail comes back in stdout.
+
+    It is ended, and ShuttingDown raised, once `stopping` says so. `answer`: a file that gets its standard output first.
+    `about`: for whom it runs, as the log says it.
+    """
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not cwd.is_dir():
+        raise _not_started([command], cwd, FileNotFoundError())
+    with contextlib.ExitStack() as opened:
+        sink = opened.enter_context(open_log(log))
+        said = opened.enter_context(open(answer, "wb", opener=_private)) if answer is not None else sink
+        sink.write(_entry(about, f"$ {command}"))
+        sink.flush()
+        start = sink.tell()
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=sink,
+            start_new_session=True,
+        )
+        try:
+            with progress.waiting(timeout_s):
+                code = _wait(process, timeout_s, stopping)
+        except BaseException as error:
+            kill_group(process)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            sink.write(f"\n(stopped by llmc after {timeout_s:g} s)\n".encode())
+            sink.flush()
+            code = 124
+        done = Done([command], code, tail(log, start), "")  # before anybody may rename the log
+        said_last = b"" if answer is None else answer.read_bytes()
+        sink.write(said_last)
+        cut = (said_last or done.stdout.encode(errors="replace"))[-1:] not in (b"", b"\n")
+        sink.write(b"\n" * cut + _entry(about, f"exit code {code}"))
+        return done
+
+
+def _entry(about: str, text: str) -> bytes:
+    words = (time.strftime("%Y-%m-%dT%H:%M:%S%z"), about, text)
+    return (" ".join(filter(None, words)) + "\n").encode(errors="replace")
+
+
+def _wait(process: "subprocess.Popen[bytes]", timeout_s: float, stopping: Callable[[], bool] | None) -> int:
+    if stopping is None:
+        return process.wait(timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            return process.wait(min(STOP_POLL_S, max(0.0, left_s)))
+        except subprocess.TimeoutExpired:
+            if stopping():
+                raise ShuttingDown from None
+            if left_s <= STOP_POLL_S:
+                raise
+
+
+def run_attached(argv: Sequence[str], *, env: Mapping[str, str], input: bytes | None = None) -> int:
+    """Run a program that talks to the person at this terminal (a pager, an editor); its exit code."""
+    args = list(argv)
+    try:
+        process = subprocess.Popen(args, env=dict(env), stdin=subprocess.PIPE if input is not None else None)
+    except OSError as error:
+        raise _not_started(args, None, error) from error
+    while True:
+        try:
+            process.communicate(input)
+            return process.returncode
+        except KeyboardInterrupt:
+            input = None  # the program got the Ctrl-C too, and decides itself: a pager goes on
+
+
+def spawn_detached(argv: Sequence[str], output: Path, env: Mapping[str, str] | None = None) -> Child:
+    """A program that outlives us, its output appended to a file."""
+    with open(output, "ab", opener=_private) as sink:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            cwd="/",
+            env=None if env is None else dict(env),
+            start_new_session=True,
+        )
+
+
+def copy_log(source: Path, log: Path, old: bytes, new: bytes) -> None:
+    """Append what a command printed to a log, with one path in place of another; however much that is."""
+    with source.open("rb") as file, open_log(log) as sink:
+        kept = b""
+        while piece := file.read(1 << 20):
+            text = (kept + piece).replace(old, new)
+            kept = (
+                text[len(text) - len(old) + 1 :] if len(old) > 1 else b""
+            )  # it may hold the path's beginning
+            sink.write(text[: len(text) - len(kept)])
+        sink.write(kept)
+
+
+def tail(path: Path, start: int, limit: int = 8000) -> str:
+    """What was written to a log since `start`, at most its last `limit` bytes."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(start, size - limit))
+        return file.read().decode(errors="replace")
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """End a program and everything it started, then reap it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _not_started(args: list[str], cwd: Path | str | None, error: OSError) -> LlmcError:
+    if cwd is not None and not os.path.isdir(cwd):
+        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {cwd} is not a directory")
+    if not isinstance(error, FileNotFoundError):
+        return ToolFailed(args, None, "", message=f"`{args[0]}` could not start: {error.strerror or error}")
+    hint = _INSTALL_HINTS.get(args[0], f"Install {args[0]} or fix its path in the configuration.")
+    return ToolMissing(f"{args[0]} is not installed or not on PATH", hint=hint)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

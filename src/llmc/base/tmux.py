@@ -1,0 +1,314 @@
+"""tmux on a private server, with exact targets, batched probes, and Unknown for what it would not say."""
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from llmc.base import proc, processes
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, ToolFailed
+from llmc.base.names import PaneId, SessionName
+from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
+
+WIDTH, HEIGHT = 500, 100
+#: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
+_NO_SERVER = re.compile(r"^(no server running on |error connecting to .*\(No such file or directory\))", re.M)
+#: a server whose last session has just been killed still answers, and then ends
+_SERVER_LEAVES = re.compile(r"^(server exited|lost server)", re.M)
+_SERVER_LEFT = re.compile(r"^(server exited|lost server|no server running on |error connecting to )", re.M)
+#: and a person may open or close the session between our look and our command
+_TRY_AGAIN = re.compile(f"{_SERVER_LEFT.pattern}|^(duplicate session|can't find session)", re.M)
+_TRIES = 5
+#: how long a server that was told to end may take
+LEAVING_S = 2.0
+
+
+class Unknown(Struct, frozen=True):
+    """A probe that got no answer. Not "nothing there": nobody may conclude anything from it."""
+
+    reason: str
+
+
+class Tmux(Struct, frozen=True):
+    """One private tmux server."""
+
+    server: str
+    #: for so long an agent that ran is known to run: the daemon's lanes ask for it all the time
+    remembers_s: float = 0.0
+    _panes: "dict[str, tuple[float, Panes]]" = field(default_factory=dict)
+
+    @property
+    def by_hand(self) -> str:
+        """How a person calls tmux on this server, in any shell: with -L, TMUX_TMPDIR would lead elsewhere."""
+        return f"tmux -S /tmp/tmux-{os.getuid()}/{self.server}"
+
+    def argv(self, *args: str) -> list[str]:
+        return ["tmux", "-L", self.server, "-f", "/dev/null", *args]
+
+    def run(
+        self, *args: str, input: bytes | None = None, check: bool = True, timeout_s: float = 10
+    ) -> proc.Done:
+        return proc.run(self.argv(*args), env=_minimal_env(), input=input, check=check, timeout_s=timeout_s)
+
+    def panes(self) -> Panes | Unknown:
+        """Every pane of the server in one call; empty only when tmux itself says there is no server.
+
+        tmux 3.3a misses the end of a program now and then: the pane is dead, but has no exit code and its hook does
+        not run. It notices when a child of its own ends, so it is given one.
+        """
+        at, found = monotonic(), self._list_panes()
+        if isinstance(found, dict) and any(pane.dead and pane.exit_code is None for pane in found.values()):
+            with contextlib.suppress(ToolFailed):
+                self.run("run-shell", "true", check=False)
+            found = self._list_panes()
+        if isinstance(found, dict):
+            self._panes[""] = (at, found)
+        return found
+
+    def _list_panes(self) -> Panes | Unknown:
+        try:
+            for _ in range(_TRIES):
+                done = self.run("list-panes", "-a", "-F", FORMAT, check=False)
+                if done.ok or not _SERVER_LEAVES.search(done.stderr):
+                    break
+        except ToolFailed as error:
+            return Unknown(error.message)
+        if done.ok:
+            return parse(done.stdout.splitlines())
+        if _NO_SERVER.search(done.stderr):
+            return {}
+        return Unknown(done.stderr.strip() or f"tmux ended with {done.returncode}")
+
+    def agent(
+        self, worker: str, session: SessionName, pane_id: PaneId, instance: str
+    ) -> Pane | Unknown | None:
+        """The pane of a worker's launch, wherever a person has moved it to; None when it is gone."""
+
+        def look(found: Panes) -> Pane | None:
+            return find(found, worker, session, pane_id, instance)
+
+        at, remembered = self._panes.get("", (0.0, {}))
+        known = look(remembered) if monotonic() - at < self.remembers_s else None
+        # Memory may only say that it runs: another command may have launched it since.
+        if known is not None and not known.dead and processes.is_alive(known.pid):
+            return known
+        found = self.panes()
+        return found if isinstance(found, Unknown) else look(found)
+
+    def launch(
+        self,
+        session: SessionName,
+        cwd: str,
+        argv: Sequence[str],
+        died_argv: Sequence[str],
+        *,
+        instance: str = "",
+        worker: str = "",
+    ) -> PaneId:
+        """Start a program in a pane of its own and mark that; `died_argv` (and the pane) is run when it ends.
+
+        In a detached session; where that is there already, a person has something in it: then in a window of its own.
+        One tmux call: marks and options are in force before the program can end.
+        """
+        for _ in range(_TRIES):
+            done = self._launch(session, cwd, argv, died_argv, instance, worker)
+            if done.ok or not _TRY_AGAIN.search(done.stderr):
+                break
+        self._panes.clear()
+        if not done.ok:
+            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+        pane_id, pid = done.stdout.split()
+        self._follow_people(session, PaneId(pane_id), int(pid))
+        return PaneId(pane_id)
+
+    def _launch(
+        self,
+        session: SessionName,
+        cwd: str,
+        argv: Sequence[str],
+        died_argv: Sequence[str],
+        instance: str,
+        worker: str,
+    ) -> proc.Done:
+        # Only a name of our own says which window was made by the command before, and only until it is renamed.
+        window = f"llmc-{instance or os.urandom(6).hex()}"
+        pane = f"={session}:={window}"
+        size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
+        has_session = self.run("has-session", "-t", f"={session}", check=False).ok
+        place = ["new-window", "-t", exact(session)] if has_session else ["new-session", "-s", session, *size]
+        return self.run(
+            *["start-server", ";"],
+            *["set-option", "-g", "history-limit", "20000", ";"],
+            *["set-option", "-g", "status", "off", ";"],
+            *["set-option", "-g", "default-terminal", "screen-256color", ";"],
+            *["set-option", "-s", "escape-time", "20", ";"],
+            *[*place, "-d", "-n", window, "-P", "-F", "#{pane_id} #{pane_pid}", "-c", _word(no_format(cwd))],
+            *[*_words(argv), ";"],
+            *_marks(pane, instance, worker, died_argv),
+            *["if-shell", "-F", "-t", pane, "#{?session_attached,0,1}"],
+            *[f"resize-window -t '{pane}' {' '.join(size)}", ";"],
+            *["rename-window", "-t", pane, worker or "agent"],
+            check=False,
+        )
+
+    def _follow_people(self, session: SessionName, pane_id: PaneId, pid: int) -> None:
+        """A person's terminal may be small: the agent's window follows it while they are attached, and no other does."""
+        alone = f"#{{&&:{_runs(pid)},#{{?session_attached,0,1}}}}"
+        attached = f"if-shell -F -t {pane_id} '{_runs(pid)}' 'set-option -w -t {pane_id} window-size latest'"
+        detached = f"if-shell -F -t {pane_id} '{alone}' 'resize-window -t {pane_id} -x {WIDTH} -y {HEIGHT}'"
+        self.run(
+            *["set-hook", "-gu", "client-attached", ";", "set-hook", "-gu", "client-detached", ";"],
+            *["set-hook", "-t", exact(session), "client-attached", attached, ";"],
+            *["set-hook", "-t", exact(session), "client-detached", detached],
+            check=False,
+        )
+
+    def adopt(self, pane: Pane, died_argv: Sequence[str], *, instance: str, worker: str) -> None:
+        """Mark the pane of a launch that was made without marks; its session's hook spoke for every pane."""
+        self.run(
+            *["set-hook", "-u", "-t", exact(pane.session), "pane-died", ";"],
+            *_marks(pane.id, instance, worker, died_argv)[:-1],
+        )
+        self._follow_people(pane.session, pane.id, pane.pid)
+        self._panes.clear()
+
+    def kill_session(self, session: SessionName) -> None:
+        """End a session and every pane in it; one that is gone already is fine."""
+        self._kill("kill-session", "-t", exact(session))
+
+    def kill_pane(self, pane: Pane) -> None:
+        """Close this very pane, and nothing beside it; one that is gone already is fine."""
+        self._kill("if-shell", "-F", "-t", pane.id, _runs(pane.pid), f"kill-pane -t {pane.id}")
+
+    def _kill(self, *command: str) -> None:
+        done = self.run(*command, check=False)
+        self._panes.clear()
+        gone = ("can't find", "session not found", "server exited unexpectedly")
+        if not done.ok and not _NO_SERVER.search(done.stderr) and not any(t in done.stderr for t in gone):
+            raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+    def kill_server(self) -> None:
+        self.run("kill-server", check=False)
+        self._panes.clear()
+        # While it leaves it may answer, or break off.
+        if processes.wait_until(lambda: self.panes() == {}, LEAVING_S):
+            Path(f"/tmp/tmux-{os.getuid()}/{self.server}").unlink(missing_ok=True)
+
+    def send_keys(self, pane: Pane, *keys: str) -> bool:
+        """Press keys in this very pane; False if it is gone, or another program's by now."""
+        pressed = f"send-keys -t {pane.id} {' '.join(map(_quote, keys))}"
+        done = self.run("if-shell", "-F", "-t", pane.id, _runs(pane.pid), pressed, "display-message -p gone")
+        return "gone" not in done.stdout
+
+    def paste(self, pane: Pane, buffer: str, text: str) -> bool:
+        """Bracketed paste of the text; False if the pane is dead, gone, or another program's by now.
+
+        The test is made inside the server, in the same command: pasting into a dead pane crashes tmux 3.3a
+        and every session with it.
+        """
+        done = self.run(
+            *["load-buffer", "-b", buffer, "-", ";"],
+            *["if-shell", "-F", "-t", pane.id, f"#{{&&:{_runs(pane.pid)},#{{?pane_dead,0,1}}}}"],
+            f"paste-buffer -p -d -b {buffer} -t {pane.id}",
+            f"delete-buffer -b {buffer} ; display-message -p dead",
+            input=text.encode("utf-8", "surrogatepass"),
+        )
+        return "dead" not in done.stdout
+
+    def capture(self, pane: Pane, *, history: int = 0, styled: bool = False) -> str:
+        """The pane's text, with `history` lines of scrollback above it; of a dead one without the gap above tmux's last line."""
+        flags = ["-S", f"-{history}"] if history else []
+        text = self.run("capture-pane", "-p", *(["-e"] if styled else []), *flags, "-t", pane.id).stdout
+        return re.sub(r"\n{3,}", "\n\n", text) if pane.dead else text
+
+    def screen(self, pane: Pane) -> tuple[str, tuple[int, int]]:
+        """The pane's text with its styles, and the column and row of its cursor at the same moment."""
+        where = ["display-message", "-p", "-t", pane.id, "#{cursor_x} #{cursor_y}"]
+        shown = self.run("capture-pane", "-p", "-e", "-t", pane.id, ";", *where).stdout
+        text, _, cursor = shown.rstrip("\n").rpartition("\n")
+        column, row = cursor.split()
+        return text, (int(column), int(row))
+
+
+def exact(session: SessionName) -> str:
+    """A target that matches this session only: a bare `llmc-auto-1` also matches `llmc-auto-10`."""
+    return f"={session}:"
+
+
+def _marks(pane: str, instance: str, worker: str, died_argv: Sequence[str]) -> list[str]:
+    """The options of an agent's pane. They are its own, so whatever a person sets for a window does not change them."""
+    died = f"run-shell -b {tmux_quote(shell_join(died_argv))[:-1]} #{{hook_pane}}'"
+    here = ["-p", "-t", pane]
+    return [
+        *["set-option", *here, "remain-on-exit", "on", ";"],
+        # Keys for the agent are not for the panes beside it, nor theirs for the agent.
+        *["set-option", *here, "synchronize-panes", "off", ";"],
+        *["set-option", *here, MARK, instance, ";"],
+        *["set-option", *here, WORKER, worker, ";"],
+        *["set-option", "-F", *here, PROCESS, "#{pane_pid}", ";"],
+        *["set-hook", *here, "pane-died", died, ";"],
+    ]
+
+
+def _runs(pid: int) -> str:
+    """A condition for tmux itself: the pane is the one that was seen.
+
+    Ids begin at %0 again with each server, and of a pane that is gone tmux takes another.
+    """
+    return f"#{{==:#{{pane_pid}},{pid}}}"
+
+
+def shell_join(argv: Sequence[str]) -> str:
+    return shlex.join(argv)
+
+
+def no_format(text: str) -> str:
+    """Text where tmux expands formats: a directory may be called `#{x}` or `#(rm)`."""
+    return text.replace("#", "##")
+
+
+def tmux_quote(text: str) -> str:
+    """One argument of a tmux command string: single quotes, formats disarmed."""
+    return _quote(no_format(text))
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """A program and its arguments: two or more tmux executes itself, a single one it would give to a shell."""
+    return [_word(word) for word in argv] if len(argv) > 1 else [_word(shell_join(argv))]
+
+
+def _word(text: str) -> str:
+    """One argument as it is: at its end, tmux would take a `;` for the end of the command."""
+    return text[:-1] + "\\;" if text.endswith(";") else text
+
+
+def _minimal_env() -> dict[str, str]:
+    """What the server needs: panes get their own complete environment from the launch spec."""
+    # No TMUX_TMPDIR: a command from cron, without the variable of the shell that ran `llmc up`, would look for the
+    # server in another place, and take every session for gone.
+    keep = ("PATH", "HOME", "TERM", "USER", "LOGNAME", "SHELL")
+    env = {key: os.environ[key] for key in keep if key in os.environ}
+    return {"TERM": "screen-256color", **env, "LC_ALL": "C.UTF-8"}
+
+
+def outer(environment: Mapping[str, str]) -> str | None:
+    """The socket of the tmux that this process is shown in; None outside of any."""
+    return environment.get("TMUX", "").partition(",")[0] or None
+
+
+def prefix_of(server: list[str]) -> str:
+    """The key that a server takes for its own; tmux's default where it does not say."""
+    argv = [*server, "show-options", "-gv", "prefix"]
+    try:
+        return proc.run(argv, env=_minimal_env(), check=False, timeout_s=5).stdout.strip() or "C-b"
+    except LlmcError:
+        return "C-b"

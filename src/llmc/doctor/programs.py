@@ -1,0 +1,100 @@
+"""The programs that llmc runs: what is here, in which version, and what is missing. For `init` and `doctor`."""
+
+import shutil
+import sys
+
+from msgspec import Struct
+
+from llmc.base import proc
+from llmc.base.errors import LlmcError
+from llmc.base.proc import ToolMissing
+from llmc.doctor.rules import facts as seen
+from llmc.doctor.rules.diagnose import of_program
+from llmc.repo import lfs
+from llmc.repo.project import Project, agent_for
+
+#: the oldest versions llmc was tried with
+MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
+
+#: without these there is nothing that llmc could do
+ESSENTIAL = (("git", "--version"), ("tmux", "-V"))
+
+DIFFT = "difft is not installed: `llmc review` shows plain diffs"
+GET_DIFFT = "For syntax-aware ones install difftastic (https://difftastic.wilfred.me.uk)."
+
+
+class Lack(Struct, frozen=True):
+    """A program that is missing or too old, and how to get it."""
+
+    name: str
+    problem: str
+    fix: str
+    #: nothing in this repository needs it now
+    optional: bool = False
+
+
+def essential() -> list[seen.Program]:
+    return [look_at(name, [name, flag]) for name, flag in ESSENTIAL]
+
+
+def look_at(name: str, argv: list[str]) -> seen.Program:
+    try:
+        said = proc.run(argv, timeout_s=20).stdout.strip()
+    except LlmcError as error:
+        return seen.Program(name, problem=error.message, fix=error.hint or f"install {name}")
+    return seen.Program(name, said, MINIMUM[name])
+
+
+def python() -> seen.Program:
+    return seen.Program("python", sys.version.split()[0], MINIMUM["python"])
+
+
+def client(project: Project) -> seen.Program:
+    try:
+        agent = agent_for(project)
+        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
+    except LlmcError as error:
+        return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+
+
+def require_essential() -> list[seen.Program]:
+    """Refuse to begin without them, all of them named at once; what is here, with versions."""
+    found = essential()
+    missing = [program for program in found if program.problem]
+    if missing:
+        raise ToolMissing(
+            "; ".join(program.problem for program in missing),
+            hint=" ".join(program.fix for program in missing),
+        )
+    return found
+
+
+def lacks(project: Project, found: list[seen.Program]) -> list[Lack]:
+    """What a new root will miss, the most important first. One can go on without any of it.
+
+    The client is only looked for: to start it takes a second, and `doctor` and the canary do that.
+    """
+    old = [
+        Lack(program.name, finding.text, finding.fix) for program in found for finding in of_program(program)
+    ]
+    return [*old, *_client_lack(project), *_lfs_lack(project), *_difft_lack()]
+
+
+def _client_lack(project: Project) -> list[Lack]:
+    try:
+        agent_for(project).program()
+    except LlmcError as error:
+        return [Lack("claude", error.message, error.hint)]
+    return []
+
+
+def _lfs_lack(project: Project) -> list[Lack]:
+    if lfs.is_installed():
+        return []
+    if lfs.is_used(project.root.path, project.base):
+        return [Lack("git-lfs", lfs.MISSING, f"{lfs.GET_IT}.")]
+    return [Lack("git-lfs", "git-lfs is not installed", "This repository does not need it.", optional=True)]
+
+
+def _difft_lack() -> list[Lack]:
+    return [] if shutil.which("difft") else [Lack("difft", DIFFT, GET_DIFFT, optional=True)]

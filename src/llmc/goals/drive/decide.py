@@ -1,0 +1,268 @@
+"""What is to be done about a goal now: facts in, one change and the actions that it announces out. Pure.
+
+The change holds every intent before its action is returned: whoever stores it first and acts then loses nothing in a
+crash. Called again with the same facts at the same time it wants nothing more.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.goals.drive import intents, ladder, words
+from llmc.goals.drive.attend import attend
+from llmc.goals.drive.intents import ANSWER, WORK, Action
+from llmc.goals.drive.liveness import Signals, idle_after
+from llmc.goals.drive.policy import HOME, Policy, may_supervise, may_touch, session_key
+from llmc.goals.drive.round import AT_WORK, NO_ROOM, OPEN, Room, Round
+from llmc.goals.drive.transitions import move_assignment, move_node
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Change,
+    Crystallization,
+    Event,
+    GoalStatus,
+    GoalView,
+    Mode,
+    Node,
+    NodeStatus,
+    Priority,
+    Recovery,
+    Result,
+)
+from llmc.goals.plan.shape import Shape, ready_among
+
+_PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
+_WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
+
+
+class Workset(Struct, frozen=True):
+    """What a tick looks at: nodes that are worked on, assignments to observe, and those with something due."""
+
+    nodes: tuple[str, ...]
+    assignments: tuple[str, ...]
+    due: tuple[str, ...]
+
+
+class Decided(Struct, frozen=True):
+    """The change, what to do once it is stored, whose messages would help, and when to look again at the latest."""
+
+    change: Change
+    actions: tuple[Action, ...] = ()
+    wants_samples: tuple[str, ...] = ()
+    next_due: float | None = None
+    #: what is left for other goals in this tick
+    room: Room = NO_ROOM
+
+
+def workset(view: GoalView, now: float) -> Workset:
+    """Queued and running nodes, assignments that somebody has, and those whose update is due."""
+    if view.goal.status not in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+        owed = tuple(a.assignment_id for a in view.assignments.values() if intents.pending(a))
+        return Workset((), owed, ())
+    nodes = tuple(
+        n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
+    )
+    seen = (*AT_WORK, AssignmentStatus.BLOCKED)
+    observed = [
+        a for a in view.assignments.values() if a.status in seen or intents.pending(a) or _is_answered(a)
+    ]
+    due = tuple(
+        a.assignment_id
+        for a in observed
+        if a.expected_next_update_at is not None and a.expected_next_update_at <= now
+    )
+    return Workset(nodes, tuple(a.assignment_id for a in observed), due)
+
+
+def _is_answered(assignment: Assignment) -> bool:
+    """Whether the answer to its question is on its way: who asked is looked at, and may still be there to hear it."""
+    return assignment.status is AssignmentStatus.QUEUED and bool(assignment.answer)
+
+
+def has_business(view: GoalView) -> bool:
+    """A goal that goes on, or one that is over or paused, and has something out that must come back."""
+    if view.goal.status is GoalStatus.ACTIVE:
+        return True
+    return any(a.status in OPEN or _is_owed(a) for a in view.assignments.values())
+
+
+def _is_owed(assignment: Assignment) -> bool:
+    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    return last is not None and (
+        last.result is Result.PENDING or (last.purpose == intents.WITHDRAW and last.result is not Result.OK)
+    )
+
+
+def at_work(view: GoalView) -> int:
+    """How many leaves of a goal somebody has."""
+    return sum(a.status in AT_WORK for a in view.assignments.values())
+
+
+def in_order(views: Iterable[GoalView]) -> list[GoalView]:
+    """The goals that come first, first: by priority, then by age."""
+    return sorted(views, key=lambda v: (_PRIORITIES[v.goal.priority], v.goal.created_at, v.goal.goal_id))
+
+
+def full_room(views: Collection[GoalView], policy: Policy, now: float) -> Room:
+    """What one tick may do over all goals, those included that it does not look at; less what was begun just now."""
+    busy = sum(at_work(view) for view in views if view.goal.status is GoalStatus.ACTIVE)
+    just_now = sum(a.last_dispatch_at == now for view in views for a in view.assignments.values())
+    return room_beside(busy, just_now, policy)
+
+
+def room_beside(busy: int, just_now: int, policy: Policy) -> Room:
+    """What is left when so many leaves are at work, and so much was sent in this moment."""
+    return Room(
+        in_progress=policy.max_in_progress - busy,
+        dispatches=policy.max_dispatches_per_tick - just_now,
+        samples=policy.max_samples_per_tick,
+    )
+
+
+def decide(
+    view: GoalView,
+    signals: Mapping[str, Signals],
+    policy: Policy,
+    now: float,
+    ids: Callable[[], str],
+    *,
+    crystals: Mapping[str, Crystallization] | None = None,
+    shape: Shape | None = None,
+    room: Room | None = None,
+    granted_until: float | None = None,
+) -> Decided:
+    """Everything that follows for one goal.
+
+    `signals` are by assignment; where there are none nothing is known, and nothing is concluded. `crystals` are the
+    newest by node ("" for the goal). `room` is what other goals left; `shape` spares a look at the whole plan.
+    """
+    work = Round(
+        view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy, now), granted_until
+    )
+    for assignment in tuple(view.assignments.values()):
+        if may_touch(assignment, policy):
+            attend(work, assignment, signals.get(assignment.assignment_id))
+    if view.goal.status is GoalStatus.ACTIVE:
+        _hand_out(work)
+    return Decided(work.change(), tuple(work.actions), tuple(work.wants_samples), work.next_due(), work.room)
+
+
+def answered(view: GoalView, assignment_id: str, text: str, now: float) -> Change:
+    """A person's answer: the assignment may be sent again, with it, and nothing counts against it any more."""
+    assignment = view.assignments.get(assignment_id)
+    if assignment is None or assignment.status is not AssignmentStatus.BLOCKED:
+        return Change()
+    said = words.fit(text.strip(), words.MAX_QUESTION)
+    fresh = replace(ladder.progressed(assignment, now, now), answer=said)
+    freed, event = move_assignment(fresh, AssignmentStatus.QUEUED, now, reason="answered by a person")
+    nodes: tuple[Node, ...] = ()
+    events = [event]
+    node = view.nodes.get(assignment.work_node_id)
+    if node is not None and node.status is NodeStatus.BLOCKED and not node.overridden:
+        moved, told = move_node(node, NodeStatus.QUEUED, now, reason="answered by a person")
+        nodes, events = (moved,), [event, told]
+    return Change(nodes=nodes, assignments=(freed,), events=tuple(events))
+
+
+def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float) -> Change:
+    """Open assignments of goals that are gone: closed and reported, once, and left alone from then on."""
+    known = set(goals)
+    closed, events = [], []
+    for assignment in assignments:
+        if assignment.status in OPEN and assignment.goal_id not in known:
+            moved, event = move_assignment(
+                assignment, AssignmentStatus.CANCELLED, now, reason=f"its goal {assignment.goal_id} is gone"
+            )
+            closed.append(moved)
+            events += [event, replace(event, type="assignment.orphaned")]
+    return Change(assignments=tuple(closed), events=tuple(events))
+
+
+def _hand_out(work: Round) -> None:
+    """Leaves that are ready become queued, and as many as there is room for are sent, in the order of the plan."""
+    owners = {a.work_node_id: a for a in work.assignments.values() if a.status in OPEN}
+    waiting = [leaf for leaf in work.shape.leaves if _waits(work, work.nodes[leaf], owners.get(leaf))]
+    # handing one out closes nothing, so what is ready now stays so
+    for leaf in ready_among(waiting, work.nodes, work.shape):
+        node = work.nodes[leaf]
+        if node.status is NodeStatus.TODO:
+            node = work.move_node(node, NodeStatus.QUEUED, "all that it waits for is done")
+        _send_work(work, node, owners.get(leaf))
+
+
+def _waits(work: Round, node: Node, owner: Assignment | None) -> bool:
+    """Whether a leaf is to be given to somebody once it is ready."""
+    if node.status not in _WANTED:
+        return False
+    # a person who says that it is in progress works on it
+    if node.overridden and node.status is NodeStatus.IN_PROGRESS:
+        return False
+    return owner is None or (owner.status is AssignmentStatus.QUEUED and may_touch(owner, work.policy))
+
+
+def _send_work(work: Round, node: Node, owner: Assignment | None) -> None:
+    agent = owner.agent_id if owner else _agent_for(node, work.policy)
+    if not may_supervise(agent, work.policy):
+        return
+    if work.room.in_progress <= 0 or work.room.dispatches <= 0:
+        work.later()
+        return
+    assignment = owner or _new_assignment(work, node, agent)
+    purpose, mode, text = _instruction(work, node, assignment)
+    earliest = ladder.not_before(assignment, words.instruction_hash(text), work.policy)
+    if earliest > work.now:
+        work.due(earliest)
+        return
+    if mode is Mode.SPAWN:
+        assignment = replace(assignment, session_key="", session_id="", run_id="")
+    assignment = work.move(assignment, AssignmentStatus.DISPATCHED, "it is ready")
+    expected = work.now + idle_after(assignment, work.policy)
+    assignment = replace(assignment, expected_next_update_at=expected)
+    work.send(assignment, purpose, mode, text)
+
+
+def _agent_for(node: Node, policy: Policy) -> str:
+    """The pool that the plan suggests, where that is allowed; else the home pool."""
+    wanted = node.suggested_agent_id
+    return wanted if wanted and may_supervise(wanted, policy) else HOME
+
+
+def _new_assignment(work: Round, node: Node, agent: str) -> Assignment:
+    assignment = Assignment(
+        assignment_id=work.ids(),
+        goal_id=node.goal_id,
+        work_node_id=node.node_id,
+        agent_id=agent,
+        session_key="" if agent == HOME else session_key(agent, agent),
+        delivery_context=work.goal.origin.origin_delivery_context,
+        idle_after_ms=node.idle_after_ms,
+        recovery_policy=node.recovery_policy or Recovery.NUDGE,
+        created_at=work.now,
+        updated_at=work.now,
+    )
+    event = Event(
+        ts=work.now,
+        type="assignment.queued",
+        goal_id=node.goal_id,
+        assignment_id=assignment.assignment_id,
+        work_node_id=node.node_id,
+        data={"agentId": agent},
+    )
+    work.put(assignment, event)
+    return assignment
+
+
+def _instruction(work: Round, node: Node, assignment: Assignment) -> tuple[str, Mode, str]:
+    """What is sent to begin with, or to go on with after an answer, and how.
+
+    A leaf is a chunk of its own with a clear end: a task file for the pool. A person's own worker, and a session that
+    asked and is still there, are talked to.
+    """
+    signals = work.seen.get(assignment.assignment_id)
+    reachable = bool(signals and signals.reachable and assignment.session_key)
+    if assignment.answer and reachable:
+        return ANSWER, Mode.SEND, words.answer_text(work.goal, node, assignment.answer)
+    mode = Mode.SPAWN if assignment.agent_id == HOME else Mode.SEND
+    return WORK, mode, work.work_text(node, assignment.answer)

@@ -1,0 +1,238 @@
+"""An intent is in the store before anything leaves; what became of it is written beside it. Pure."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.goals.drive import ladder, words
+from llmc.goals.drive.liveness import INSTRUCTIONS
+from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.transitions import move_assignment
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    BlockedReason,
+    Change,
+    DeliveryContext,
+    Dispatch,
+    Event,
+    Goal,
+    GoalView,
+    Mode,
+    Node,
+    Recovery,
+    Result,
+)
+
+WORK, ANSWER, REMINDER, WITHDRAW, DIAGNOSE = "work", "answer", "reminder", "withdraw", "diagnose"
+NUDGE, REPLAN, REASSIGN, ESCALATE = (
+    step.value for step in (Recovery.NUDGE, Recovery.REPLAN, Recovery.REASSIGN, Recovery.ESCALATE)
+)
+MAX_NOTES = 500
+
+#: results that may still become better known: a timeout by proof, an acceptance by its end
+_LATER: Mapping[Result, tuple[Result, ...]] = {
+    Result.PENDING: (Result.ACCEPTED, Result.OK, Result.TIMEOUT, Result.ERROR),
+    Result.TIMEOUT: (Result.ACCEPTED, Result.OK),
+    Result.ACCEPTED: (Result.OK,),
+}
+
+
+class Action(Struct, frozen=True):
+    """Something to do now; done twice under the same id it has the effect of once."""
+
+    dispatch_id: str
+    goal_id: str
+    assignment_id: str
+    work_node_id: str
+    purpose: str
+    mode: Mode
+    text: str
+    agent_id: str
+    session_key: str = ""
+    #: when it was decided: nothing of it can have happened before
+    decided_at: float = 0.0
+    delivery_context: DeliveryContext | None = None
+    #: earlier dispatches whose task files and runs go first, with their work kept
+    replaces: tuple[str, ...] = ()
+
+
+def intend(
+    assignment: Assignment,
+    dispatch_id: str,
+    purpose: str,
+    mode: Mode,
+    text: str,
+    now: float,
+    delivery_context: DeliveryContext | None = None,
+) -> Assignment:
+    """The assignment with the intent to send something, whose outcome nobody has seen yet."""
+    dispatch = Dispatch(
+        dispatch_id=dispatch_id,
+        ts=now,
+        mode=mode,
+        purpose=purpose,
+        session_key=assignment.session_key if mode is Mode.SEND else "",
+        delivery_context=delivery_context,
+        instruction_hash=words.instruction_hash(text),
+    )
+    intended = replace(
+        assignment,
+        dispatch_history=(*assignment.dispatch_history, dispatch),
+        last_dispatch_at=now,
+        updated_at=now,
+    )
+    if purpose not in INSTRUCTIONS:
+        return intended
+    return replace(intended, last_instruction_text=text, instruction_hash=dispatch.instruction_hash)
+
+
+def pending(assignment: Assignment) -> Dispatch | None:
+    """The intent that is not settled; there is at most one that matters, the newest."""
+    for dispatch in reversed(assignment.dispatch_history):
+        if dispatch.result is Result.PENDING:
+            return dispatch
+    return None
+
+
+def is_pending(view: GoalView, dispatch_id: str) -> bool:
+    """Whether nobody knows yet what became of a dispatch."""
+    known = (d for a in view.assignments.values() for d in a.dispatch_history)
+    return any(d.dispatch_id == dispatch_id and d.result is Result.PENDING for d in known)
+
+
+def again(assignment: Assignment, dispatch: Dispatch, now: float) -> Assignment:
+    """The assignment with one more try under the same id."""
+    tried = replace(dispatch, result=Result.PENDING, attempts=dispatch.attempts + 1)
+    return replace(with_dispatch(assignment, tried), last_dispatch_at=now, updated_at=now)
+
+
+def with_dispatch(assignment: Assignment, dispatch: Dispatch) -> Assignment:
+    """The assignment with one entry of its history brought up to date."""
+    history = tuple(
+        dispatch if entry.dispatch_id == dispatch.dispatch_id else entry
+        for entry in assignment.dispatch_history
+    )
+    return replace(assignment, dispatch_history=history)
+
+
+def given_up(assignment: Assignment, dispatch: Dispatch, now: float, why: str) -> Assignment:
+    """The assignment with an intent that is not needed any more, and says so."""
+    closed = replace(dispatch, result=Result.ERROR, result_at=now, notes=why[:MAX_NOTES])
+    return replace(with_dispatch(assignment, closed), updated_at=now)
+
+
+def action_for(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Dispatch) -> Action:
+    """What is to be done for an intent; it follows from the records alone, also after a crash."""
+    return Action(
+        dispatch_id=dispatch.dispatch_id,
+        goal_id=assignment.goal_id,
+        assignment_id=assignment.assignment_id,
+        work_node_id=assignment.work_node_id,
+        purpose=dispatch.purpose,
+        mode=dispatch.mode,
+        text=_text_of(goal, node, assignment, dispatch),
+        agent_id=assignment.agent_id,
+        session_key=dispatch.session_key,
+        decided_at=dispatch.ts,
+        delivery_context=dispatch.delivery_context,
+        replaces=_replaced(assignment, dispatch),
+    )
+
+
+def _text_of(goal: Goal, node: Node | None, assignment: Assignment, dispatch: Dispatch) -> str:
+    if dispatch.purpose in INSTRUCTIONS:
+        return assignment.last_instruction_text
+    if node is None or dispatch.purpose == WITHDRAW:
+        return ""
+    if dispatch.purpose == REPLAN:
+        return words.replan_text(node)
+    if dispatch.purpose == DIAGNOSE:
+        return words.diagnose_text(node)
+    if dispatch.purpose == NUDGE:
+        return words.nudge_as_sent(goal, node, assignment.advice, dispatch.instruction_hash)
+    # what was said is said again in the same words: with what had been tried by then
+    index = assignment.dispatch_history.index(dispatch)
+    then = replace(assignment, dispatch_history=assignment.dispatch_history[:index])
+    reason = assignment.blocked_reason or BlockedReason(kind="stalled", text="it does not get on")
+    say = words.reminder_text if dispatch.purpose == REMINDER else words.question_text
+    return say(goal, node, then, reason)
+
+
+def _replaced(assignment: Assignment, dispatch: Dispatch) -> tuple[str, ...]:
+    """Who gives way: everybody who was given the work before; a word to the same session replaces nobody."""
+    if dispatch.purpose not in (WORK, REASSIGN, WITHDRAW) or dispatch.mode is not Mode.SPAWN:
+        return ()
+    index = assignment.dispatch_history.index(dispatch)
+    return tuple(d.dispatch_id for d in assignment.dispatch_history[:index] if d.purpose in INSTRUCTIONS)
+
+
+def outcome(
+    view: GoalView,
+    dispatch_id: str,
+    result: Result,
+    now: float,
+    notes: str = "",
+    *,
+    run_id: str = "",
+    policy: Policy | None = None,
+) -> Change:
+    """What became of an action, written down; said twice, or too late to matter, it changes nothing."""
+    for assignment in view.assignments.values():
+        for dispatch in assignment.dispatch_history:
+            if dispatch.dispatch_id == dispatch_id:
+                if result not in _LATER.get(dispatch.result, ()):
+                    return Change()
+                return _settled(assignment, dispatch, result, now, notes, run_id, policy or Policy())
+    return Change()
+
+
+def _settled(
+    assignment: Assignment,
+    dispatch: Dispatch,
+    result: Result,
+    now: float,
+    notes: str,
+    run_id: str,
+    policy: Policy,
+) -> Change:
+    entry = replace(
+        dispatch, result=result, result_at=now, notes=notes[:MAX_NOTES], run_id=run_id or dispatch.run_id
+    )
+    settled = replace(with_dispatch(assignment, entry), updated_at=now)
+    events = [outcome_event(settled, entry, now)]
+    went_well = result in (Result.ACCEPTED, Result.OK)
+    if not went_well:
+        wait_s = ladder.backoff_s(assignment.retry_count + 1, policy)
+        settled = replace(settled, backoff_until=max(assignment.backoff_until or 0.0, now + wait_s))
+    elif dispatch.purpose in INSTRUCTIONS and run_id and dispatch is ladder.last_instruction(assignment):
+        settled = replace(settled, run_id=run_id)
+    elif dispatch.purpose == WITHDRAW and assignment.status is AssignmentStatus.DISPATCHED:
+        settled, event = move_assignment(
+            settled, AssignmentStatus.QUEUED, now, reason="withdrawn before anybody took it"
+        )
+        # a person paused it: what was tried before that counts no more
+        settled = ladder.progressed(settled, now, now)
+        settled = replace(settled, run_id="", session_key="", session_id="")
+        events.append(event)
+    return Change(assignments=(settled,), events=tuple(events))
+
+
+def outcome_event(assignment: Assignment, dispatch: Dispatch, now: float) -> Event:
+    """The line of the log about what became of a dispatch."""
+    data = {
+        "dispatchId": dispatch.dispatch_id,
+        "purpose": dispatch.purpose,
+        "result": dispatch.result.value,
+        "attempts": dispatch.attempts,
+        "notes": dispatch.notes,
+    }
+    return Event(
+        ts=now,
+        type="dispatch." + dispatch.result.value,
+        goal_id=assignment.goal_id,
+        assignment_id=assignment.assignment_id,
+        work_node_id=assignment.work_node_id,
+        data=data,
+    )

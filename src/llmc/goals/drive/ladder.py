@@ -1,0 +1,175 @@
+"""What to try next with an assignment that does not get on, and when. Pure.
+
+nudge -> resend -> replan -> reassign -> escalate. A step is counted until there is progress; what was tried before
+that counts no more. After the escalation it is silent but for a few reminders.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.goals.drive.liveness import INSTRUCTIONS
+from llmc.goals.drive.policy import HOME, Policy, may_supervise
+from llmc.goals.model import Assignment, Dispatch, Mode, Node, NodeKind, Recovery, Result
+
+LADDER = (Recovery.NUDGE, Recovery.RESEND, Recovery.REPLAN, Recovery.REASSIGN, Recovery.ESCALATE)
+
+#: so many dispatches more than `max_retries` may leave between two marks of progress: the first, two steps, the escalation
+BEYOND_RETRIES = 4
+#: dispatches that ask nobody to work
+UNCOUNTED = ("reminder", "withdraw", "diagnose")
+#: more criteria than these in one leaf are a sign that it is too large
+MANY_CRITERIA = 5
+
+
+class Situation(Struct, frozen=True):
+    """What the choice of a step depends on besides the assignment."""
+
+    #: the session can be talked to
+    reachable: bool
+    #: the run failed: there is nobody to nudge
+    failed: bool = False
+
+
+def next_step(assignment: Assignment, node: Node, situation: Situation, policy: Policy) -> Recovery:
+    """The next step: from the assignment's own first one upwards, the first that fits and is not used up."""
+    if assignment.retry_count >= policy.max_retries + BEYOND_RETRIES - 2:
+        return Recovery.ESCALATE
+    entry = LADDER.index(assignment.recovery_policy)
+    # where it is not known whether the instruction arrived, that is settled before anything else
+    if entry <= LADDER.index(Recovery.RESEND) and _fits(Recovery.RESEND, assignment, node, situation, policy):
+        return Recovery.RESEND
+    for step in LADDER[entry:]:
+        if _fits(step, assignment, node, situation, policy):
+            return step
+    return Recovery.ESCALATE
+
+
+def in_doubt(assignment: Assignment) -> bool:
+    """Whether the instruction may not have arrived: its delivery timed out, or failed."""
+    last = last_instruction(assignment)
+    return last is not None and last.result in (Result.TIMEOUT, Result.ERROR)
+
+
+def last_instruction(assignment: Assignment) -> Dispatch | None:
+    """The newest dispatch that gave the work to somebody."""
+    return next((d for d in reversed(assignment.dispatch_history) if d.purpose in INSTRUCTIONS), None)
+
+
+def episode(assignment: Assignment) -> tuple[Dispatch, ...]:
+    """What was sent since the last progress."""
+    mark = assignment.last_progress_at
+    if mark is None:
+        return assignment.dispatch_history
+    return tuple(d for d in assignment.dispatch_history if d.ts > mark)
+
+
+def spent(assignment: Assignment) -> int:
+    """How many dispatches left since the last progress, resends included, reminders and withdrawals not."""
+    return sum(d.attempts for d in episode(assignment) if d.purpose not in UNCOUNTED)
+
+
+def backoff_s(step: int, policy: Policy) -> float:
+    """The wait after the n-th step in a row: the base after the first, then doubling up to the cap."""
+    doublings = min(max(step, 1) - 1, 32)
+    return min(policy.backoff_max_s, policy.backoff_base_s * 2.0**doublings)
+
+
+def not_before(assignment: Assignment, instruction_hash: str, policy: Policy) -> float:
+    """When this instruction may leave at the earliest: after the backoff, and the same words not too soon again."""
+    until = assignment.backoff_until or 0.0
+    same = [
+        sent_at(assignment, d) for d in assignment.dispatch_history if d.instruction_hash == instruction_hash
+    ]
+    return max(until, max(same) + policy.min_resend_interval_s) if same else until
+
+
+def sent_at(assignment: Assignment, dispatch: Dispatch) -> float:
+    """When a dispatch was last tried; never later than the assignment's own last try, which a set-back clock corrects."""
+    tried = max(dispatch.ts, dispatch.result_at or dispatch.ts)
+    return tried if assignment.last_dispatch_at is None else min(tried, assignment.last_dispatch_at)
+
+
+def stepped(assignment: Assignment, policy: Policy, now: float) -> Assignment:
+    """The assignment with one more step counted, and the wait that follows it."""
+    steps = assignment.retry_count + 1
+    return replace(
+        assignment,
+        retry_count=steps,
+        last_retry_at=now,
+        backoff_until=now + backoff_s(steps, policy),
+        updated_at=now,
+    )
+
+
+def progressed(assignment: Assignment, at: float, now: float) -> Assignment:
+    """The assignment as it is after progress: nothing counts against it any more."""
+    return replace(
+        assignment,
+        retry_count=0,
+        last_retry_at=None,
+        backoff_until=None,
+        reminders=0,
+        advice=None,
+        last_progress_at=max(at, assignment.last_progress_at or at),
+        updated_at=now,
+    )
+
+
+def reminder_due(assignment: Assignment, policy: Policy) -> float | None:
+    """When a person is told again of what they were asked; None: never again."""
+    asked = last_question(assignment)
+    if asked is None or assignment.reminders >= policy.max_reminders:
+        return None
+    if asked.result in (Result.ERROR, Result.TIMEOUT):
+        return assignment.backoff_until or sent_at(assignment, asked)
+    return sent_at(assignment, asked) + policy.reminder_every_s
+
+
+def last_question(assignment: Assignment) -> Dispatch | None:
+    """The newest escalation, or reminder of one."""
+    return next((d for d in reversed(assignment.dispatch_history) if d.mode is Mode.ESCALATE), None)
+
+
+def unskewed(assignment: Assignment, policy: Policy, now: float) -> Assignment:
+    """The assignment with times that a clock set back left in the future brought back to now."""
+
+    def past(at: float | None) -> float | None:
+        return at if at is None or at <= now else now
+
+    def soon(at: float | None, within_s: float) -> float | None:
+        return at if at is None or at <= now + within_s else now + within_s
+
+    return replace(
+        assignment,
+        last_dispatch_at=past(assignment.last_dispatch_at),
+        last_observed_activity_at=past(assignment.last_observed_activity_at),
+        last_progress_at=past(assignment.last_progress_at),
+        last_retry_at=past(assignment.last_retry_at),
+        backoff_until=soon(assignment.backoff_until, policy.backoff_max_s),
+    )
+
+
+def _fits(step: Recovery, assignment: Assignment, node: Node, situation: Situation, policy: Policy) -> bool:
+    tried = episode(assignment)
+    if step is Recovery.NUDGE:
+        nudges = sum(d.purpose == Recovery.NUDGE.value for d in tried)
+        return situation.reachable and not situation.failed and nudges < policy.max_retries
+    if step is Recovery.RESEND:
+        last = last_instruction(assignment)
+        return in_doubt(assignment) and last is not None and last.attempts <= policy.max_retries
+    if any(d.purpose == step.value for d in tried):
+        return False
+    if step is Recovery.REPLAN:
+        return policy.planner and is_too_large(node)
+    if step is Recovery.REASSIGN:
+        return may_supervise(HOME, policy) and (assignment.agent_id == HOME or policy.allow_cross_agent)
+    return True
+
+
+def is_too_large(node: Node) -> bool:
+    """Whether smaller steps could help: not split yet, risky, or asked for too much at once."""
+    return (
+        node.kind is NodeKind.TASK
+        or node.risk_level == "high"
+        or len(node.acceptance_criteria) > MANY_CRITERIA
+    )

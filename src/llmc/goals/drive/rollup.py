@@ -1,0 +1,198 @@
+"""What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from llmc.goals.drive import transitions
+from llmc.goals.drive.reached import is_reached
+from llmc.goals.model import (
+    BlockedReason,
+    Change,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+    Node,
+    NodeKind,
+    NodeStatus,
+)
+
+S = NodeStatus
+
+#: what nobody needs to do any more
+FINISHED = (S.DONE, S.CANCELLED)
+_DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
+
+
+class Progress(NamedTuple):
+    """Leaves that are done, of those that were not cancelled."""
+
+    done: int = 0
+    total: int = 0
+
+    @property
+    def percent(self) -> int:
+        """100 only when all of it is done."""
+        return 100 * self.done // self.total if self.total else 0
+
+
+def after(view: GoalView, change: Change) -> GoalView:
+    """The goal once a change is made."""
+    gone = set(change.removed_nodes)
+    nodes = {**view.nodes, **{node.node_id: node for node in change.nodes}}
+    return GoalView(
+        change.goal or view.goal,
+        {node_id: node for node_id, node in nodes.items() if node_id not in gone},
+        {**view.assignments, **{one.assignment_id: one for one in change.assignments}},
+    )
+
+
+def settled(view: GoalView, change: Change, now: float) -> Change:
+    """The change, and what follows from it for tasks, phases and the goal."""
+    return joined(change, rolled_up(after(view, change), now))
+
+
+def joined(first: Change, then: Change) -> Change:
+    """Both; of a record that is in both, the second."""
+    nodes = {node.node_id: node for node in (*first.nodes, *then.nodes)}
+    assignments = {one.assignment_id: one for one in (*first.assignments, *then.assignments)}
+    return replace(
+        first,
+        goal=then.goal or first.goal,
+        nodes=tuple(nodes.values()),
+        assignments=tuple(assignments.values()),
+        crystallizations=(*first.crystallizations, *then.crystallizations),
+        events=(*first.events, *then.events),
+        removed_nodes=(*first.removed_nodes, *then.removed_nodes),
+    )
+
+
+def rolled_up(view: GoalView, now: float) -> Change:
+    """What has to change so that every parent says what its children say; nothing when that is so."""
+    nodes, children = dict(view.nodes), children_of(view)
+    changed: dict[str, Node] = {}
+    events: list[Event] = []
+    for kind in _DEEPEST_FIRST:
+        for node in [one for one in nodes.values() if one.kind is kind]:
+            below = [nodes[child.node_id] for child in children.get(node.node_id, ())]
+            if not follows(node, below):
+                continue
+            wanted = status_of(node, below)
+            reason = _waits_for(wanted, below)
+            if (wanted, reason) != (node.status, node.blocked_reason):
+                ids = tuple(child.node_id for child in below)
+                moved, event = transitions.follow_children(node, wanted, now, ids, reason)
+                nodes[node.node_id] = changed[node.node_id] = moved
+                events.append(event)
+    goal = _rolled_goal(view.goal, [nodes[phase.node_id] for phase in children.get("", ())], now, events)
+    return Change(goal=goal, nodes=tuple(changed.values()), events=tuple(events))
+
+
+def follows(node: Node, children: list[Node]) -> bool:
+    """A leaf, one that somebody overrode, and a cancelled one stay as they are."""
+    return bool(children) and not node.overridden and node.status is not S.CANCELLED
+
+
+def status_of(node: Node, children: list[Node]) -> NodeStatus:
+    """What a node's children make of it."""
+    if not follows(node, children):
+        return node.status
+    found = {child.status for child in children}
+    if found == {S.CANCELLED}:
+        return S.CANCELLED
+    if found <= {*FINISHED}:
+        return S.DONE
+    if S.IN_PROGRESS in found:
+        return S.IN_PROGRESS
+    if S.QUEUED in found:
+        return S.IN_PROGRESS if S.DONE in found else S.QUEUED
+    if S.BLOCKED in found:  # and nothing else moves
+        return S.BLOCKED
+    return S.IN_PROGRESS if S.DONE in found else S.TODO
+
+
+def is_completed(phases: list[Node]) -> bool:
+    """Whether a goal with these phases has got what it wanted; one whose whole plan was cancelled has not."""
+    found = {phase.status for phase in phases}
+    return S.DONE in found and found <= {*FINISHED}
+
+
+def progress(view: GoalView) -> dict[str, Progress]:
+    """Of each node, and of the goal itself under "". Of a goal that was given up nothing that is missing is left out."""
+    return {node_id: Progress(*counted) for node_id, counted in _counted(view).items()}
+
+
+def whole_progress(view: GoalView) -> Progress:
+    """Of the goal itself."""
+    return Progress(*_counted(view)[""])
+
+
+def _counted(view: GoalView) -> dict[str, tuple[int, int]]:
+    """Leaves that are done, and leaves in all, of each node and of the goal."""
+    given_up = view.goal.status is GoalStatus.CANCELLED
+    every = view.nodes.values()
+    parts = ([node for node in every if node.kind is kind] for kind in (NodeKind.SUBTASK, *_DEEPEST_FIRST))
+    found: dict[str, tuple[int, int]] = {}
+    below: dict[str, tuple[int, int]] = {"": (0, 0)}
+    for node in chain.from_iterable(parts):
+        done, total = below.get(node.node_id, (0, 1))
+        if node.status is S.CANCELLED:
+            done, total = (done, total) if given_up else (0, 0)
+        elif node.status is S.DONE and not (given_up and node.node_id in below):
+            done = total = total or 1
+        found[node.node_id] = done, total
+        done_beside, beside = below.get(node.parent_id, (0, 0))
+        below[node.parent_id] = done_beside + done, beside + total
+    return {**found, "": below[""]}
+
+
+def children_of(view: GoalView) -> Mapping[str, list[Node]]:
+    """The nodes below each node, in their order; the phases are below ""."""
+    found: dict[str, list[Node]] = {}
+    for node in sorted(view.nodes.values(), key=lambda one: (one.position, one.node_id)):
+        found.setdefault(node.parent_id, []).append(node)
+    return found
+
+
+def leaves(view: GoalView) -> list[Node]:
+    """What gets dispatched: subtasks, and tasks without subtasks."""
+    parents = {node.parent_id for node in view.nodes.values()}
+    return [n for n in view.nodes.values() if n.kind is not NodeKind.PHASE and n.node_id not in parents]
+
+
+def line_of(view: GoalView, node: Node) -> list[Node]:
+    """The node and those above it."""
+    found = [node]
+    while (parent := view.nodes.get(found[-1].parent_id)) is not None and parent not in found:
+        found.append(parent)
+    return found
+
+
+def _waits_for(wanted: NodeStatus, children: list[Node]) -> BlockedReason | None:
+    if wanted is not S.BLOCKED:
+        return None
+    waiting = [child for child in children if child.status is S.BLOCKED]
+    first = waiting[0].blocked_reason
+    said = f": {first.text}" if first else ""
+    names = ", ".join(child.node_id for child in waiting)
+    return BlockedReason(kind="parts", text=f"{names} blocked{said}")
+
+
+def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Event]) -> Goal | None:
+    goal, is_done = before, is_completed(phases)
+    if (
+        phases and not is_done and goal.checked is not None
+    ):  # what was found then says nothing about what comes
+        goal = replace(goal, checked=None, asks=None)
+    wanted = goal.status
+    if is_done and is_reached(goal) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+        wanted = GoalStatus.COMPLETED
+    elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
+        wanted = GoalStatus.ACTIVE
+    if wanted is not goal.status:
+        goal, event = transitions.move_goal(goal, wanted, now)
+        events.append(event)
+    return goal if goal is not before else None

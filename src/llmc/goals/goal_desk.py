@@ -1,0 +1,198 @@
+"""What the goals' ticks keep in mind: goals as they were last read, what each waits for, and planners that run aside.
+
+A tick then costs what has changed and what is being worked on, not what there is.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Executor, Future
+
+from msgspec import Struct, field
+
+from llmc.base.errors import LlmcError, StateError
+from llmc.goals.drive.decide import Decided, at_work, has_business, workset
+from llmc.goals.drive.intents import Action
+from llmc.goals.drive.round import Room
+from llmc.goals.goal_dispatch import Done
+from llmc.goals.model import GoalStatus, GoalView, Result
+from llmc.goals.plan.shape import Shape, is_same_plan, shape_of
+from llmc.goals.store.rows import Crystals, Reader
+
+
+class _Kept(Struct):
+    """One goal, and all that follows from its records alone."""
+
+    view: GoalView
+    crystals: Crystals
+    has_business: bool
+    #: leaves that somebody has
+    at_work: int
+    #: the newest dispatch, and how many were made in that moment
+    dispatched_at: float
+    dispatched_then: int
+    #: assignments whose signs of life can change at any time
+    watched: tuple[str, ...]
+    #: nobody has decided about it since it was read
+    is_new: bool = True
+    #: when there is something to do if nothing happens; None: not before its records change
+    due: float | None = None
+    #: it was decided while there was no room for more
+    is_hungry: bool = False
+    shape: Shape | None = None
+
+
+class Desk:
+    """The goals at hand."""
+
+    def __init__(self) -> None:
+        self._revision = -1
+        self._file: tuple[int, int] | None = None
+        self._kept: dict[str, _Kept] = {}
+        #: goals of which a record cannot be read, and why
+        self.unreadable: dict[str, str] = {}
+
+    def read(self, found: Reader) -> bool:
+        """Read what was written since the last time; whether anything was."""
+        revision = found.revision()
+        if (
+            found.file != self._file or revision < self._revision
+        ):  # a damaged store was set aside, or an older one is back
+            self._file, self._revision, self._kept, self.unreadable = found.file, -1, {}, {}
+        if revision == self._revision:
+            return False
+        for goal_id in found.changed_since(self._revision):
+            self.unreadable.pop(goal_id, None)
+            try:
+                self._read_goal(found, goal_id)
+            except StateError as error:
+                self._kept.pop(goal_id, None)
+                self.unreadable[goal_id] = error.message
+        self._revision = revision
+        return True
+
+    def _read_goal(self, found: Reader, goal_id: str) -> None:
+        before = self._kept.get(goal_id)
+        view = found.view_since(before.view, self._revision) if before else found.live_view(goal_id)
+        if before and view and view.goal.budget_usd and not before.view.goal.budget_usd:
+            view = found.live_view(goal_id)  # more of it counts than before
+        if view is None:
+            self._kept.pop(goal_id, None)
+            return
+        since = self._revision if before else -1
+        crystals = found.latest_crystals(goal_id, before.crystals if before else None, since)
+        self._kept[goal_id] = kept = _kept(view, crystals)
+        if before and is_same_plan(before.view.nodes, view.nodes):
+            kept.shape = before.shape
+
+    def views(self) -> Mapping[str, GoalView]:
+        return {goal_id: kept.view for goal_id, kept in self._kept.items()}
+
+    def goals(self) -> Collection[str]:
+        return self._kept.keys() | self.unreadable.keys()
+
+    def look_at_all(self) -> None:
+        """Other limits hold from now on."""
+        for kept in self._kept.values():
+            kept.is_new = True
+
+    def forget(self, goal_id: str) -> None:
+        """Nothing that was concluded about a goal holds; the next tick looks again."""
+        if goal_id in self._kept:
+            self._kept[goal_id].is_new = True
+
+    def open_views(self) -> list[GoalView]:
+        return [kept.view for kept in self._kept.values() if kept.has_business]
+
+    def busy(self, now: float) -> tuple[int, int]:
+        """How many leaves somebody has, and how much was sent in this very moment."""
+        every = self._kept.values()
+        working = sum(kept.at_work for kept in every if kept.view.goal.status is GoalStatus.ACTIVE)
+        return working, sum(kept.dispatched_then for kept in every if kept.dispatched_at == now)
+
+    def is_due(self, goal_id: str, now: float, room: Room) -> bool:
+        """Whether a decision can come out otherwise than the last: by new records, signs of life, the clock, or room."""
+        kept = self._kept[goal_id]
+        if kept.is_new or kept.watched:
+            return True
+        return (kept.due is not None and kept.due <= now) or (kept.is_hungry and _has_room(room))
+
+    def watched(self, goal_id: str) -> tuple[str, ...]:
+        return self._kept[goal_id].watched
+
+    def crystals(self, goal_id: str) -> Crystals:
+        return self._kept[goal_id].crystals
+
+    def shape(self, goal_id: str) -> Shape:
+        kept = self._kept[goal_id]
+        if kept.shape is None:
+            kept.shape = shape_of(kept.view.nodes)
+        return kept.shape
+
+    def attended(self, goal_id: str, decided: Decided) -> None:
+        kept = self._kept[goal_id]
+        kept.is_new, kept.due, kept.is_hungry = False, decided.next_due, not _has_room(decided.room)
+
+    def next_due(self, room: Room, now: float) -> float | None:
+        """When the next tick has something to do, if nothing happens."""
+        known = [kept for kept in self._kept.values() if kept.has_business]
+        if _has_room(room) and any(kept.is_hungry for kept in known):
+            return now
+        return min((kept.due for kept in known if kept.due is not None), default=None)
+
+
+def _has_room(room: Room) -> bool:
+    return room.in_progress > 0 and room.dispatches > 0
+
+
+def _kept(view: GoalView, crystals: Crystals) -> _Kept:
+    times = [a.last_dispatch_at for a in view.assignments.values() if a.last_dispatch_at is not None]
+    newest = max(times, default=0.0)
+    business = has_business(view)
+    return _Kept(
+        view,
+        crystals,
+        business,
+        at_work(view),
+        newest,
+        times.count(newest),
+        workset(view, 0.0).assignments if business else (),
+    )
+
+
+class Aside(Struct):
+    """Deeds that take minutes, one after another in a thread of their own; each is told of once it has ended."""
+
+    pool: Executor
+    #: called when one has ended, from its thread
+    tell: Callable[[], None]
+    _begun: dict[str, tuple[Action, "Future[Done]"]] = field(default_factory=dict)
+
+    def begin(self, action: Action, deed: Callable[[], Done]) -> bool:
+        """Unless it is under way; whether it was begun."""
+        if action.dispatch_id in self._begun:
+            return False
+        try:
+            future = self.pool.submit(_whatever_happens, deed)
+        except RuntimeError:
+            return False  # everything ends here; the intent is stored
+        self._begun[action.dispatch_id] = action, future
+        future.add_done_callback(lambda _: self.tell())
+        return True
+
+    def assignments(self) -> set[str]:
+        """Those that something is under way for."""
+        return {action.assignment_id for action, _ in self._begun.values()}
+
+    def ended(self) -> Iterator[tuple[Action, Done]]:
+        for dispatch_id, (action, future) in tuple(self._begun.items()):
+            if future.done():
+                del self._begun[dispatch_id]
+                yield action, Done(None, "stopped") if future.cancelled() else future.result()
+
+
+def _whatever_happens(deed: Callable[[], Done]) -> Done:
+    try:
+        return deed()
+    except LlmcError as error:
+        return Done(Result.ERROR, f"{error.message} {error.hint}".strip())
+    except Exception as error:
+        return Done(Result.ERROR, f"a bug in the goals: {type(error).__name__}: {error}")

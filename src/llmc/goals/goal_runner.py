@@ -1,0 +1,435 @@
+"""The tick of the goals: observe, decide by rule, store the intent, act, write down what became of it.
+
+One at a time for a root, in the daemon's own lane or by `llmc overseer tick`. Whatever goes wrong here is in goals.log, and
+stops nobody else.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace as replaced
+
+from llmc.base import locks
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError, Refused, StateError
+from llmc.base.faults import step as fault_step
+from llmc.base.locks import Rank
+from llmc.goals import goal_concerns, goal_criteria, goal_dispatch, goal_planning
+from llmc.goals.drive import budget, criteria, words
+from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
+from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
+from llmc.goals.drive.liveness import Signals
+from llmc.goals.drive.policy import Policy
+from llmc.goals.drive.rollup import settled
+from llmc.goals.drive.round import Room
+from llmc.goals.goal_budget import GoalSpending
+from llmc.goals.goal_desk import Aside, Desk
+from llmc.goals.goal_glance import Counts, TickRecord, write_tick
+from llmc.goals.goal_log import TickWords, log
+from llmc.goals.goal_signals import Observer
+from llmc.goals.goals import open_store
+from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
+from llmc.goals.plan.shape import Shape
+from llmc.goals.store.store import GoalStore
+from llmc.repo.project import Project
+from llmc.workers.rules.patrol import clock_jump
+
+#: deeds that take a planner, and its time
+_PLANNING = {REPLAN: goal_planning.replan, DIAGNOSE: goal_planning.diagnose}
+
+#: a tick that takes longer leaves the rest to the next one
+MOST_TICK_S = 20.0
+#: the shortest interval by which a jump of the clock can be told from a busy machine
+LEAST_INTERVAL_S = 5.0
+
+
+class Ticked(Struct, frozen=True):
+    """What a tick did."""
+
+    ok: bool
+    did_work: bool
+    #: what was sent, in words
+    actions: tuple[str, ...] = ()
+    problem: str = ""
+    #: when there may be something to do again, if nothing happens before; None: nothing is open
+    next_due: float | None = None
+
+
+class _Tick(Struct):
+    """One tick while it runs."""
+
+    words: TickWords
+    store: GoalStore
+    policy: Policy
+    now: float
+    room: Room
+    ends_at: float
+    granted_until: float | None
+    sent: list[str] = field(default_factory=list)
+    dues: list[float] = field(default_factory=list)
+    changed: bool = False
+
+
+class Runner:
+    """Keeps what the next tick need not read again: goals that nobody changed, and how far logs were read."""
+
+    def __init__(self, project: Project, aside: Aside | None = None) -> None:
+        """`aside`: where planners run, which take minutes, while ticks go on; None: within the tick."""
+        self._project = project
+        self._aside = aside
+        self._observer: Observer | None = None
+        self._spending = GoalSpending()
+        self._store: GoalStore | None = None
+        self._desk = Desk()
+        self._policy: Policy | None = None
+        self._ticked: tuple[float, float] | None = None
+        self._granted_until: float | None = None
+        self._counts = Counts()
+
+    def tick(self, project: Project, reason: str) -> Ticked:
+        """Never raises: a store, a planner or a session that fails is a line in the log."""
+        self._project = project
+        began = monotonic()
+        try:
+            with locks.lock(project.root.lock("goals"), Rank.TICK, timeout_s=1.0):
+                done = self._tried(reason)
+                self._leave_mark(began, reason, done)
+        except LlmcError as error:  # somebody else ticks
+            done = Ticked(False, False, problem=_in_words(error))
+        if done.problem:
+            log(project, f"tick ({reason}) failed: {done.problem}")
+        return done
+
+    def _tried(self, reason: str) -> Ticked:
+        try:
+            return self._tick(reason)
+        except LlmcError as error:
+            return Ticked(False, False, problem=_in_words(error))
+        except Exception as error:
+            self._forget()
+            return Ticked(False, False, problem=_in_words(error))
+
+    def _leave_mark(self, began: float, reason: str, done: Ticked) -> None:
+        """What `llmc status` shows, and what whoever asked for the tick waits for."""
+        if done.did_work:
+            with contextlib.suppress(LlmcError, OSError), self._opened().reading() as found:
+                self._desk.read(found)
+        write_tick(
+            self._project,
+            TickRecord(
+                began_monotonic=began,
+                ended_at=now_unix(),
+                pid=os.getpid(),
+                reason=reason,
+                ok=done.ok,
+                did_work=done.did_work,
+                actions=done.actions,
+                problem=done.problem,
+                next_due=done.next_due,
+                goals=self._counts.glance(self._desk.views()),
+            ),
+        )
+        goal_concerns.tell(self._project, self._counts.concerns(), self._desk.views().values())
+
+    def _forget(self) -> None:
+        self._desk, self._observer = Desk(), None
+
+    def _tick(self, reason: str) -> Ticked:
+        store, policy, now = self._opened(), policy_of(self._project), now_unix()
+        tick = _Tick(
+            TickWords(self._project, reason),
+            store,
+            policy,
+            now,
+            Room(),
+            monotonic() + MOST_TICK_S,
+            self._granted_until,
+        )
+        self._collect(tick)
+        problem = self._read(tick)
+        if problem:
+            return Ticked(False, False, problem=problem)
+        if policy != self._policy:
+            self._policy = policy
+            self._desk.look_at_all()
+        self._grant(policy, now)
+        tick.granted_until = self._granted_until
+        tick.room = room_beside(*self._desk.busy(now), policy)
+        problems = [f"{goal_id}: {why}" for goal_id, why in self._desk.unreadable.items()]
+        for kept in in_order(self._desk.open_views()):
+            goal_id = kept.goal.goal_id
+            if not self._desk.is_due(goal_id, tick.now, tick.room):
+                continue
+            if monotonic() > tick.ends_at:
+                tick.dues.append(now)
+                break
+            try:
+                self._attend(tick, kept)
+            except Exception as error:
+                # The others must not wait for what is wrong with this one.
+                self._desk.forget(goal_id)
+                problems.append(f"{goal_id}: {_in_words(error)}")
+        if tick.sent or tick.changed:
+            tick.words.end(tick.sent)
+        due = self._desk.next_due(tick.room, now)
+        dues = [*tick.dues, *([] if due is None else [due])]
+        return Ticked(
+            not problems,
+            tick.changed,
+            tuple(tick.sent),
+            problem="; ".join(problems),
+            next_due=min(dues, default=None),
+        )
+
+    def _opened(self) -> GoalStore:
+        """The same as before: a store is checked from end to end when it is opened."""
+        wanted = open_store(self._project)
+        if self._store is not None and self._store.path != wanted.path:
+            self._store = None
+            self._forget()
+        self._store = self._store or wanted
+        return self._store
+
+    def _collect(self, tick: _Tick) -> None:
+        """What became of the planning that was begun in earlier ticks."""
+        for action, done in self._aside.ended() if self._aside is not None else ():
+            self._told(tick, action, done)
+
+    def _read(self, tick: _Tick) -> str:
+        """Bring what is kept here up to date; why nothing may be done, or ""."""
+        store = tick.store
+        with store.reading() as found:
+            mode = found.safe_mode()
+            if mode is not None:
+                return f"safe mode since a damaged store was set aside ({mode.file}): llmc overseer safe-mode --clear"
+            if store.damage:
+                return store.damage
+            if not self._desk.read(found):
+                return ""
+            try:
+                open_ = found.open_assignments()
+            except StateError:  # one of a goal that cannot be read, which is said
+                return ""
+        change = orphans(open_, self._desk.goals(), tick.now)
+        if not change.is_empty():
+            store.apply(change)
+            tick.changed = True
+        return ""
+
+    def _grant(self, policy: Policy, now: float) -> None:
+        """After a jump of the clock, or a machine that slept, no silence counts for one full limit."""
+        before, self._ticked = self._ticked, (monotonic(), now)
+        if before is None:
+            return
+        interval_s = max(LEAST_INTERVAL_S, policy.tick_every_s)
+        why = clock_jump(interval_s, monotonic() - before[0], now - before[1])
+        if why:
+            self._granted_until = now + policy.idle_after_s
+            log(
+                self._project,
+                f"{why.replace('patrol', 'the tick')}: no silence is judged for {policy.idle_after_s:g} s",
+            )
+
+    def _attend(self, tick: _Tick, view: GoalView) -> None:
+        """One goal: facts, decision, intent, deeds; once more where messages are wanted first."""
+        goal_id = view.goal.goal_id
+        if self._is_over_budget(tick, view):
+            return
+        due = self._ask_of_goal(tick, view)
+        if criteria.wants_check(view):
+            self._run(
+                tick,
+                goal_criteria.action(goal_id),
+                partial(goal_criteria.check, self._project, tick.store, goal_id),
+            )
+        watched = [view.assignments[one] for one in self._desk.watched(goal_id)]
+        signals = self._observed(watched)
+        decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
+        if decided.wants_samples:
+            stale = [one for one in watched if one.assignment_id in decided.wants_samples]
+            signals |= self._observed(stale, samples=decided.wants_samples)
+            decided = self._decided(tick, view, signals, self._desk.shape(goal_id))
+        if not decided.change.is_empty():
+            decided = self._stored(tick, goal_id, signals)
+            tick.changed = True
+            tick.words.decided(decided)
+        tick.room = decided.room
+        if due is not None:
+            decided = replaced(decided, next_due=min(due, decided.next_due or due))
+        self._desk.attended(goal_id, decided)
+        for action in decided.actions:
+            if monotonic() > tick.ends_at:
+                break  # it is an intent, which the next tick finds
+            self._act(tick, action)
+
+    def _observed(self, assignments: list[Assignment], samples: tuple[str, ...] = ()) -> dict[str, Signals]:
+        if not assignments:
+            return {}
+        if self._observer is None:
+            self._observer = Observer(self._project)
+        seen = self._observer.look(self._project, assignments, samples)
+        if self._aside is not None:
+            for one in self._aside.assignments() & seen.keys():
+                seen[one] = replaced(seen[one], delivering=True)
+        return seen
+
+    def _decided(
+        self, tick: _Tick, view: GoalView, signals: dict[str, Signals], shape: Shape | None = None
+    ) -> Decided:
+        return decide(
+            view,
+            signals,
+            tick.policy,
+            tick.now,
+            new_id,
+            crystals=self._desk.crystals(view.goal.goal_id),
+            shape=shape,
+            room=tick.room,
+            granted_until=tick.granted_until,
+        )
+
+    def _stored(self, tick: _Tick, goal_id: str, signals: dict[str, Signals]) -> Decided:
+        """The decision about the goal as it is now, written before anything of it is done."""
+        with tick.store.writing() as tx:
+            view = tx.view(goal_id)
+            if view is None:
+                return Decided(Change())
+            decided = self._decided(tick, view, signals)
+            tx.apply(settled(view, decided.change, tick.now))
+        return decided
+
+    def _act(self, tick: _Tick, action: Action) -> None:
+        """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
+        view = tick.store.view(action.goal_id)
+        node = view.nodes.get(action.work_node_id)
+        planning = _PLANNING.get(action.purpose)
+        if planning is not None:
+            self._run(tick, action, partial(planning, self._project, tick.store, action))
+        else:
+            self._told(tick, action, goal_dispatch.perform(self._project, action, view.goal, node))
+
+    def _run(self, tick: _Tick, action: Action, deed: Callable[[], goal_dispatch.Done]) -> None:
+        """A deed that may take minutes: aside, where there is such a place."""
+        if self._aside is None:
+            self._told(tick, action, deed())
+        elif self._aside.begin(action, deed):
+            tick.sent.append(f"{action.purpose} {action.work_node_id or action.goal_id}: begun")
+
+    def _told(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+        """What became of a deed is written down."""
+        what = f"{action.purpose} {action.work_node_id or action.goal_id}"
+        if done.result is None:
+            tick.dues.append(tick.now + 1.0)
+            tick.sent.append(f"{what}: later ({done.notes})")
+            if not action.assignment_id:  # no intent of it is stored
+                self._desk.forget(action.goal_id)
+            return
+        if action.assignment_id:
+            with fault_step("goals.outcome"):
+                self._write_outcome(tick, action, done)
+        tick.changed = True
+        tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
+        tick.words.outcome(action, done.result, tick.sent[-1])
+
+    def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+        def write(view: GoalView) -> Change:
+            assert done.result is not None
+            change = outcome(
+                view,
+                action.dispatch_id,
+                Result(done.result),
+                now_unix(),
+                done.notes,
+                run_id=done.run_id,
+                policy=tick.policy,
+            )
+            return settled(view, change, now_unix())
+
+        tick.store.update(action.goal_id, write)
+
+    def _ask_of_goal(self, tick: _Tick, view: GoalView) -> float | None:
+        """A person is told of what a goal itself asks, and reminded; when that is due again, None: never."""
+        goal, asks, policy = view.goal, view.goal.asks, tick.policy
+        if asks is None or goal.status is not GoalStatus.ACTIVE or asks.told > policy.max_reminders:
+            return None
+        due = asks.told_at + policy.reminder_every_s if asks.told_at is not None else tick.now
+        if due > tick.now:
+            return due
+        where, ids = goal.origin.origin_delivery_context, {"work_node_id": "", "assignment_id": ""}
+        dispatch_id = f"{goal.goal_id}-{asks.reason.kind}-{asks.since:.3f}-{asks.told}"
+        text = words.goal_question_text(goal, asks.reason, asks.told)
+        try:
+            how = goal_dispatch.how_told(self._project, where)
+            # First the word, which is said once however often it is tried; then the count.
+            goal_dispatch.tell_person(
+                self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
+            )
+        except Refused as error:
+            how = f"{error.message} {error.hint}"
+        tick.store.update(goal.goal_id, partial(_told_once, asks=asks, now=tick.now, how=how))
+        tick.sent.append(f"asked of {goal.goal_id}: {how}")
+        tick.changed = True
+        return tick.now + policy.reminder_every_s if asks.told < policy.max_reminders else None
+
+    def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
+        """A goal that has cost what it may cost is paused, and a person is told, once."""
+        goal = view.goal
+        if not budget.is_limited(goal):
+            return False
+        spent = self._spending.of(self._project, view).total
+        why = budget.used_up(goal, spent)
+        if not why:
+            return False
+        # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
+        dispatch_id, text = budget.word(goal, why)
+        ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
+        where = goal.origin.origin_delivery_context
+        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
+        goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
+        tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
+        tick.sent.append(f"paused {goal.goal_id}: {why}")
+        tick.changed = True
+        return True
+
+
+def _told_once(view: GoalView, asks: Asking, now: float, how: str) -> Change:
+    """One more telling, in the goal and in its log; nothing, where something else is asked by now."""
+    if view.goal.asks is None or view.goal.asks.since != asks.since:
+        return Change()
+    told = replaced(view.goal.asks, told=asks.told + 1, told_at=now)
+    data = {"kind": asks.reason.kind, "times": told.told, "notes": how}
+    event = Event(ts=now, type="goal.asked", goal_id=view.goal.goal_id, data=data)
+    return Change(goal=replaced(view.goal, asks=told), events=(event,))
+
+
+def policy_of(project: Project) -> Policy:
+    """The limits as they are configured now."""
+    goals = project.config.overseer.goals
+    return Policy(
+        tick_every_s=goals.tick_every,
+        idle_after_s=goals.idle_after,
+        max_retries=goals.max_retries,
+        min_resend_interval_s=goals.min_resend_interval,
+        backoff_base_s=goals.backoff.base,
+        backoff_max_s=goals.backoff.max,
+        max_in_progress=goals.max_in_progress,
+        max_reminders=goals.reminders,
+        allow_agents=goals.policy.allow_agents,
+        allow_cross_agent=goals.policy.allow_cross_agent,
+        planner=goal_planning.has_planner(project),
+        diagnose=goals.planner.diagnose and goal_planning.has_planner(project),
+    )
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, LlmcError):
+        return f"{error.message}. {error.hint}" if error.hint else error.message
+    return f"a bug in the goals: {type(error).__name__}: {error}"
+
+
+def new_id() -> str:
+    return secrets.token_hex(8)

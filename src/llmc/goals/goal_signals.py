@@ -1,0 +1,271 @@
+"""What can be observed of the work on goals: the task list's ledger, the workers, their transcripts, git, the event log.
+
+Facts only; goals/drive/liveness.py says what they mean. What llmc sent itself is told apart, and counts for nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace as replaced
+
+from llmc.auto.rules.waiting import is_parked
+from llmc.base.clock import now_unix
+from llmc.base.files import json_row
+from llmc.base.given import number, text
+from llmc.base.log_reader import LogReader
+from llmc.base.names import TaskKey, WorkerName
+from llmc.goals.drive import ladder
+from llmc.goals.drive.liveness import MAX_MESSAGES, Merged, Message, Report, Run, Signals, is_echo
+from llmc.goals.drive.policy import HOME, session_key, worker_of
+from llmc.goals.drive.updates import KINDS, from_report
+from llmc.goals.model import Assignment, BlockedReason, Evidence, Mode, Tested
+from llmc.records.books import QUARANTINED, Books
+from llmc.records.event_log import EventLog
+from llmc.records.state import State
+from llmc.records.task import Task
+from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.sessions.rules.decide import STOPPED
+from llmc.sessions.transcript_tail import last_growth_unix, last_messages, last_word_unix
+from llmc.tasks.claiming import open_ledger
+from llmc.tasks.task_list import believed_tasks, open_list
+
+#: reports of one worker that are remembered
+MAX_REPORTS = 50
+_ABOUT = (b'"agent_reported"', b'"accepted"', b'"undone"', b'"prompt_pending"', b'"prompt_delivered"')
+
+
+class _Log(Struct):
+    """What the event log says of workers, read on from where the last look ended."""
+
+    reports: dict[str, list[Report]] = field(default_factory=dict)
+    #: by worker: when its work landed, and as what
+    accepted: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    #: by worker: when something was typed into its session, before and after
+    prompted: dict[str, list[float]] = field(default_factory=dict)
+    _reader: LogReader | None = None
+    #: from when on it was read
+    _since: float = 0.0
+
+    def read(self, project: Project, since: float) -> None:
+        """Nothing before `since` matters: the oldest of the assignments that are looked at was made then."""
+        if self._reader is None or since < self._since:
+            self.reports, self.accepted, self.prompted = {}, {}, {}
+            self._reader, self._since = EventLog(str(project.root.events)).reader(since), since
+        for line in self._reader.lines():
+            row = json_row(line) if any(mark in line for mark in _ABOUT) else None
+            if row is not None:
+                self._note(row)
+
+    def _note(self, row: Mapping[str, Any]) -> None:
+        worker, ts = str(row.get("worker")), number(row.get("ts")) or 0.0
+        match row.get("action"):
+            case "agent_reported" if str(row.get("kind")) in KINDS:
+                update = from_report(str(row["kind"]), text(row.get("text")), row.get("update"))
+                _keep(self.reports, worker, Report(ts, update, text(row.get("message_id"))))
+            case "accepted":
+                _keep(self.accepted, worker, (ts, str(row.get("commit") or "")))
+            case "undone":
+                landed = self.accepted.get(worker, [])
+                self.accepted[worker] = [one for one in landed if one[1] != row.get("commit")]
+            case "prompt_pending" | "prompt_delivered":
+                _keep(self.prompted, worker, ts)
+
+
+def _keep(rows: dict[str, list[Any]], worker: str, row: Any) -> None:
+    rows[worker] = [*rows.get(worker, []), row][-MAX_REPORTS:]
+
+
+class _Facts(Struct, frozen=True):
+    """One moment, shared by all assignments that are looked at."""
+
+    project: Project
+    state: State
+    books: Books
+    #: the list of this root
+    list_name: str
+    #: the tasks in the list, by the dispatch that made them
+    tasks: Mapping[str, Task]
+    log: _Log
+    now: float
+    idle_after_s: float
+
+
+class Observer:
+    """Looks at whoever works on goals; one for each daemon, so that logs are read once."""
+
+    def __init__(self, project: Project) -> None:
+        self._files = open_list(project) if project.config.auto.task_list_id else None
+        self._ledger = open_ledger(project)
+        self._log = _Log()
+
+    def look(
+        self, project: Project, assignments: Iterable[Assignment], samples: Collection[str] = ()
+    ) -> dict[str, Signals]:
+        """By assignment; the last messages are read only of those in `samples`."""
+        wanted = list(assignments)
+        if not wanted:
+            return {}
+        self._log.read(project, min(one.created_at for one in wanted))
+        books = self._ledger.books()
+        found = believed_tasks(self._files, books) if self._files is not None else []
+        facts = _Facts(
+            project=project,
+            state=project.store.read(),
+            books=books,
+            list_name=self._files.list_name if self._files is not None else "",
+            tasks={task.dispatch: task for task in found if task.dispatch},
+            log=self._log,
+            now=now_unix(),
+            idle_after_s=project.config.overseer.goals.idle_after,
+        )
+        seen = {one.assignment_id: _of(facts, one) for one in wanted}
+        for one in wanted:
+            if one.assignment_id in samples:
+                seen[one.assignment_id] = _sampled(facts, seen[one.assignment_id])
+        return seen
+
+
+def _of(facts: _Facts, assignment: Assignment) -> Signals:
+    last = ladder.last_instruction(assignment)
+    if last is None:
+        return Signals()
+    if last.mode is Mode.SEND and assignment.agent_id != HOME:
+        return _of_persons_worker(facts, assignment, last.ts)
+    runs = [_task_of(facts, dispatch) for dispatch in _spawned(assignment)]
+    landed = next((run for run in runs if run is not None and facts.books.is_completed(run[0])), None)
+    run = landed or (runs[-1] if runs else None)
+    return Signals() if run is None else _of_task(facts, assignment, *run)
+
+
+def _task_of(facts: _Facts, dispatch: str) -> tuple[TaskKey, Task | None] | None:
+    task = facts.tasks.get(dispatch)
+    key = facts.books.dispatches.get(dispatch) or (TaskKey(facts.list_name, task.id) if task else None)
+    return (key, task) if key is not None else None
+
+
+def _spawned(assignment: Assignment) -> list[str]:
+    """The dispatches that made task files, oldest first: the last is the run; whichever landed ends it."""
+    spawned = [d for d in assignment.dispatch_history if d.mode is Mode.SPAWN]
+    return [d.dispatch_id for d in spawned if d.purpose in ("work", "reassign")]
+
+
+def _of_task(facts: _Facts, assignment: Assignment, key: TaskKey, task: Task | None) -> Signals:
+    books, run_id = facts.books, key.id
+    if books.is_completed(key):
+        return Signals(run_id=run_id, run=Run.ENDED, merged=_merged(facts, key, task))
+    claim = books.claim_on(key)
+    record = facts.state.workers.get(WorkerName(claim.worker)) if claim else None
+    if claim is not None and record is not None and record.assignment and record.assignment.claim == claim.id:
+        return _of_worker(facts, assignment, run_id, record, record.assignment.since_unix)
+    if claim is not None:
+        return Signals(run_id=run_id, run=Run.IN_FLIGHT)
+    kept, held = books.kept_back(key), books.kept.get(key)
+    if kept == QUARANTINED:
+        words, reason = books.why_kept(key)
+        ends = [*books.failures.get(key, ()), *filter(None, [held])]
+        return Signals(
+            run_id=run_id,
+            run=Run.FAILED,
+            run_error=reason or f"it {words}",
+            run_ended_at=max((one.at_unix for one in ends), default=None),
+        )
+    if kept and held is not None:
+        asked = BlockedReason(kind=kept, text=held.reason[:1000], question=held.reason[:1000])
+        return Signals(run_id=run_id, run=Run.ENDED, waiting=asked, waiting_since=held.at_unix)
+    return Signals(run_id=run_id, run=Run.WAITING if task is not None else Run.NONE)
+
+
+def _of_worker(
+    facts: _Facts, assignment: Assignment, run_id: str, record: WorkerRecord, since: float
+) -> Signals:
+    """Somebody is at it: in flight as long as there are signs of life, whatever the turn does."""
+    transcript = Path(record.transcript_path) if record.transcript_path else None
+    wrote = last_word_unix(transcript) if transcript else None
+    grew = last_growth_unix(transcript) if transcript else None
+    prompted = tuple(facts.log.prompted.get(record.name, ()))
+    committed = _committed(facts.project, record, since)
+    own = grew if grew is not None and not is_echo(grew, prompted) else None
+    newest = max(at for at in (wrote, own, committed, since) if at is not None)
+    limit_s = facts.idle_after_s if assignment.idle_after_ms is None else assignment.idle_after_ms / 1000
+    fresh = facts.now - newest < limit_s
+    moves = fresh or is_parked(facts.state.auto) or record.accept is not None
+    moves |= record.status in (
+        Status.NEEDS_REVIEW,
+        Status.OFFLINE,
+    )  # llmc's own turn: it lands, or starts over
+    return Signals(
+        run_id=run_id,
+        run=Run.IN_FLIGHT if moves else Run.NONE,
+        run_since=since,
+        session_key=session_key(assignment.agent_id, record.name),
+        session_id=record.claude_session_id or "",
+        reachable=record.status in (*BUSY, Status.NEEDS_INPUT) and not record.held,
+        session_updated_at=grew,
+        agent_wrote_at=wrote,
+        committed_at=committed,
+        prompted_at=prompted,
+        reports=tuple(one for one in facts.log.reports.get(record.name, ()) if one.at > since),
+    )
+
+
+def _of_persons_worker(facts: _Facts, assignment: Assignment, since: float) -> Signals:
+    """A worker that a person looks after, and that goals may talk to: its accept is the end of the run."""
+    record = facts.state.workers.get(WorkerName(assignment.agent_id))
+    if record is None:
+        return Signals()
+    landed = [(ts, commit) for ts, commit in facts.log.accepted.get(record.name, ()) if ts > since]
+    signals = _of_worker(facts, assignment, assignment.run_id, record, since)
+    if landed:
+        at, commit = landed[-1]
+        return replaced(
+            signals, run=Run.ENDED, merged=Merged(commit, at, _evidence(facts.project, commit, ""))
+        )
+    if record.status is Status.NEEDS_INPUT and record.reason not in STOPPED:
+        asked = BlockedReason(kind="worker", text=record.error_reason or f"it asks ({record.reason})")
+        return replaced(signals, run=Run.ENDED, waiting=asked, waiting_since=record.since_unix)
+    return signals
+
+
+def _committed(project: Project, record: WorkerRecord, since: float) -> float | None:
+    """When its newest commit since then was made."""
+    at = git.last_commit_unix(project.root.path, project.base, record.branch)
+    return at if at is not None and at >= since - 1 else None
+
+
+def _merged(facts: _Facts, key: TaskKey, task: Task | None) -> Merged:
+    landed = facts.books.landed.get(key)
+    commit, at = (landed.commit, landed.at_unix) if landed else ("", facts.now)
+    verify = task.verify if task is not None else ""
+    if not commit:
+        return Merged("", at, Evidence(external_refs=(f"task {key}",)), "nothing had to change")
+    evidence = _evidence(facts.project, commit, verify)
+    return Merged(
+        commit, at, evidence, git.out(Path(facts.project.root.path), "log", "-1", "--format=%s", commit)
+    )
+
+
+def _evidence(project: Project, commit: str, verify: str) -> Evidence:
+    """What git knows of a commit, and which checks llmc ran on it before it landed."""
+    done = git.git(project.root.path, "show", "--format=", "--name-only", "-z", commit, "--", check=False)
+    files = tuple(git.rows(done.stdout)[:50]) if done.ok else ()
+    checks = [command for command in (verify, project.config.repo.validate) if command]
+    return Evidence(
+        files_touched=files,
+        commits=(commit,),
+        tests_run=tuple(
+            Tested(command=command[:500], result="passed, before it landed") for command in checks
+        ),
+    )
+
+
+def _sampled(facts: _Facts, signals: Signals) -> Signals:
+    worker = worker_of(signals.session_key)
+    record = facts.state.workers.get(WorkerName(worker))
+    if record is None or not record.transcript_path:
+        return replaced(signals, messages=())
+    rows = last_messages(Path(record.transcript_path), MAX_MESSAGES)
+    return replaced(signals, messages=tuple(Message(*row) for row in rows))

@@ -1,0 +1,293 @@
+"""What a person does with goals: make one, look at it, stop it, let it go on, give it up.
+
+Everything goes through the store's one door, and every command sees the same rules (goals/).
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+from msgspec.structs import replace as replaced
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, Refused, UsageError
+from llmc.config.options import is_auto_name
+from llmc.goals import goal_concerns
+from llmc.goals.drive import budget, policy, unplanned
+from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.rollup import FINISHED, leaves, settled
+from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
+from llmc.goals.goal_budget import GoalSpending
+from llmc.goals.model import (
+    Change,
+    DeliveryContext,
+    Event,
+    Goal,
+    GoalStatus,
+    GoalView,
+    NodeStatus,
+    Origin,
+    Priority,
+    Risk,
+)
+from llmc.goals.repo_context import repo_context
+from llmc.goals.store.store import GoalStore
+from llmc.repo.project import Project
+
+#: where a person can be told of what a goal asks; the channels of [notify] and two words
+CHANNELS = ("inbox", "notify", "bell", "desktop", "command", "webhook")
+
+
+class Planner(Protocol):
+    """Makes a plan of a goal: the nodes, what is remembered of the planning, and the event `plan.generated`.
+
+    An LlmcError says why there is no plan. It runs while nobody holds the store.
+    """
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change: ...
+
+
+class NewGoal(Struct, frozen=True):
+    """What a person said of a goal."""
+
+    title: str
+    problem: str = ""
+    criteria: tuple[str, ...] = ()
+    non_goals: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    stakeholders: tuple[str, ...] = ()
+    priority: str = Priority.NORMAL
+    owner: str = ""
+    budget_usd: float = 0.0
+    from_session: str = ""
+    #: where a person is told of what it asks
+    reply_to: DeliveryContext = DeliveryContext()
+
+
+class Created(Struct, frozen=True):
+    """A goal that is kept, whatever became of its plan."""
+
+    view: GoalView
+    planned: bool
+    problem: str = ""
+    hint: str = ""
+
+
+def open_store(project: Project) -> GoalStore:
+    """LLMC_OVERSEER_DIR, else `overseer.goals.storage.dir`, else `.llmc/overseer`."""
+    chosen = os.environ.get("LLMC_OVERSEER_DIR") or project.config.overseer.goals.storage.dir
+    default = project.root.private / "overseer"
+    return GoalStore(project.root.path / os.path.expanduser(chosen) if chosen else default)
+
+
+def create(
+    project: Project,
+    wish: NewGoal,
+    planner: Planner | None,
+    plan_file: Path | None = None,
+    on_kept: Callable[[Goal], None] = lambda goal: None,
+) -> Created:
+    """Keep the goal first, and say so; then plan it, if there is a planner. A planning that fails leaves the goal as it is.
+
+    With a plan in a file there is nothing to wait for: goal and plan are kept together, or neither is.
+    """
+    if not wish.title.strip():
+        raise UsageError("the goal has no title", hint='llmc goal create --title "What is to be reached"')
+    store, now = open_store(project), now_unix()
+    goal = _goal_of(replaced(wish, from_session=session_key(project, wish.from_session)), now)
+    goal = replace(goal, repo_context_snapshot=repo_context(project))
+    with store.writing() as tx:
+        while tx.goal(goal.goal_id) is not None:
+            goal = replace(goal, goal_id=new_id("goal"))
+        data = {"title": goal.title, "actor": HUMAN}
+        created = Event(ts=now, type="goal.created", goal_id=goal.goal_id, data=data)
+        tx.apply(Change(goal=goal, events=(created,)), typed=True)
+        if planner is not None and plan_file is not None:
+            made = planner.plan(project, GoalView(goal), plan_file)
+            tx.apply(settled(GoalView(goal), made, now), typed=True)
+    on_kept(goal)
+    if planner is None:
+        return Created(GoalView(goal), planned=False)
+    if plan_file is not None:
+        project.wake()
+        return Created(store.view(goal.goal_id), planned=True)
+    try:
+        view = plan(project, goal.goal_id, planner)
+    except LlmcError as error:
+        hint = error.hint or f"Try again: llmc goal plan {goal.goal_id}, or with --from FILE."
+        return Created(store.view(goal.goal_id), planned=False, problem=error.message, hint=hint)
+    return Created(view, planned=True)
+
+
+def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = None) -> GoalView:
+    """Let a goal without a plan be planned; that it failed is in the goal's log too."""
+    store = open_store(project)
+    view = store.view(goal_id)
+    if view.nodes:
+        raise Refused(
+            f"goal {goal_id} has a plan", hint=f'Another: llmc goal plan {goal_id} --replan --why "..."'
+        )
+    view = with_repo_context(project, view)
+    try:
+        made = planner.plan(project, replaced(view, goal=replace(view.goal, asks=None)), file)
+    except LlmcError as error:
+        why = error.message
+        # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
+        store.update(goal_id, lambda now: unplanned.failed(now, why, now_unix(), asks=file is None))
+        project.wake()
+        goal_concerns.after_a_word(project, store)
+        raise
+
+    def write(now: GoalView) -> Change:
+        if now.nodes:
+            raise Refused(f"goal {goal_id} was planned by somebody else meanwhile", hint="Look at it first.")
+        return settled(now, made, now_unix())
+
+    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    store.update(goal_id, write, typed=file is not None)
+    project.wake()
+    goal_concerns.after_a_word(project, store)
+    return store.view(goal_id)
+
+
+def with_repo_context(project: Project, view: GoalView) -> GoalView:
+    """The goal with the repository as it is now, before it is planned; as it was where that cannot be seen."""
+    seen = repo_context(project) or view.goal.repo_context_snapshot
+    return replaced(view, goal=replace(view.goal, repo_context_snapshot=seen))
+
+
+def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
+    """Give fields of a goal's definition new values; the log says which."""
+
+    def write(view: GoalView) -> Change:
+        if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+            raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`.")
+        now = now_unix()
+        data = {"fields": sorted(fields), "actor": HUMAN}
+        event = Event(ts=now, type="goal.updated", goal_id=goal_id, data=data)
+        named = {key: value for key, value in fields.items() if key != "reply_to"}
+        if "reply_to" in fields:
+            named["origin"] = replace(view.goal.origin, origin_delivery_context=fields["reply_to"])
+        if "success_criteria" in fields:  # what was found says nothing about these
+            named |= {"checked": None, "asks": None if view.goal.checked else view.goal.asks}
+        return Change(goal=replace(view.goal, updated_at=now, **named), events=(event,))
+
+    _, made = open_store(project).update(goal_id, write, typed=True)
+    assert made.goal is not None
+    return made.goal
+
+
+def pause(project: Project, goal_id: str, reason: str = "") -> Goal:
+    return _move(project, goal_id, GoalStatus.PAUSED, reason)
+
+
+def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
+    """Only a paused one: a completed goal is opened again by its work. With its budget used up it would stop at once."""
+    view = open_store(project).view(goal_id)
+    if view.goal.status is not GoalStatus.PAUSED:
+        raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
+    limit = view.goal.budget_usd
+    spent = GoalSpending().of(project, view).total if limit else 0.0
+    if budget.used_up(view.goal, spent):
+        raise Refused(
+            f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
+            hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",
+        )
+    return _move(project, goal_id, GoalStatus.ACTIVE, reason)
+
+
+def archive(project: Project, goal_id: str, reason: str = "") -> Goal:
+    return _move(project, goal_id, GoalStatus.ARCHIVED, reason)
+
+
+def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
+    """Give it up: what is not done of it is cancelled; the next tick takes back what was handed out."""
+    why = check_typed("reason", reason) or "the goal was cancelled"
+
+    def write(view: GoalView) -> Change:
+        now = now_unix()
+        goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
+        open_nodes = [node for node in leaves(view) if node.status not in FINISHED]
+        nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
+        gone = Change(
+            goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))
+        )
+        return settled(view, gone, now)
+
+    return _written(project, goal_id, write)
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(5)}"
+
+
+def _move(project: Project, goal_id: str, to: GoalStatus, reason: str) -> Goal:
+    check_typed("reason", reason)
+
+    def write(view: GoalView) -> Change:
+        goal, event = move_goal(view.goal, to, now_unix(), reason=reason, actor=HUMAN)
+        return Change(goal=goal, events=(event,))
+
+    return _written(project, goal_id, write)
+
+
+def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]) -> Goal:
+    store = open_store(project)
+    view, made = store.update(goal_id, write)
+    project.wake()
+    goal_concerns.after_a_word(project, store)
+    return made.goal or view.goal
+
+
+def _goal_of(wish: NewGoal, now: float) -> Goal:
+    return Goal(
+        goal_id=new_id("goal"),
+        title=wish.title.strip(),
+        created_at=now,
+        updated_at=now,
+        priority=Priority(wish.priority),
+        tags=wish.tags,
+        problem_statement=wish.problem,
+        success_criteria=wish.criteria,
+        non_goals=wish.non_goals,
+        origin=Origin(source_session_key=wish.from_session, origin_delivery_context=wish.reply_to),
+        owner=wish.owner,
+        stakeholders=wish.stakeholders,
+        constraints=wish.constraints,
+        assumptions=wish.assumptions,
+        risks=tuple(map(risk_of, wish.risks)),
+        budget_usd=wish.budget_usd,
+    )
+
+
+def risk_of(text: str) -> Risk:
+    """`what might happen | what then | what is done against it`"""
+    parts = [part.strip() for part in text.split("|", 2)]
+    return Risk(risk=parts[0], impact="".join(parts[1:2]), mitigation="".join(parts[2:3]))
+
+
+def reply_to(where: str, thread: str = "", account: str = "") -> DeliveryContext:
+    """`CHANNEL[:TO]`: a channel of [notify], `notify` for all of them, or `inbox` for none."""
+    channel, _, to = where.partition(":")
+    if channel and not (channel in CHANNELS or re.fullmatch(r"url-[1-9][0-9]*", channel)):
+        names = ", ".join((*CHANNELS, "url-1 ..."))
+        raise UsageError(f"there is no way to a person called {channel!r}", hint=f"There are: {names}.")
+    if not channel and (to or thread or account):
+        raise UsageError("--reply-to names no channel", hint="For example --reply-to webhook:ada")
+    return DeliveryContext(channel=channel, to=to.strip(), thread=thread.strip(), account=account.strip())
+
+
+def session_key(project: Project, name: str) -> str:
+    """The key of a worker's session, which lasts; a name is only how people call it."""
+    if not name or name.startswith("agent:"):
+        return name
+    record = project.store.worker(name)
+    return policy.session_key(policy.HOME if is_auto_name(record.name) else record.name, record.name)

@@ -1,0 +1,323 @@
+"""A new plan for a goal that has one: what is done stays, what goes on keeps its id and its worker. Pure.
+
+Nothing is decided about a plan that would not fit: the problems come back, and nothing changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from llmc.goals.model import Change, Goal, GoalView, Node, NodeKind, NodeStatus, PlanRevision
+from llmc.goals.plan.plan import (
+    DEFAULT_LIMITS,
+    Limits,
+    Plan,
+    PlanNode,
+    Provenance,
+    Split,
+    record_of,
+    with_blocks,
+)
+from llmc.goals.plan.plan_graph import Wait, graph_problems
+from llmc.goals.plan.replan_change import change_of
+from llmc.goals.plan.strict_json import Problem, bounded
+
+#: between two plans that nobody asked for, and so many of them in a day
+REPLAN_EVERY_S, MAX_REPLANS_A_DAY = 1800.0, 6
+_DAY_S = 86400.0
+
+#: their nodes are never touched by a new plan
+SETTLED = (NodeStatus.DONE, NodeStatus.CANCELLED)
+
+Problems = tuple[Problem, ...]
+
+
+def may_replan(
+    history: Sequence[PlanRevision],
+    now: float,
+    every_s: float = REPLAN_EVERY_S,
+    most_a_day: int = MAX_REPLANS_A_DAY,
+) -> bool:
+    """Whether rules may ask for another plan now; a person always may."""
+    return replan_wait_s(history, now, every_s, most_a_day) == 0.0
+
+
+def replan_wait_s(
+    history: Sequence[PlanRevision],
+    now: float,
+    every_s: float = REPLAN_EVERY_S,
+    most_a_day: int = MAX_REPLANS_A_DAY,
+) -> float:
+    """How long rules have to wait for that; 0: not at all. A clock that was set back makes nothing old."""
+    ages = sorted(max(0.0, now - revision.ts) for revision in history)
+    since_last = every_s - ages[0] if ages else 0.0
+    of_today = [age for age in ages if age < _DAY_S]
+    full = _DAY_S - of_today[most_a_day - 1] if len(of_today) >= most_a_day else 0.0
+    return max(0.0, since_last, full)
+
+
+def current_id(goal: Goal, node_id: str) -> str:
+    """Under which id a node lives on, if a new plan has given it another one."""
+    for revision in goal.plan_revision_history:
+        node_id = revision.moved.get(node_id, node_id)
+    return node_id
+
+
+def wants_plan(view: GoalView) -> bool:
+    """Whether a planner is needed at all: a goal with a plan has one already."""
+    return not view.nodes
+
+
+def settled_ids(view: GoalView) -> frozenset[str]:
+    """The ids that stay whatever a new plan says, and may be waited for."""
+    return frozenset(id for id, node in view.nodes.items() if node.status in SETTLED)
+
+
+def merge_plan(
+    view: GoalView,
+    plan: Plan,
+    now: float,
+    why: str,
+    provenance: Provenance | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Change | Problems:
+    """The goal with this plan: its first, or one in place of another."""
+    places = _places(plan)
+    if problems := _contradictions(view, places):
+        return bounded(problems)
+    moved = _moved(view.nodes, places)
+    if problems := _used_before(view, [id for id in places if id not in moved.values()]):
+        return bounded(problems)
+    after = _planned(view, places, moved, now)
+    after |= _kept(view.nodes, after, moved)
+    found = _arranged(after, moved, list(places))
+    if problems := [*_too_many(found, limits), *_graph(found)]:
+        return bounded(problems)
+    return change_of(_with_goal(view, plan), found, moved, now, why, provenance)
+
+
+def room_for_split(view: GoalView, leaf_id: str, limits: Limits) -> int:
+    """How many subtasks a leaf may become; fewer than 2: it cannot be split."""
+    leaf = view.nodes.get(leaf_id)
+    if leaf is None or leaf.status in SETTLED or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
+        return 0
+    if leaf.kind is NodeKind.TASK:
+        return limits.subtasks
+    return limits.subtasks - (len(_children(view, leaf.parent_id)) - 1)
+
+
+def split_leaf(
+    view: GoalView,
+    leaf_id: str,
+    split: Split,
+    now: float,
+    why: str,
+    provenance: Provenance | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Change | Problems:
+    """A leaf that was too large as several: a task gets subtasks, a subtask makes room for others."""
+    if room_for_split(view, leaf_id, limits) < len(split.subtasks):
+        return (Problem("$.subtasks", f"{leaf_id} cannot become {len(split.subtasks)} subtasks", False),)
+    if problems := _used_before(view, [part.id for part in split.subtasks]):
+        return bounded(problems)
+    leaf = view.nodes[leaf_id]
+    parts = [record_of(part, leaf.goal_id, _parent_of_parts(leaf), 0, now) for part in split.subtasks]
+    after = dict(view.nodes)
+    if leaf.kind is NodeKind.SUBTASK:
+        del after[leaf_id]
+        names = tuple(part.node_id for part in parts)
+        after = {id: _waiting_for(node, leaf_id, names) for id, node in after.items()}
+        parts = [replace(part, depends_on=_union(leaf.depends_on, part.depends_on)) for part in parts]
+    order = _order_with(view, leaf, [part.node_id for part in parts])
+    found = _arranged(after | {part.node_id: part for part in parts}, {}, order)
+    if problems := [*_too_many(found, limits), *_graph(found)]:
+        return bounded(problems)
+    return change_of(view, found, {}, now, why, provenance)
+
+
+def _parent_of_parts(leaf: Node) -> str:
+    return leaf.node_id if leaf.kind is NodeKind.TASK else leaf.parent_id
+
+
+def _children(view: GoalView, node_id: str) -> list[Node]:
+    found = [node for node in view.nodes.values() if node.parent_id == node_id]
+    return sorted(found, key=lambda node: node.position)
+
+
+def _waiting_for(node: Node, gone: str, instead: tuple[str, ...]) -> Node:
+    if gone not in node.depends_on:
+        return node
+    return replace(node, depends_on=_union((id for id in node.depends_on if id != gone), instead))
+
+
+def _union(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*first, *second]))
+
+
+def _order_with(view: GoalView, leaf: Node, parts: list[str]) -> list[str]:
+    """The ids in the order in which siblings stand, the parts where the leaf was."""
+    ordered = sorted(view.nodes.values(), key=lambda node: node.position)
+    return [id for node in ordered for id in (parts if node.node_id == leaf.node_id else [node.node_id])]
+
+
+#: the id of a node in a new plan, to the node, the id of its parent, and its path
+_Places = Mapping[str, tuple[PlanNode, str, str]]
+
+
+def _places(plan: Plan) -> _Places:
+    found: dict[str, tuple[PlanNode, str, str]] = {}
+    for p, phase in enumerate(plan.phases):
+        found[phase.id] = (phase, "", f"$.phases[{p}]")
+        for t, task in enumerate(phase.children):
+            found[task.id] = (task, phase.id, f"$.phases[{p}].tasks[{t}]")
+            for s, subtask in enumerate(task.children):
+                found[subtask.id] = (subtask, task.id, f"$.phases[{p}].tasks[{t}].subtasks[{s}]")
+    return found
+
+
+def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
+    """Where a plan gives an id another meaning, or adds to what is finished."""
+    problems = []
+    for id, (node, parent, path) in places.items():
+        old = view.nodes.get(id)
+        if old is not None and old.kind is not node.kind:
+            problems.append(Problem(f"{path}.id", f"{id} is a {old.kind} of the plan already", False))
+        above = view.nodes.get(parent)
+        if old is None and above is not None and above.status in SETTLED:
+            text = f"{parent} is {above.status}; new work cannot be a part of it"
+            problems.append(Problem(path, text, False))
+    return problems
+
+
+def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
+    """Ids that were of a node which has another one now: they still mean that node."""
+    now = {id: current_id(view.goal, id) for id in ids if id not in view.nodes}
+    return [
+        Problem("$", f"the id {id} was of {other} before; give new work another one", False)
+        for id, other in now.items()
+        if other != id
+    ]
+
+
+def _moved(old: Mapping[str, Node], places: _Places) -> dict[str, str]:
+    """Nodes of the same kind and name that were given another id, where that is beyond doubt."""
+    gone = [
+        (_sameness(n.kind, n.name), id)
+        for id, n in old.items()
+        if id not in places and n.status not in SETTLED
+    ]
+    new = [(_sameness(n.kind, n.name), id) for id, (n, _, _) in places.items() if id not in old]
+    return {
+        was: next(id for same, id in new if same == key)
+        for key, was in gone
+        if [same for same, _ in gone].count(key) == 1 == [same for same, _ in new].count(key)
+    }
+
+
+def _sameness(kind: NodeKind, name: str) -> tuple[str, str]:
+    return str(kind), " ".join(name.casefold().split())
+
+
+def _planned(view: GoalView, places: _Places, moved: Mapping[str, str], now: float) -> dict[str, Node]:
+    """The nodes of the new plan: settled ones as they are, those that go on with their status, and new ones."""
+    former = {new: old for old, new in moved.items()}
+    found: dict[str, Node] = {}
+    for id, (node, parent, _) in places.items():
+        old = view.nodes.get(former.get(id, id))
+        new = record_of(node, view.goal.goal_id, parent, 0, now)
+        if old is None:
+            found[id] = new
+        elif old.status in SETTLED:
+            found[id] = old
+        else:
+            found[id] = _going_on(old, new, now)
+    return found
+
+
+def _going_on(old: Node, new: Node, now: float) -> Node:
+    """What the new plan says of a node, with what has become of it so far."""
+    if new.status is NodeStatus.DONE:
+        return replace(new, created_at=old.created_at, started_at=old.started_at, updated_at=now)
+    return replace(
+        new,
+        status=old.status,
+        overridden=old.overridden,
+        blocked_reason=old.blocked_reason,
+        word=old.word,
+        # what a person set stays, unless the new plan says otherwise
+        recovery_policy=new.recovery_policy or old.recovery_policy,
+        idle_after_ms=new.idle_after_ms or old.idle_after_ms,
+        created_at=old.created_at,
+        updated_at=old.updated_at,
+        started_at=old.started_at,
+        ended_at=old.ended_at,
+    )
+
+
+def _kept(old: Mapping[str, Node], after: Mapping[str, Node], moved: Mapping[str, str]) -> dict[str, Node]:
+    """Finished nodes that the new plan does not name, and what they are a part of."""
+    kept: dict[str, Node] = {}
+    for settled in old.values():
+        node: Node | None = settled if settled.status in SETTLED else None
+        while node is not None:
+            if node.node_id not in after and node.node_id not in moved:
+                kept[node.node_id] = node
+            node = old.get(node.parent_id)
+    return kept
+
+
+def _arranged(after: Mapping[str, Node], moved: Mapping[str, str], order: list[str]) -> dict[str, Node]:
+    """With parents and dependencies that exist, places among siblings, and both directions of waiting."""
+    rank = {id: place for place, id in enumerate(order)}
+    tidy = []
+    for node in after.values():
+        parent = moved.get(node.parent_id, node.parent_id)
+        deps = [moved.get(id, id) for id in node.depends_on]
+        if node.status in SETTLED or node.node_id not in rank:  # what it once waited for may be gone
+            deps = [id for id in deps if id in after]
+        tidy.append(replace(node, parent_id=parent, depends_on=tuple(dict.fromkeys(deps))))
+    # what only the former plan had stands first, as it did
+    tidy.sort(key=lambda node: (rank.get(node.node_id, -1), node.position, node.node_id))
+    seen: dict[str, int] = {}
+    placed = []
+    for node in tidy:
+        position = seen.get(node.parent_id, 0)
+        seen[node.parent_id] = position + 1
+        placed.append(replace(node, position=position))
+    return {node.node_id: node for node in with_blocks(placed)}
+
+
+def _too_many(found: Mapping[str, Node], limits: Limits) -> list[Problem]:
+    """Bounds hold for the plan as it will be, with what stays of the former one."""
+    most = {NodeKind.PHASE: limits.phases, NodeKind.TASK: limits.tasks, NodeKind.SUBTASK: limits.subtasks}
+    families: dict[tuple[str, NodeKind], list[Node]] = {}
+    for node in found.values():
+        families.setdefault((node.parent_id, node.kind), []).append(node)
+    problems = []
+    for (parent, kind), family in families.items():
+        if len(family) > most[kind]:
+            stays = sum(node.status in SETTLED for node in family)
+            where = parent or "the goal"
+            text = f"{where} would have {len(family)} {kind}s ({stays} of them finished); at most {most[kind]} are allowed"
+            problems.append(Problem("$", text, False))
+    return problems
+
+
+def _graph(found: Mapping[str, Node]) -> list[Problem]:
+    return graph_problems([Wait(n.node_id, n.parent_id, n.depends_on, n.node_id) for n in found.values()])
+
+
+def _with_goal(view: GoalView, plan: Plan) -> GoalView:
+    """What a person left open about the goal, the plan may say; what must be true in the end, both may.
+
+    A later plan adds no criteria: those are the person's by then, who may have taken some away.
+    """
+    goal = view.goal
+    both = tuple(dict.fromkeys([*goal.success_criteria, *plan.success_criteria]))
+    goal = replace(
+        goal,
+        success_criteria=goal.success_criteria if view.nodes and goal.success_criteria else both,
+        constraints=goal.constraints or plan.constraints,
+        problem_statement=goal.problem_statement or plan.problem_statement,
+    )
+    return GoalView(goal, view.nodes, view.assignments)

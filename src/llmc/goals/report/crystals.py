@@ -1,0 +1,152 @@
+"""What a part of the plan came to: of a leaf from its evidence, of everything above from its parts. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from llmc.goals.drive.liveness import Merged
+from llmc.goals.drive.updates import Claim, Update, claims_done
+from llmc.goals.drive.words import fit
+from llmc.goals.model import Anchor, Assignment, Crystallization, Decision, Evidence, Goal, Node, Tested
+
+#: bounds of one record: bytes of a summary, entries of a list, bytes of an entry
+MAX_SUMMARY, MAX_ENTRIES, MAX_ENTRY = 4_000, 50, 500
+#: a part's own summary within that of the whole
+MAX_LINE = 300
+
+
+def of_report(
+    crystal_id: str, assignment: Assignment, node: Node, update: Update, now: float, message_id: str = ""
+) -> Crystallization:
+    """What a worker's report says, with the fields it left out already filled in."""
+    state = {None: "", Claim.IN_PROGRESS: "in progress", Claim.BLOCKED: "blocked", Claim.DONE: "in progress"}
+    said = "says it is done; not merged yet" if claims_done(update) else state[update.status]
+    return Crystallization(
+        crystallization_id=crystal_id,
+        goal_id=node.goal_id,
+        work_node_id=node.node_id,
+        level=node.kind.value,
+        created_at=now,
+        summary=fit(update.summary or said or "report", MAX_SUMMARY),
+        current_state=fit(update.current_state or ("blocked" if update.blockers else said), MAX_SUMMARY),
+        decisions=(update.decisions or ())[-MAX_ENTRIES:],
+        next_actions=_bounded(update.next or ()),
+        open_questions=_bounded(update.open_questions or ()),
+        known_blockers=_bounded(update.blockers or ()),
+        evidence=bounded_evidence(update.evidence or Evidence()),
+        anchors=(_anchor(assignment, message_id),),
+    )
+
+
+def of_merge(
+    crystal_id: str,
+    assignment: Assignment,
+    node: Node,
+    merged: Merged,
+    former: Crystallization | None,
+    now: float,
+) -> Crystallization:
+    """What a merged leaf came to: the commit, and what git, the transcript and the worker's report say of it."""
+    told = former.evidence if former else Evidence()
+    commits = Evidence(commits=(merged.commit,))
+    return Crystallization(
+        crystallization_id=crystal_id,
+        goal_id=node.goal_id,
+        work_node_id=node.node_id,
+        level=node.kind.value,
+        created_at=now,
+        summary=fit(merged.summary or (former.summary if former else "") or node.name, MAX_SUMMARY),
+        current_state=f"merged as {merged.commit[:12]}",
+        decisions=(former.decisions if former else ())[:MAX_ENTRIES],
+        open_questions=(former.open_questions if former else ())[:MAX_ENTRIES],
+        evidence=joined_evidence((commits, merged.evidence, told)),
+        anchors=tuple(dict.fromkeys((_anchor(assignment), *(former.anchors if former else ())))),
+    )
+
+
+def of_parts(
+    crystal_id: str,
+    goal: Goal,
+    node: Node | None,
+    parts: Sequence[tuple[Node, Crystallization | None]],
+    now: float,
+) -> Crystallization:
+    """What a task, a phase or (without a node) the goal came to, from what its parts did."""
+    known = [crystal for _, crystal in parts if crystal is not None]
+    lines = [fit(f"{part.node_id} {part.name}: {_gist(part, crystal)}", MAX_LINE) for part, crystal in parts]
+    title = node.name if node else goal.title
+    return Crystallization(
+        crystallization_id=crystal_id,
+        goal_id=goal.goal_id,
+        work_node_id=node.node_id if node else "",
+        level=node.kind.value if node else "goal",
+        created_at=now,
+        summary=fit("\n".join([title, *lines]), MAX_SUMMARY),
+        current_state=f"{sum(part.status.value == 'done' for part, _ in parts)} of {len(parts)} parts done",
+        decisions=_distinct_decisions(known),
+        next_actions=_bounded(entry for crystal in known for entry in crystal.next_actions),
+        open_questions=_bounded(entry for crystal in known for entry in crystal.open_questions),
+        known_blockers=_bounded(entry for crystal in known for entry in crystal.known_blockers),
+        evidence=joined_evidence(crystal.evidence for crystal in known),
+        anchors=tuple(dict.fromkeys(anchor for crystal in known for anchor in crystal.anchors))[:MAX_ENTRIES],
+    )
+
+
+def joined_evidence(parts: Iterable[Evidence]) -> Evidence:
+    """All of it, each thing once, in the order in which it was found; bounded."""
+    each = list(parts)
+    tests: dict[str, Tested] = {}
+    for part in each:
+        for tested in part.tests_run:
+            known = tests.get(tested.command)
+            tests[tested.command] = known if known is not None and known.result else tested
+    return bounded_evidence(
+        Evidence(
+            files_touched=tuple(entry for part in each for entry in part.files_touched),
+            commands_run=tuple(entry for part in each for entry in part.commands_run),
+            tests_run=tuple(tests.values()),
+            commits=tuple(entry for part in each for entry in part.commits),
+            prs=tuple(entry for part in each for entry in part.prs),
+            issues=tuple(entry for part in each for entry in part.issues),
+            external_refs=tuple(entry for part in each for entry in part.external_refs),
+        )
+    )
+
+
+def bounded_evidence(evidence: Evidence) -> Evidence:
+    return Evidence(
+        files_touched=_bounded(evidence.files_touched),
+        commands_run=_bounded(evidence.commands_run),
+        tests_run=tuple(
+            Tested(command=fit(t.command, MAX_ENTRY), result=fit(t.result, MAX_ENTRY))
+            for t in evidence.tests_run[:MAX_ENTRIES]
+        ),
+        commits=_bounded(evidence.commits),
+        prs=_bounded(evidence.prs),
+        issues=_bounded(evidence.issues),
+        external_refs=_bounded(evidence.external_refs),
+    )
+
+
+def _bounded(entries: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(fit(entry, MAX_ENTRY) for entry in entries))[:MAX_ENTRIES]
+
+
+def _distinct_decisions(known: Iterable[Crystallization]) -> tuple[Decision, ...]:
+    return tuple(dict.fromkeys(entry for crystal in known for entry in crystal.decisions))[:MAX_ENTRIES]
+
+
+def _gist(part: Node, crystal: Crystallization | None) -> str:
+    """The first line of what a part came to."""
+    if crystal is None:
+        return part.status.value
+    # a part's own summary begins with its name, where it was made of parts
+    lines = [line for line in crystal.summary.splitlines() if line.strip() and line.strip() != part.name]
+    return lines[0] if lines else crystal.current_state
+
+
+def _anchor(assignment: Assignment, message_id: str = "") -> Anchor:
+    return Anchor(
+        session_key=assignment.session_key,
+        session_id=assignment.session_id,
+        message_ids=(message_id,) if message_id else (),
+        run_ids=(assignment.run_id,) if assignment.run_id else (),
+    )

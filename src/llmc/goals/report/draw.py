@@ -1,0 +1,233 @@
+"""The plan of a goal as a tree for a terminal, and as a Mermaid diagram. Pure.
+
+How far things are comes in as percentages: there is one rule for that, and it is not here.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from llmc.base.text import cells, printable, shortened
+from llmc.goals.drive.policy import worker_of
+from llmc.goals.model import Assignment, AssignmentStatus, GoalStatus, GoalView, Node, NodeKind, NodeStatus
+
+#: a text and its style: the name of a colour, "bold", "dim", or "" for none
+Span = tuple[str, str]
+Line = tuple[Span, ...]
+
+#: narrower than this nothing can be read, wider than that nobody can follow
+LEAST_WIDTH, MOST_WIDTH = 40, 160
+BAR_CELLS = 20
+#: so much of a name stays, whatever else there is to say
+LEAST_NAME = 16
+#: so many ids of what a node waits for
+MAX_WAITS = 4
+
+STYLES = {
+    NodeStatus.TODO: "dim",
+    NodeStatus.QUEUED: "cyan",
+    NodeStatus.IN_PROGRESS: "blue",
+    NodeStatus.BLOCKED: "red",
+    NodeStatus.DONE: "green",
+    NodeStatus.CANCELLED: "dim",
+}
+MARKS = {
+    NodeStatus.TODO: "·",
+    NodeStatus.QUEUED: "○",
+    NodeStatus.IN_PROGRESS: "●",
+    NodeStatus.BLOCKED: "!",
+    NodeStatus.DONE: "✓",
+    NodeStatus.CANCELLED: "×",
+}
+_GOAL_STYLES = {
+    GoalStatus.ACTIVE: "blue",
+    GoalStatus.PAUSED: "yellow",
+    GoalStatus.COMPLETED: "green",
+    GoalStatus.CANCELLED: "dim",
+    GoalStatus.ARCHIVED: "dim",
+}
+_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
+
+
+class Tree(Struct, frozen=True):
+    """The nodes of a goal by their parents, in their order."""
+
+    below: Mapping[str, Sequence[Node]]
+
+    @classmethod
+    def of(cls, view: GoalView) -> "Tree":
+        below: dict[str, list[Node]] = {}
+        for node in view.nodes.values():
+            known = node.parent_id if node.parent_id in view.nodes else ""
+            below.setdefault(known, []).append(node)
+        return cls({id: sorted(found, key=lambda n: (n.position, n.node_id)) for id, found in below.items()})
+
+    def children(self, node_id: str) -> Sequence[Node]:
+        return self.below.get(node_id, ())
+
+    def walk(self, node_id: str = "") -> Iterator[Node]:
+        for node in self.children(node_id):
+            yield node
+            yield from self.walk(node.node_id)
+
+    def leaves(self) -> list[Node]:
+        return [node for node in self.walk() if not self.children(node.node_id)]
+
+
+def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Line]:
+    """The goal, its progress, and every node with its status, owner, blocker, or what it waits for.
+
+    `percent`: of each node by its id, and of the goal under "". Each line fits into `width` cells.
+    """
+    width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
+    tree = Tree.of(view)
+    lines = [_title(view, width), _progress(tree, percent.get("", 0))]
+    if not view.nodes:
+        lines.append((("no plan yet", "dim"),))
+    owners = _owners(view)
+    for node, indent in _branches(tree, "", ""):
+        end = _end(view, tree, owners.get(node.node_id), percent, node)
+        lines.append(_row(node, indent, end, width))
+    return [_fitted(line, width) for line in lines]
+
+
+def plain(lines: Sequence[Line]) -> str:
+    """Without styles: for a pipe or a file."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def _title(view: GoalView, width: int) -> Line:
+    goal = view.goal
+    about = f"  {goal.goal_id}" + (f"  {goal.priority}" if goal.priority != "normal" else "")
+    badge = f"[{goal.status}]"
+    title = shortened(printable(goal.title), max(12, width - cells(about) - cells(badge) - 2))
+    return (title, "bold"), ("  ", ""), (badge, _GOAL_STYLES[goal.status]), (about, "dim")
+
+
+def _progress(tree: Tree, percent: int) -> Line:
+    full = BAR_CELLS * max(0, min(percent, 100)) // 100
+    counts: dict[NodeStatus, int] = {}
+    for leaf in tree.leaves():
+        counts[leaf.status] = counts.get(leaf.status, 0) + 1
+    said = ", ".join(f"{counts[status]} {status}" for status in NodeStatus if status in counts)
+    return ("█" * full, "green"), ("░" * (BAR_CELLS - full), "dim"), (f" {percent:3d}%  ", "bold"), (said, "")
+
+
+def _branches(tree: Tree, parent: str, indent: str) -> Iterator[tuple[Node, str]]:
+    """Every node below a parent, with the lines of the tree in front of it."""
+    siblings = tree.children(parent)
+    for node in siblings:
+        last = node is siblings[-1]
+        yield node, indent + ("└─ " if last else "├─ ")
+        yield from _branches(tree, node.node_id, indent + ("   " if last else "│  "))
+
+
+def _row(node: Node, indent: str, end: list[Span], width: int) -> Line:
+    """A name gives way to what has become of the node."""
+    start: list[Span] = [
+        (indent, "dim"),
+        (MARKS[node.status], STYLES[node.status]),
+        (f" {node.node_id} ", "dim"),
+    ]
+    taken = sum(cells(text) for text, _ in [*start, *end])
+    name = shortened(printable(node.name), max(LEAST_NAME, width - taken))
+    return (*start, (name, "bold" if node.kind is NodeKind.PHASE else ""), *end)
+
+
+def _end(
+    view: GoalView, tree: Tree, assignment: Assignment | None, percent: Mapping[str, int], node: Node
+) -> list[Span]:
+    """What stands behind a name: the status, and what there is to know about it."""
+    spans: list[Span] = []
+    if tree.children(node.node_id):
+        spans.append((f"  {percent.get(node.node_id, 0)}%", STYLES[node.status]))
+    elif node.status is not NodeStatus.TODO:
+        spans.append((f"  [{node.status}]", STYLES[node.status]))
+    spans += _about(view, node, assignment)
+    return [*spans, ("  (set by a person)", "dim")] if node.overridden else spans
+
+
+def _about(view: GoalView, node: Node, assignment: Assignment | None) -> list[Span]:
+    """Who has it and how that goes, why it is stuck, or what has to come first."""
+    spans: list[Span] = []
+    if assignment is not None:
+        spans.append((f"  {owner_of(assignment)}", "bold"))
+        if assignment.status in (AssignmentStatus.STALLED, AssignmentStatus.BLOCKED):
+            spans.append((f" ({assignment.status})", "yellow"))
+    reason = node.blocked_reason or (assignment.blocked_reason if assignment else None)
+    if reason is not None and node.status is not NodeStatus.DONE:
+        spans.append((f"  {printable(reason.question or reason.text)}", "red"))
+    elif waits := open_waits(view, node):
+        more = f" and {len(waits) - MAX_WAITS} more" if len(waits) > MAX_WAITS else ""
+        spans.append((f"  waits for {', '.join(waits[:MAX_WAITS])}{more}", "dim"))
+    return spans
+
+
+def open_waits(view: GoalView, node: Node) -> list[str]:
+    """What a node that has not begun still waits for."""
+    if node.status not in (NodeStatus.TODO, NodeStatus.QUEUED):
+        return []
+    found = [(id, view.nodes.get(id)) for id in node.depends_on]
+    return [id for id, needed in found if needed is not None and needed.status is not NodeStatus.DONE]
+
+
+def _owners(view: GoalView) -> dict[str, Assignment]:
+    """The live assignment of each node; of several the newest."""
+    live = [assignment for assignment in view.assignments.values() if assignment.status not in _OVER]
+    return {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
+
+
+def owner_of(assignment: Assignment) -> str:
+    """The worker's name, or the pool while nobody has taken it."""
+    return printable(worker_of(assignment.session_key) or f"for {assignment.agent_id}")
+
+
+def _fitted(line: Line, width: int) -> Line:
+    """As much of a line as there is room for."""
+    fitted: list[Span] = []
+    room = width
+    for text, style in line:
+        if room <= 0:
+            break
+        fitted.append((shortened(text, room), style))
+        room -= cells(text)
+    return tuple(fitted)
+
+
+_MERMAID_STYLES = {
+    NodeStatus.QUEUED: "fill:#cff,stroke:#088",
+    NodeStatus.IN_PROGRESS: "fill:#cdf,stroke:#24c",
+    NodeStatus.BLOCKED: "fill:#fcc,stroke:#c22",
+    NodeStatus.DONE: "fill:#cfc,stroke:#282",
+    NodeStatus.CANCELLED: "fill:#eee,stroke:#aaa,stroke-dasharray:4",
+}
+
+
+def mermaid(view: GoalView) -> str:
+    """A flowchart: groups around their parts, an arrow from what comes first to what waits for it."""
+    tree = Tree.of(view)
+    names = {node.node_id: f"n{number}" for number, node in enumerate(tree.walk())}
+    lines = ["flowchart LR", *_mermaid_nodes(tree, "", names, "  ")]
+    for node in tree.walk():
+        lines += [f"  {names[id]} --> {names[node.node_id]}" for id in node.depends_on if id in names]
+    used = [status for status in _MERMAID_STYLES if any(leaf.status is status for leaf in tree.leaves())]
+    lines += [f"  classDef {status} {_MERMAID_STYLES[status]}" for status in used]
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_nodes(tree: Tree, parent: str, names: Mapping[str, str], indent: str) -> Iterator[str]:
+    for node in tree.children(parent):
+        label = _mermaid_text(f"{node.node_id} {node.name}")
+        if tree.children(node.node_id):
+            yield f'{indent}subgraph {names[node.node_id]}["{label}"]'
+            yield from _mermaid_nodes(tree, node.node_id, names, indent + "  ")
+            yield f"{indent}end"
+        else:
+            styled = f":::{node.status}" if node.status in _MERMAID_STYLES else ""
+            yield f'{indent}{names[node.node_id]}["{label}"]{styled}'
+
+
+def _mermaid_text(text: str) -> str:
+    """Inside quotes Mermaid knows entities only, and reads Markdown between backticks."""
+    return re.sub(r'["#<>&`\\;]', lambda match: f"#{ord(match[0])};", shortened(printable(text), 60))

@@ -1,0 +1,290 @@
+"""Everything that somebody needs to go on with a goal, as Markdown. Pure.
+
+The same records give the same text, letter by letter; what others wrote is escaped, and lists are bounded.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from llmc.base.text import printable
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Crystallization,
+    Evidence,
+    GoalView,
+    Node,
+    NodeStatus,
+    PlannerRef,
+)
+from llmc.goals.plan.replan import current_id
+from llmc.goals.plan.shape import is_ready, shape_of
+from llmc.goals.report.draw import Tree, open_waits, owner_of
+
+#: so many characters of one text, so many entries of one list, so many revisions of the plan
+TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
+#: and so many characters in all
+MAX_CHARS = 200_000
+
+_BOXES = {NodeStatus.DONE: "x", NodeStatus.CANCELLED: "-"}
+_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
+
+
+def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent: Mapping[str, int]) -> str:
+    """The whole handoff. `percent`: of each node by its id, and of the goal under ""."""
+    tree = Tree.of(view)
+    found = [replace(c, work_node_id=current_id(view.goal, c.work_node_id)) for c in crystallizations]
+    kept = sorted(found, key=lambda c: (c.created_at, c.crystallization_id))
+    parts = [
+        f"# Handoff: {escaped(view.goal.title)}",
+        *_purpose(view),
+        *_state(view, tree, kept, percent),
+        *_decisions(kept),
+        *_next(view, tree, kept),
+        *_open(view, kept),
+        *_evidence(view, tree, kept),
+        *_history(view),
+    ]
+    return _bounded([part for part in parts if part])
+
+
+def _bounded(parts: list[str]) -> str:
+    """As many paragraphs as there is room for."""
+    kept: list[str] = []
+    room = MAX_CHARS
+    for part in parts:
+        room -= len(part) + 2
+        if room < 0:
+            kept.append(f"(cut here: {len(parts) - len(kept)} more paragraphs)")
+            break
+        kept.append(part)
+    return "\n\n".join(kept) + "\n"
+
+
+def escaped(text: str) -> str:
+    """In one line, and read as it was written: nothing in it is Markdown or HTML."""
+    line = " ".join(printable(text[:TEXT_CHARS]).split())
+    if len(text) > TEXT_CHARS:
+        line = f"{line} (cut here: {len(text) - TEXT_CHARS} more characters)"
+    line = re.sub(r"([\\`*_{}\[\]<>|~&!])", r"\\\1", line)
+    return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", line)
+
+
+def code(text: str) -> str:
+    """A command or a path, in as many backticks as it needs."""
+    line = " ".join(printable(text[:TEXT_CHARS]).split())
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _bullets(items: Sequence[str]) -> str:
+    rows = [f"- {item}" for item in items[:MAX_LIST]]
+    if len(items) > MAX_LIST:
+        rows.append(f"- and {len(items) - MAX_LIST} more")
+    return "\n".join(rows)
+
+
+def _section(title: str, items: Sequence[str]) -> list[str]:
+    return [f"## {title}", _bullets(items)] if items else []
+
+
+def _labelled(label: str, items: Sequence[str]) -> str:
+    return f"{label}:\n\n{_bullets([escaped(item) for item in items])}" if items else ""
+
+
+def _purpose(view: GoalView) -> list[str]:
+    goal = view.goal
+    risks = [
+        escaped(risk.risk)
+        + (f"; impact: {escaped(risk.impact)}" if risk.impact else "")
+        + (f"; against it: {escaped(risk.mitigation)}" if risk.mitigation else "")
+        for risk in goal.risks
+    ]
+    return [
+        "## What it is for",
+        escaped(goal.problem_statement) or "Nobody wrote down which problem it solves.",
+        _labelled("It is reached when", goal.success_criteria),
+        _labelled("It is not", goal.non_goals),
+        _labelled("Constraints", goal.constraints),
+        _labelled("Assumptions", goal.assumptions),
+        f"Risks:\n\n{_bullets(risks)}" if risks else "",
+        _labelled(
+            "The repository, when it was planned",
+            [goal.repo_context_snapshot] if goal.repo_context_snapshot else [],
+        ),
+    ]
+
+
+def _state(
+    view: GoalView, tree: Tree, kept: Sequence[Crystallization], percent: Mapping[str, int]
+) -> list[str]:
+    goal = view.goal
+    leaves = tree.leaves()
+    done = sum(leaf.status is NodeStatus.DONE for leaf in leaves)
+    progress = f"{percent.get('', 0)} %: {done} of {len(leaves)} leaves done."
+    facts = [
+        f"Goal {code(goal.goal_id)}, {goal.status}, priority {goal.priority}, {progress}",
+        f"Created {_when(goal.created_at)}, last changed {_when(goal.updated_at)}."
+        + (f" Owner: {escaped(goal.owner)}." if goal.owner else ""),
+    ]
+    latest = _latest(kept, "")
+    said = [escaped(latest.summary), escaped(latest.current_state)] if latest else []
+    return ["## State", "\n".join(facts), *said, _plan(view, tree)]
+
+
+def _plan(view: GoalView, tree: Tree) -> str:
+    """Every node as a box of a list."""
+    if not view.nodes:
+        return "There is no plan yet."
+    live = [a for a in view.assignments.values() if a.status not in _OVER]
+    owners = {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
+    rows = []
+    for node in tree.walk():
+        depth = {"phase": 0, "task": 1, "subtask": 2}[node.kind]
+        rows.append("  " * depth + _plan_row(view, node, owners.get(node.node_id)))
+    return "\n".join(rows)
+
+
+def _plan_row(view: GoalView, node: Node, assignment: Assignment | None) -> str:
+    about = [str(node.status)]
+    if assignment is not None:
+        about.append(f"{escaped(owner_of(assignment))} ({assignment.status})")
+    if node.blocked_reason is not None:
+        about.append(f"blocked: {escaped(node.blocked_reason.text)}")
+    if waits := open_waits(view, node):
+        about.append(f"waits for {escaped(', '.join(waits))}")
+    box = _BOXES.get(node.status, " ")
+    return f"- [{box}] **{escaped(node.node_id)}** {escaped(node.name)} ({'; '.join(about)})"
+
+
+def _decisions(kept: Sequence[Crystallization]) -> list[str]:
+    found = [
+        f"{escaped(decision.decision)}"
+        + (f"; why: {escaped(decision.rationale)}" if decision.rationale else "")
+        + f" ({_where(crystal)})"
+        for crystal in kept
+        for decision in crystal.decisions
+    ]
+    return _section("Decisions", list(dict.fromkeys(found)))
+
+
+def _next(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
+    """What those at work said comes next, then the leaves that could begin."""
+    found = []
+    for node_id in ["", *(node.node_id for node in tree.walk() if node.status is not NodeStatus.DONE)]:
+        latest = _latest(kept, node_id)
+        actions = latest.next_actions if latest else ()
+        found += [f"{escaped(action)} ({escaped(node_id or 'goal')})" for action in actions]
+    shape, waiting = shape_of(view.nodes), (NodeStatus.TODO, NodeStatus.QUEUED)
+    ready = [n for n in tree.leaves() if n.status in waiting and is_ready(n.node_id, view.nodes, shape)]
+    found += [f"Begin {escaped(node.node_id)}: {escaped(node.name)}" for node in ready]
+    return _section("Next actions", found)
+
+
+def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
+    """Questions and blockers of what is not finished; a newer word replaces an older one of the same node."""
+    open_nodes = ["", *(id for id, node in view.nodes.items() if node.status is not NodeStatus.DONE)]
+    latest = [crystal for id in open_nodes if (crystal := _latest(kept, id))]
+    asked = [
+        f"{escaped(a.blocked_reason.question or a.blocked_reason.text)} ({escaped(a.work_node_id)}"
+        + (
+            f"; to choose from: {escaped(', '.join(a.blocked_reason.options))}"
+            if a.blocked_reason.options
+            else ""
+        )
+        + ")"
+        for a in sorted(view.assignments.values(), key=lambda a: (a.created_at, a.assignment_id))
+        if a.blocked_reason is not None and a.status not in _OVER
+    ]
+    questions = asked + [f"{escaped(q)} ({_where(c)})" for c in latest for q in c.open_questions]
+    blockers = [f"{escaped(blocker)} ({_where(c)})" for c in latest for blocker in c.known_blockers]
+    return _section("Open questions", questions) + _section("Known blockers", blockers)
+
+
+def _evidence(view: GoalView, tree: Tree, kept: Sequence[Crystallization]) -> list[str]:
+    """What each part came to, and what proves it; parts that a later plan removed come last."""
+    order = [*(node.node_id for node in tree.walk()), ""]
+    order += sorted({crystal.work_node_id for crystal in kept} - set(order))
+    parts = []
+    for node_id in order:
+        crystals = [crystal for crystal in kept if crystal.work_node_id == node_id]
+        if crystals:
+            parts += [f"### {_heading(view, node_id)}", *map(_crystal, crystals[-MAX_LIST:])]
+    return ["## Evidence", *parts] if parts else []
+
+
+def _heading(view: GoalView, node_id: str) -> str:
+    if not node_id:
+        return "The goal as a whole"
+    node = view.nodes.get(node_id)
+    return (
+        f"{escaped(node_id)}: {escaped(node.name)}"
+        if node
+        else f"{escaped(node_id)} (not in the plan any more)"
+    )
+
+
+def _crystal(crystal: Crystallization) -> str:
+    rows = [f"{_when(crystal.created_at)}: {escaped(crystal.summary)}"]
+    facts = _facts(crystal.evidence)
+    for anchor in crystal.anchors[:MAX_LIST]:
+        known = [anchor.session_key, anchor.session_id, *anchor.run_ids, *anchor.message_ids]
+        facts.append("conversation: " + ", ".join(code(text) for text in known if text))
+    return "\n\n".join(row for row in [*rows, _bullets(facts)] if row)
+
+
+def _facts(evidence: Evidence) -> list[str]:
+    tests = [
+        code(test.command) + (f" ({escaped(test.result)})" if test.result else "")
+        for test in evidence.tests_run
+    ]
+    rows = {
+        "commits": [code(commit) for commit in evidence.commits],
+        "files": [code(file) for file in evidence.files_touched],
+        "commands": [code(command) for command in evidence.commands_run],
+        "tests": tests,
+        "pull requests": [escaped(text) for text in evidence.prs],
+        "issues": [escaped(text) for text in evidence.issues],
+        "see also": [escaped(text) for text in evidence.external_refs],
+    }
+    return [f"{name}: {_joined(found)}" for name, found in rows.items() if found]
+
+
+def _joined(items: Sequence[str]) -> str:
+    more = f" and {len(items) - MAX_LIST} more" if len(items) > MAX_LIST else ""
+    return ", ".join(items[:MAX_LIST]) + more
+
+
+def _history(view: GoalView) -> list[str]:
+    goal = view.goal
+    rows = []
+    for revision in goal.plan_revision_history[-MAX_REVISIONS:]:
+        counts = [("added", revision.added), ("changed", revision.changed), ("removed", revision.removed)]
+        what = ", ".join(f"{len(ids)} {word}" for word, ids in counts if ids)
+        rows.append(f"{_when(revision.ts)}: {escaped(revision.why)} ({what or 'moved'})")
+    if goal.planner.model_ref:
+        rows.append(_planner(goal.planner))
+    return _section("The plan's history", rows)
+
+
+def _planner(planner: PlannerRef) -> str:
+    if not planner.prompt_template_id:
+        return f"Planned {escaped(planner.model_ref)}."
+    template = code(f"{planner.prompt_template_id} {planner.prompt_template_hash}")
+    return f"Planned by {escaped(planner.model_ref)} with the prompt {template}."
+
+
+def _latest(kept: Sequence[Crystallization], node_id: str) -> Crystallization | None:
+    return next((crystal for crystal in reversed(kept) if crystal.work_node_id == node_id), None)
+
+
+def _where(crystal: Crystallization) -> str:
+    return escaped(crystal.work_node_id or "goal")
+
+
+def _when(ts: float) -> str:
+    return datetime.fromtimestamp(ts, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,289 @@
+"""Why work stands where it does, from what is stored alone: what was seen, sent and counted, and what comes next. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from llmc.goals.drive import intents, ladder
+from llmc.goals.drive.criteria import wants_check
+from llmc.goals.drive.ladder import Situation
+from llmc.goals.drive.liveness import idle_after
+from llmc.goals.drive.policy import Policy, may_touch
+from llmc.goals.drive.waits import waits_of
+from llmc.goals.model import (
+    Assignment,
+    AssignmentStatus,
+    Crystallization,
+    Dispatch,
+    Event,
+    GoalStatus,
+    GoalView,
+    Node,
+    Recovery,
+    Result,
+)
+
+S = AssignmentStatus
+
+#: so many ids, or rows, of one kind
+MAX_SHOWN = 10
+_MEANS = {
+    Result.PENDING: "its outcome is not known yet",
+    Result.ACCEPTED: "accepted",
+    Result.OK: "accepted and done",
+    Result.TIMEOUT: "not confirmed in time",
+    Result.ERROR: "failed",
+}
+_STEPS = {
+    Recovery.NUDGE: "the worker is asked how it stands",
+    Recovery.RESEND: "the instruction is sent again, under the same id",
+    Recovery.REPLAN: "the planner is asked for smaller steps",
+    Recovery.REASSIGN: "the work is given to somebody else",
+    Recovery.ESCALATE: "a person is asked",
+}
+
+
+class Clock(Struct, frozen=True):
+    """Now, and how times are written: an age ("4m ago"), and a time to come ("in 2m")."""
+
+    now: float
+    ago: Callable[[float], str]
+    to_come: Callable[[float], str]
+
+
+class Why(Struct, frozen=True):
+    """The answer, in lines for people and as fields for scripts."""
+
+    lines: tuple[str, ...]
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Next(Struct, frozen=True):
+    """What happens next; `at` None: not before something else does."""
+
+    what: str
+    at: float | None = None
+
+
+def why_assignment(
+    view: GoalView,
+    assignment: Assignment,
+    stalled: Event | None,
+    proofs: Sequence[Crystallization],
+    policy: Policy,
+    clock: Clock,
+) -> Why:
+    """One assignment. `stalled` is the newest event that called it so, `proofs` what is kept of its part of the plan."""
+    node = view.nodes.get(assignment.work_node_id)
+    last = assignment.dispatch_history[-1] if assignment.dispatch_history else None
+    ours = [proof for proof in proofs if proof.work_node_id == assignment.work_node_id]
+    reason = _reason(assignment, stalled)
+    comes = next_of(view, assignment, node, policy, clock.now)
+    backoff = assignment.backoff_until if (assignment.backoff_until or 0.0) > clock.now else None
+    name = f": {node.name}" if node else " (not in the plan any more)"
+    lines = [
+        f"{assignment.assignment_id}: {assignment.work_node_id}{name}",
+        f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
+        f"  status    {assignment.status}" + (f": {reason}" if reason else ""),
+        f"  who       {assignment.session_key or f'nobody yet (pool {assignment.agent_id})'}"
+        + (f", task {assignment.run_id}" if assignment.run_id else ""),
+        f"  sent      {_sent(last, len(assignment.dispatch_history), clock)}",
+        f"  retries   {assignment.retry_count} since the last progress, of {policy.max_retries} before the next step",
+        "  backoff   " + (f"nothing is sent for it before {clock.to_come(backoff)}" if backoff else "none"),
+        *_progress_lines(assignment, ours, clock),
+        f"  next      {comes.what}" + (f", {clock.to_come(comes.at)}" if comes.at is not None else ""),
+    ]
+    return Why(tuple(lines), _data(view, assignment, reason, last, backoff, ours, comes))
+
+
+def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
+    """What the rules do next about an assignment, if nothing else happens."""
+    if assignment.status in (S.DONE, S.CANCELLED):
+        return Next("nothing: it is over")
+    if view.goal.status is not GoalStatus.ACTIVE:
+        word = f"llmc goal resume {view.goal.goal_id}"
+        rest = f": {word}" if view.goal.status is GoalStatus.PAUSED else ""
+        return Next(f"nothing while the goal is {view.goal.status}{rest}")
+    if not may_touch(assignment, policy):
+        return Next(f"nothing: overseer.goals.policy does not allow the pool {assignment.agent_id}")
+    if assignment.status is S.BLOCKED:
+        answer = f'it waits for your answer: llmc overseer answer {assignment.assignment_id} "..."'
+        due = ladder.reminder_due(assignment, policy)
+        return Next(f"{answer}; you are reminded" if due is not None else answer, due)
+    if (pending := intents.pending(assignment)) is not None:
+        return Next(f"{pending.purpose} is brought to its end by the next tick, under the same id")
+    if assignment.status is S.QUEUED:
+        return Next("it is sent as soon as there is room for it", assignment.backoff_until)
+    if assignment.status is not S.STALLED or node is None:
+        seen = max(assignment.last_observed_activity_at or 0.0, assignment.last_dispatch_at or 0.0)
+        return Next("without a sign of life it counts as stalled", seen + idle_after(assignment, policy))
+    step = ladder.next_step(assignment, node, Situation(reachable=bool(assignment.session_key)), policy)
+    return Next(_STEPS[step], max(assignment.backoff_until or 0.0, now))
+
+
+def _reason(assignment: Assignment, stalled: Event | None) -> str:
+    if assignment.status is S.STALLED and stalled is not None:
+        return str(stalled.data.get("reason", ""))
+    return assignment.blocked_reason.text if assignment.blocked_reason else ""
+
+
+def _sent(last: Dispatch | None, count: int, clock: Clock) -> str:
+    if last is None:
+        return "nothing yet"
+    how = _MEANS[last.result] + (f" ({last.notes})" if last.notes else "")
+    tries = f", tried {last.attempts} times" if last.attempts > 1 else ""
+    return f"{last.purpose} by {last.mode} {clock.ago(last.ts)}: {how}{tries}; {count} in all"
+
+
+def _progress_lines(assignment: Assignment, ours: Sequence[Crystallization], clock: Clock) -> list[str]:
+    seen, got_on = assignment.last_observed_activity_at, assignment.last_progress_at
+    lines = [
+        "  alive     " + (f"last sign of work {clock.ago(seen)}" if seen else "no sign of work yet"),
+        "  progress  "
+        + (
+            f"last for certain {clock.ago(got_on)}"
+            if got_on
+            else "none for certain: no commit, report or answer"
+        ),
+    ]
+    if ours:
+        proof = ours[-1]
+        lines.append(f"  evidence  {clock.ago(proof.created_at)}: {proof.summary}")
+        found = [("commits", proof.evidence.commits), ("files", proof.evidence.files_touched)]
+        found.append(("tests", tuple(test.command for test in proof.evidence.tests_run)))
+        lines += [f"            {word}: {_some(rows)}" for word, rows in found if rows]
+    return lines
+
+
+def _data(
+    view: GoalView,
+    assignment: Assignment,
+    reason: str,
+    last: Dispatch | None,
+    backoff: float | None,
+    ours: Sequence[Crystallization],
+    comes: Next,
+) -> dict[str, Any]:
+    accepted = last is not None and last.result in (Result.ACCEPTED, Result.OK)
+    return {
+        "kind": "assignment",
+        "assignmentId": assignment.assignment_id,
+        "goalId": view.goal.goal_id,
+        "goalStatus": view.goal.status,
+        "workNodeId": assignment.work_node_id,
+        "sessionKey": assignment.session_key,
+        "status": assignment.status,
+        "stalled": assignment.status is S.STALLED,
+        "why": reason,
+        "lastDispatch": msgspec.to_builtins(last) if last else None,
+        "accepted": accepted,
+        "retryCount": assignment.retry_count,
+        "backoffUntil": backoff,
+        "lastObservedActivityAt": assignment.last_observed_activity_at,
+        "lastProgressAt": assignment.last_progress_at,
+        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
+        "summary": ours[-1].summary if ours else "",
+        "next": {"what": comes.what, "at": comes.at},
+    }
+
+
+def why_node(view: GoalView, node: Node) -> Why:
+    """A part of a plan that nobody has: whether it could begin, and what keeps it."""
+    found = waits_of(view)
+    waits = found.waiting.get(node.node_id, ())
+    behind = found.holds_up.get(node.node_id, 0)
+    comes = _comes_of_node(view, node, waits, is_ready=node.node_id in found.ready)
+    reason = node.blocked_reason.text if node.blocked_reason else ""
+    lines = [
+        f"{node.node_id}: {node.name}",
+        f"  goal      {view.goal.goal_id} ({view.goal.status}): {view.goal.title}",
+        f"  status    {node.status}" + (f": {reason}" if reason else ""),
+        "  who       nobody has it",
+        f"  waits for {_some(waits) or 'nothing'}",
+        f"  holds up  {_others(behind)}" if behind else "  holds up  nothing",
+        f"  next      {comes}",
+    ]
+    data = {
+        "kind": "node",
+        "goalId": view.goal.goal_id,
+        "goalStatus": view.goal.status,
+        "workNodeId": node.node_id,
+        "status": node.status,
+        "why": reason,
+        "waitsFor": list(waits),
+        "holdsUp": behind,
+        "next": {"what": comes, "at": None},
+    }
+    return Why(tuple(lines), data)
+
+
+def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready: bool) -> str:
+    if node.status in ("done", "cancelled"):
+        return "nothing: it is over"
+    if node.status == "blocked":
+        return (
+            f'it waits for your answer: llmc overseer answer {node.node_id} "..." --goal {view.goal.goal_id}'
+        )
+    if view.goal.status is not GoalStatus.ACTIVE:
+        return f"nothing while the goal is {view.goal.status}"
+    if is_ready:
+        return "it is sent as soon as there is room for it"
+    return f"it begins when {_some(waits)} is done" if waits else "its parts say how it stands"
+
+
+def why_goal(view: GoalView, percent: int) -> Why:
+    """A goal as a whole: what could begin, who is at work, what waits for a person, and what keeps the most."""
+    found = waits_of(view)
+    open_ = [a for a in view.assignments.values() if a.status not in (S.DONE, S.CANCELLED)]
+    by = {status: [a.work_node_id for a in open_ if a.status is status] for status in S}
+    most = list(found.holds_up.items())[:MAX_SHOWN]
+    lines = [f"{view.goal.goal_id} ({view.goal.status}) {percent}%: {view.goal.title}"]
+    if not view.nodes:
+        lines.append(f"  it has no plan: llmc goal plan {view.goal.goal_id}")
+    if view.goal.status is GoalStatus.PAUSED:
+        lines.append(f"  nothing is sent while it is paused: llmc goal resume {view.goal.goal_id}")
+    if view.goal.asks is not None:
+        by[S.BLOCKED] = [view.goal.goal_id, *by[S.BLOCKED]]
+    if wants_check(view):
+        lines.append("  its plan is done; the next tick runs its success criteria")
+    rows = {
+        "ready": found.ready,
+        "sent": by[S.DISPATCHED],
+        "at work": by[S.ACTIVE],
+        "stalled": by[S.STALLED],
+        "asks you": by[S.BLOCKED],
+    }
+    lines += [
+        f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"
+    ]
+    if by[S.BLOCKED]:
+        lines.append("            llmc overseer inbox")
+    lines += [f"  waits     {leaf} for {_some(ids)}" for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]]
+    if len(found.waiting) > MAX_SHOWN:
+        lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")
+    lines += [f"  holds up  {leaf}: {_others(count)}" for leaf, count in most[:3] if count]
+    data = {
+        "kind": "goal",
+        "goalId": view.goal.goal_id,
+        "status": view.goal.status,
+        "percent": percent,
+        "ready": list(found.ready),
+        "sent": by[S.DISPATCHED],
+        "atWork": by[S.ACTIVE],
+        "stalled": by[S.STALLED],
+        "asksYou": by[S.BLOCKED],
+        "waiting": {leaf: list(ids) for leaf, ids in found.waiting.items()},
+        "holdsUp": dict(found.holds_up),
+    }
+    return Why(tuple(lines), data)
+
+
+def _others(count: int) -> str:
+    return f"{count} other part" + ("s" if count > 1 else "")
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - MAX_SHOWN} more" if len(ids) > MAX_SHOWN else ""
+    return ", ".join(ids[:MAX_SHOWN]) + more

@@ -1,0 +1,77 @@
+"""What can be wrong with the goals' store, in words: SQLite's own errors do not get any further."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
+from llmc.base.files import DiskFull
+
+SET_ASIDE = "The next command that writes sets it aside as it is, and goes on with an empty one in safe mode."
+
+#: SQLite's own numbers: busy, locked; corrupt, not a database; full; not allowed, read-only, cannot open, input/output
+_BUSY, _DAMAGED, _FULL, _PLACE = (5, 6), (11, 26), 13, (3, 8, 14, 10)
+
+
+class GoalStoreError(StateError):
+    """The goals' store cannot be used; nothing else is affected."""
+
+
+class NewerStore(GoalStoreError):
+    """A newer llmc wrote it; it is only looked at."""
+
+
+class Damaged(GoalStoreError):
+    """The file is not what was written into it."""
+
+
+def in_words(error: BaseException, path: Path, busy_s: float) -> LlmcError:
+    """An error of SQLite as one of our own, with the fix."""
+    code = _code(error)
+    if code in _BUSY:
+        return busy(path, busy_s)
+    if code in _DAMAGED:
+        return Damaged(f"{path} is damaged: {error}", hint=SET_ASIDE)
+    if code == _FULL:
+        return DiskFull(f"cannot write {path}: the disk is full", hint="Free some space, then run it again.")
+    if code in _PLACE:
+        hint = "Check the owner and permissions of that path."
+        return GoalStoreError(f"cannot use {path}: {error}", hint=hint)
+    return GoalStoreError(f"{path}: {error}")
+
+
+def is_damage(error: BaseException) -> bool:
+    return isinstance(error, Damaged) or _code(error) in _DAMAGED
+
+
+def busy(path: Path, busy_s: float) -> LockTimeout:
+    return LockTimeout(
+        f"the goals are busy: {_holder(path)} has been writing for over {busy_s:g} s",
+        hint="Wait for that command to end, or end it by its pid, then run this again.",
+    )
+
+
+def unknown_goal(goal_id: str, known: list[str]) -> NotFound:
+    import difflib
+
+    near = difflib.get_close_matches(goal_id, known, 1, 0.3)
+    hint = f'Did you mean "{near[0]}"?' if near else "`llmc goal list` names the goals there are."
+    return NotFound(f"there is no goal {goal_id!r}", hint=hint)
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary number of an error; 0 for one of Python's own."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
+
+
+def _holder(path: Path) -> str:
+    """Who holds SQLite's lock, as the kernel knows it. (Opening the file here would drop this process's own locks.)"""
+    with suppress(OSError, ValueError):
+        inode = str(os.stat(path).st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if len(words) >= 6 and words[3] == "WRITE" and words[5].rpartition(":")[2] == inode:
+                command = Path(f"/proc/{words[4]}/cmdline").read_bytes().replace(b"\0", b" ")
+                return f"pid {words[4]} ({command.decode(errors='replace').strip()[:120]})"
+    return "another process"

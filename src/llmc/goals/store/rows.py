@@ -1,0 +1,409 @@
+"""Records of goals in the rows of their store: how they are looked up, and the one way they are written."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from llmc.base.errors import NotFound, StateError
+from llmc.goals.drive.clean import clean
+from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
+from llmc.goals.model import (
+    Assignment,
+    Change,
+    Crystallization,
+    Dispatch,
+    Event,
+    Goal,
+    GoalView,
+    Node,
+    Result,
+    Row,
+)
+from llmc.goals.report.milestones import milestones
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+R = TypeVar("R", bound=Row)
+
+#: with more events than this the oldest are summed up, so that this many stay as they are
+MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
+
+_OPEN = ", ".join(f"'{status}'" for status in OPEN_ASSIGNMENT)
+
+#: closed ones with a dispatch of which nobody knows that it arrived: perhaps a withdrawal that is to be tried again
+_OWED = (
+    "assignment_id IN (SELECT assignment_id FROM dispatches WHERE result IN ('pending', 'timeout', 'error'))"
+)
+
+
+class SafeMode(Struct, frozen=True):
+    """Nothing is sent until a person has looked: since when, why, and the file that was set aside."""
+
+    since: float
+    reason: str
+    file: str
+
+
+class Crystals(Mapping[str, Crystallization]):
+    """What each part of a plan came to, newest by part. One is decoded when it is asked for: most never are."""
+
+    def __init__(self, rows: dict[str, tuple[float, str]]) -> None:
+        """`rows`: by part, when it was made, and its JSON."""
+        self.rows = rows
+
+    def __getitem__(self, node_id: str) -> Crystallization:
+        return decoded(Crystallization, self.rows[node_id][1])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Reader:
+    """Looks things up, all as of one moment."""
+
+    def __init__(self, db: "Connection", file: tuple[int, int] | None = None) -> None:
+        self.db = db
+        #: which file it is, by device and inode: another one after a damaged store was set aside
+        self.file = file
+        #: goals of which a record could not be read, and why: they keep nobody from the others
+        self.unreadable: dict[str, str] = {}
+
+    def revision(self) -> int:
+        """Grows with each write of the same file."""
+        return self._counter("revision")
+
+    def changed_since(self, revision: int) -> list[str]:
+        """The goals of which anything was written after that revision."""
+        return self._ids("SELECT goal_id FROM goals WHERE revision > ? ORDER BY revision", (revision,))
+
+    def goal(self, goal_id: str) -> Goal | None:
+        return self._one(Goal, "SELECT payload FROM goals WHERE goal_id = ?", (goal_id,))
+
+    def goals(self) -> list[Goal]:
+        return self._all(Goal, "SELECT payload FROM goals ORDER BY rowid")
+
+    def goal_ids(self) -> list[str]:
+        return self._ids("SELECT goal_id FROM goals ORDER BY rowid")
+
+    def goals_with(self, node_id: str) -> list[str]:
+        """The goals whose plan has a node of that id."""
+        return self._ids("SELECT goal_id FROM nodes WHERE node_id = ? AND NOT removed", (node_id,))
+
+    def view(self, goal_id: str) -> GoalView | None:
+        goal = self.goal(goal_id)
+        if goal is None:
+            return None
+        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
+        assignments = self._assignments("goal_id = ?", (goal_id,))
+        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in assignments})
+
+    def live_view(self, goal_id: str) -> GoalView | None:
+        """The same without assignments that ended long ago: all that a tick looks at, and all that costs anything."""
+        goal = self.goal(goal_id)
+        if goal is None or goal.budget_usd:  # what a goal has cost is told from all of them
+            return self.view(goal_id)
+        nodes = self._all(Node, "SELECT payload FROM nodes WHERE goal_id = ? AND NOT removed", (goal_id,))
+        live = self._assignments(f"goal_id = ? AND (status IN ({_OPEN}) OR {_OWED})", (goal_id,))
+        return GoalView(goal, {n.node_id: n for n in nodes}, {one.assignment_id: one for one in live})
+
+    def view_since(self, known: GoalView, revision: int) -> GoalView | None:
+        """The same as `view`, from what was read at that revision and the rows that were written since."""
+        goal_id = known.goal.goal_id
+        goal, values = self.goal(goal_id), (goal_id, revision)
+        if goal is None:
+            return None
+        query = "SELECT removed, payload FROM nodes WHERE goal_id = ? AND revision > ?"
+        rows = self.db.execute(query, values).fetchall()
+        nodes = {node.node_id: node for node in (decoded(Node, payload) for _, payload in rows)}
+        if any(removed for removed, _ in rows) or not nodes.keys() <= known.nodes.keys():
+            return self.view(goal_id)  # another plan: read in its own order
+        given = {one.assignment_id: one for one in self._assignments("goal_id = ? AND revision > ?", values)}
+        return GoalView(goal, {**known.nodes, **nodes}, {**known.assignments, **given})
+
+    def views(self, besides: Collection[str] = ()) -> list[GoalView]:
+        """All goals but those of such a status; of one that cannot be read `unreadable` says why."""
+        rows = self.db.execute("SELECT goal_id, status FROM goals ORDER BY rowid").fetchall()
+        wanted = [goal_id for goal_id, status in rows if status not in besides]
+        return [view for goal_id in wanted if (view := self.readable(goal_id))]
+
+    def readable(self, goal_id: str) -> GoalView | None:
+        try:
+            return self.view(goal_id)
+        except StateError as error:
+            self.unreadable[goal_id] = error.message
+            return None
+
+    def raw(self, goal_id: str) -> dict[str, list[Any]]:
+        """A goal's records as they are kept, whatever they hold."""
+        tables = ("goals", "nodes", "assignments", "crystallizations")
+        return {
+            table: [
+                msgspec.json.decode(payload)
+                for (payload,) in self.db.execute(
+                    f"SELECT payload FROM {table} WHERE goal_id = ?", (goal_id,)
+                )
+            ]
+            for table in tables
+        }
+
+    def assignment(self, assignment_id: str) -> Assignment | None:
+        return next(iter(self._assignments("assignment_id = ?", (assignment_id,))), None)
+
+    def open_assignments(self) -> list[Assignment]:
+        """Of all goals, also such whose goal is gone."""
+        return self._assignments(f"status IN ({_OPEN})", ())
+
+    def dispatch(self, dispatch_id: str) -> Dispatch | None:
+        return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
+
+    def pending_dispatches(self) -> list[tuple[str, Dispatch]]:
+        """Intents of which nobody has seen what became of them, each with the id of its assignment."""
+        rows = self.db.execute(
+            "SELECT assignment_id, payload FROM dispatches WHERE result = ?", (Result.PENDING.value,)
+        )
+        return [(assignment_id, decoded(Dispatch, payload)) for assignment_id, payload in rows]
+
+    def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
+        """Oldest first; `since`: those that were written after that revision."""
+        query = "SELECT payload FROM crystallizations WHERE goal_id = ? AND revision > ? ORDER BY created_at, rowid"
+        return self._all(Crystallization, query, (goal_id, since))
+
+    def latest_crystals(self, goal_id: str, before: "Crystals | None" = None, since: int = -1) -> "Crystals":
+        """The newest of each part of the plan; `before`: as it was at the revision `since`."""
+        query = (
+            "SELECT work_node_id, created_at, payload FROM crystallizations WHERE goal_id = ? AND revision > ? "
+            "ORDER BY created_at, rowid"
+        )
+        kept = dict(before.rows) if before else {}
+        for node_id, created_at, payload in self.db.execute(query, (goal_id, since)):
+            if node_id not in kept or kept[node_id][0] <= created_at:
+                kept[node_id] = created_at, payload
+        return Crystals(kept)
+
+    def events(
+        self, goal_id: str = "", *, after: int = 0, since: float = 0.0, last: int | None = None
+    ) -> list[tuple[int, Event]]:
+        """With their numbers, oldest first; `last`: only so many of the newest."""
+        query = "SELECT seq, payload FROM events WHERE seq > ? AND ts >= ?"
+        values: list[Any] = [after, since]
+        if goal_id:
+            query += " AND goal_id = ?"
+            values.append(goal_id)
+        rows = self.db.execute(f"{query} ORDER BY seq DESC LIMIT ?", (*values, -1 if last is None else last))
+        return [(seq, decoded(Event, payload)) for seq, payload in reversed(rows.fetchall())]
+
+    def last_event(self, kind: str, assignment_id: str) -> Event | None:
+        query = (
+            "SELECT payload FROM events WHERE type = ? AND json_extract(payload, '$.assignmentId') = ? "
+            "ORDER BY seq DESC LIMIT 1"
+        )
+        return self._one(Event, query, (kind, assignment_id))
+
+    def safe_mode(self) -> SafeMode | None:
+        row = self.db.execute("SELECT value FROM meta WHERE key = 'safe_mode'").fetchone()
+        return msgspec.json.decode(row[0], type=SafeMode) if row else None
+
+    def _assignments(self, where: str, values: Sequence[Any]) -> list[Assignment]:
+        found = self._all(
+            Assignment, f"SELECT payload FROM assignments WHERE {where} ORDER BY rowid", tuple(values)
+        )
+        histories: dict[str, list[Dispatch]] = {}
+        rows = self.db.execute(
+            "SELECT assignment_id, payload FROM dispatches WHERE assignment_id IN "
+            f"(SELECT assignment_id FROM assignments WHERE {where}) ORDER BY assignment_id, position",
+            tuple(values),
+        )
+        for assignment_id, payload in rows:
+            histories.setdefault(assignment_id, []).append(decoded(Dispatch, payload))
+        for one in found:  # nobody else has them yet
+            force_setattr(one, "dispatch_history", tuple(histories.get(one.assignment_id, ())))
+        return found
+
+    def _counter(self, name: str) -> int:
+        return int(self.db.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()[0])
+
+    def _ids(self, query: str, values: Sequence[Any] = ()) -> list[str]:
+        return [row[0] for row in self.db.execute(query, tuple(values))]
+
+    def _all(self, kind: type[R], query: str, values: Sequence[Any] = ()) -> list[R]:
+        return [decoded(kind, payload) for (payload,) in self.db.execute(query, tuple(values))]
+
+    def _one(self, kind: type[R], query: str, values: Sequence[Any]) -> R | None:
+        return next(iter(self._all(kind, query, values)), None)
+
+
+class Writer(Reader):
+    """Inside a transaction: all that is applied here is there afterwards, or nothing of it."""
+
+    def apply(self, change: Change, *, typed: bool = False) -> None:
+        """The only way in. `typed`: a person wrote it, so that a secret is refused instead of taken out."""
+        if change.is_empty():
+            return
+        change = clean(change, typed=typed)
+        revision = self._put_goals(change)
+        for node in change.nodes:
+            self._put(
+                "INSERT INTO nodes (goal_id, node_id, status, revision, payload) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET status = excluded.status, revision = excluded.revision, "
+                "payload = excluded.payload, removed = 0",
+                (node.goal_id, node.node_id, node.status.value, revision),
+                node,
+            )
+        for assignment in change.assignments:
+            self._put_assignment(assignment, revision)
+        for one in change.crystallizations:
+            self._put(
+                "INSERT INTO crystallizations (crystallization_id, goal_id, work_node_id, created_at, revision, payload) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (one.crystallization_id, one.goal_id, one.work_node_id, one.created_at, revision),
+                one,
+            )
+        self._append(change.events)
+
+    def set_safe_mode(self, mode: SafeMode | None) -> None:
+        self.db.execute("DELETE FROM meta WHERE key = 'safe_mode'")
+        if mode is not None:
+            self._set_meta("safe_mode", msgspec.json.encode(mode).decode())
+
+    def _put_goals(self, change: Change) -> int:
+        """The goal's own row, and a new revision, which is returned, for every goal that anything is written about."""
+        self.db.execute("UPDATE counters SET value = value + 1 WHERE name = 'revision'")
+        revision = self._counter("revision")
+        if change.goal is not None:
+            self._put(
+                "INSERT INTO goals VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
+                "SET status = excluded.status, revision = excluded.revision, payload = excluded.payload",
+                (change.goal.goal_id, change.goal.status.value, revision),
+                change.goal,
+            )
+            marks = [(revision, change.goal.goal_id, node_id) for node_id in change.removed_nodes]
+            # It is not in the plan any more, but nothing is deleted.
+            self.db.executemany(
+                "UPDATE nodes SET removed = 1, revision = ? WHERE goal_id = ? AND node_id = ?", marks
+            )
+        elif change.removed_nodes:
+            raise AssertionError("nodes are removed with a change of their goal's own record")
+        rows: Iterable[Node | Assignment | Crystallization | Event] = (
+            *change.nodes, *change.assignments, *change.crystallizations, *change.events
+        )  # fmt: skip
+        for goal_id in dict.fromkeys(row.goal_id for row in rows if row.goal_id):
+            found = self.db.execute(
+                "UPDATE goals SET revision = ? WHERE goal_id = ?", (revision, goal_id)
+            ).rowcount
+            if not found:
+                raise NotFound(f"there is no goal {goal_id!r}", hint="`llmc goal list` names them.")
+        return revision
+
+    def _put_assignment(self, assignment: Assignment, revision: int) -> None:
+        """Its row without its history, which only grows: an entry gets its outcome, and nothing else of it changes."""
+        self._put(
+            "INSERT INTO assignments (assignment_id, goal_id, work_node_id, status, revision, payload) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET status = excluded.status, revision = excluded.revision, payload = excluded.payload",
+            (
+                assignment.assignment_id,
+                assignment.goal_id,
+                assignment.work_node_id,
+                assignment.status.value,
+                revision,
+            ),
+            replace(assignment, dispatch_history=()),
+        )
+        rows = self.db.execute(
+            "SELECT payload FROM dispatches WHERE assignment_id = ? ORDER BY position",
+            (assignment.assignment_id,),
+        )
+        before = [decoded(Dispatch, payload) for (payload,) in rows]
+        now = assignment.dispatch_history
+        if [one.dispatch_id for one in before] != [one.dispatch_id for one in now[: len(before)]]:
+            raise StateError(f"{assignment.assignment_id}: a history of dispatches is only added to")
+        for position, dispatch in enumerate(now):
+            key = (assignment.assignment_id, position)
+            if position >= len(before):
+                self._put(
+                    "INSERT INTO dispatches VALUES (?, ?, ?, ?, ?)",
+                    (*key, dispatch.dispatch_id, dispatch.result.value),
+                    dispatch,
+                )
+            elif dispatch != before[position]:
+                self.db.execute(
+                    "UPDATE dispatches SET result = ?, payload = ? WHERE assignment_id = ? AND position = ?",
+                    (dispatch.result.value, encoded(dispatch), *key),
+                )
+
+    def _append(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._put(
+                "INSERT INTO events (ts, type, goal_id, payload) VALUES (?, ?, ?, ?)",
+                (event.ts, event.type, event.goal_id),
+                event,
+            )
+        self._count_events(len(events))
+        if self._counter("events") > MOST_EVENTS:
+            self.compact(KEPT_EVENTS)
+
+    def compact(self, keep: int) -> None:
+        """Sum up the oldest events, goal by goal; the newest stay as they are."""
+        rows = self.db.execute(
+            "SELECT seq, payload FROM events ORDER BY seq LIMIT ?", (max(0, self._counter("events") - keep),)
+        )
+        old = [(seq, decoded(Event, payload)) for seq, payload in rows]
+        if not old:
+            return
+        sums = milestones(old)
+        self._set_meta("compacting", "")
+        self.db.execute("DELETE FROM events WHERE seq <= ?", (old[-1][0],))
+        self.db.execute("DELETE FROM meta WHERE key = 'compacting'")
+        for seq, event in sums.items():
+            self._put("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (seq, event.ts, event.type, event.goal_id), event)  # fmt: skip
+        self._count_events(len(sums) - len(old))
+
+    def _count_events(self, more: int) -> None:
+        self.db.execute("UPDATE counters SET value = value + ? WHERE name = 'events'", (more,))
+
+    def _set_meta(self, key: str, value: str) -> None:
+        self.db.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+
+    def _put(self, statement: str, values: Sequence[Any], record: Row) -> None:
+        self.db.execute(statement, (*values, encoded(record)))
+
+
+def encoded(record: Row) -> str:
+    """Without what a record of this kind has anyway: most of a large plan is that, and all of it would be read again."""
+    said = {
+        name: value
+        for field, name, usual in _fields(type(record))
+        if (value := getattr(record, field)) is not usual and value != usual
+    }
+    return msgspec.json.encode(said).decode()
+
+
+@cache
+def _fields(kind: type[Row]) -> tuple[tuple[str, str, Any], ...]:
+    """Name, name in JSON, and the value that is not written, of each field."""
+    return tuple(
+        (
+            one.name,
+            one.encode_name,
+            one.default if one.default_factory is msgspec.NODEFAULT else one.default_factory(),
+        )
+        for one in msgspec.structs.fields(kind)
+    )
+
+
+def decoded(kind: type[R], payload: str) -> R:
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StateError(
+            f"a {kind.__name__.lower()} in the goals' store cannot be read: {error}",
+            hint="`llmc overseer export` shows what is in it; a newer llmc may have written it.",
+        ) from error

@@ -1,0 +1,263 @@
+"""The goals' store: one SQLite file with a rollback journal, changed in transactions only.
+
+A transaction takes the place of a lock file: it is exclusive, names its holder when somebody waits in vain, and
+vanishes with its process. A damaged file is set aside as it is by whoever wants to write; who only reads leaves it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmc.base.clock import now_unix
+from llmc.base.faults import step as fault_step
+from llmc.base.files import explain, private_dir
+from llmc.goals.model import Change, Event, GoalView
+from llmc.goals.store.damage import Identity, identity, second_name, set_aside
+from llmc.goals.store.errors import SET_ASIDE, Damaged, NewerStore, busy, in_words, is_damage, unknown_goal
+from llmc.goals.store.rows import Reader, SafeMode, Writer
+from llmc.goals.store.schema import VERSION, make_empty, migrate, version_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+FILE = "store.db"
+
+#: writers of this process go one after another: SQLite's locks are between processes, and polled
+_writers: dict[str, threading.Lock] = {}
+_writing = threading.local()
+
+
+class GoalStore:
+    """Reads and changes the goals of one root."""
+
+    def __init__(self, directory: Path, *, busy_s: float = 30.0) -> None:
+        self.directory = directory
+        self.path = directory / FILE
+        self.busy_s = busy_s
+        #: what is wrong with the file, once somebody looked
+        self.damage = ""
+        self._examined: Identity | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A look at the store as of one moment; empty where there is none, or it is damaged (`damage` says so)."""
+        with self._explained():
+            self.damage = ""
+            file = identity(self.path)  # before it is opened: a newer one is then never taken for known
+            try:
+                db = self._open_to_read()
+            except Damaged as error:
+                self.damage = error.message
+                db = _in_memory()
+            try:
+                db.execute("BEGIN")
+                yield Reader(db, file)
+            finally:
+                db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """A transaction: what the block applies is there afterwards, or none of it."""
+        with self._alone(), self._explained():
+            db = self._open_to_write()
+            try:
+                yield Writer(db)
+                with fault_step("goals.write"):
+                    db.execute("COMMIT")
+            finally:
+                db.close()  # rolls back what was not committed
+
+    def apply(self, change: Change, *, typed: bool = False) -> None:
+        with self.writing() as tx:
+            tx.apply(change, typed=typed)
+
+    def update(
+        self, goal_id: str, decide: Callable[[GoalView], Change], *, typed: bool = False
+    ) -> tuple[GoalView, Change]:
+        """Load a goal, let a rule decide, write what it wants, with nobody in between; the goal as it was, and that."""
+        with self.writing() as tx:
+            view = tx.view(goal_id)
+            if view is None:
+                raise unknown_goal(goal_id, tx.goal_ids())
+            change = decide(view)
+            tx.apply(change, typed=typed)
+            return view, change
+
+    def view(self, goal_id: str) -> GoalView:
+        with self.reading() as found:
+            if self.damage:
+                raise self.damaged()
+            view = found.view(goal_id)
+            if view is None:
+                raise unknown_goal(goal_id, found.goal_ids())
+            return view
+
+    def damaged(self) -> Damaged:
+        """For who cannot go on with nothing."""
+        return Damaged(self.damage, hint=SET_ASIDE)
+
+    def changed_since(self, revision: int) -> tuple[int, list[str]]:
+        """The revision now, and the goals that were written since the other one."""
+        with self.reading() as found:
+            return found.revision(), found.changed_since(revision)
+
+    def clear_safe_mode(self) -> SafeMode | None:
+        """A person has looked; what the safe mode was, if there was one."""
+        with self.writing() as tx:
+            mode = tx.safe_mode()
+            if mode is not None:
+                tx.set_safe_mode(None)
+                tx.apply(Change(events=(Event(ts=now_unix(), type="overseer.safe_mode.cleared"),)))
+            return mode
+
+    # --- opening
+
+    def _open_to_read(self) -> "Connection":
+        if not self.path.exists():
+            return _in_memory()
+        db = self._connect("rw" if os.access(self.path, os.W_OK) else "ro")
+        try:
+            version = self._examine(db)
+            if 0 < version < VERSION:
+                db = self._migrated(db)
+            db.execute("PRAGMA query_only = ON")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _migrated(self, db: "Connection") -> "Connection":
+        """The newest version of an older store: in its file if that can be written, else for this look only."""
+        import sqlite3
+
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            migrate(db)
+            db.execute("COMMIT")
+            return db
+        except sqlite3.OperationalError:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            memory = sqlite3.connect(":memory:", isolation_level=None)
+            db.backup(memory)
+            db.close()
+            migrate(memory)
+            return memory
+
+    def _open_to_write(self) -> "Connection":
+        """A connection with a transaction that nobody else can have at the same time."""
+        private_dir(self.directory)
+        for _ in range(3):
+            found = identity(self.path)
+            if found is None:
+                self._create()
+                found = identity(self.path)
+            db = self._connect("rw")
+            try:
+                db.execute("PRAGMA journal_mode = DELETE")
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("BEGIN IMMEDIATE")
+                if identity(self.path) != found:  # set aside meanwhile, by somebody else
+                    db.close()
+                    continue
+                if self._examine(db) < VERSION:
+                    migrate(db)
+                return db
+            except BaseException as error:
+                db.close()
+                if not is_damage(error):
+                    raise
+                set_aside(self.path, found, str(error))
+                self.damage = str(error)
+        raise Damaged(f"{self.path} is damaged, and could not be set aside", hint=f"Move {self.path} away.")
+
+    def _connect(self, mode: str) -> "Connection":
+        import sqlite3  # 10 ms that `llmc status` does not need
+
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(uri, uri=True, timeout=self.busy_s, isolation_level=None)
+
+    def _create(self) -> None:
+        """Whole from its first moment on: an empty file is a damaged one, and never a new one."""
+        fresh = self.path.with_name(f".store-{os.getpid()}-{threading.get_ident()}.db")
+        try:
+            fresh.unlink(missing_ok=True)
+            os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make_empty(fresh)
+            with suppress(FileExistsError):  # somebody else was faster
+                second_name(fresh, self.path)
+            fresh.unlink()
+        except OSError as error:
+            raise explain(error, f"cannot create {self.path}") from error
+
+    def _examine(self, db: "Connection") -> int:
+        """Its version; NewerStore or Damaged where it cannot be used. The whole file is checked once a process."""
+        import sqlite3
+
+        try:
+            version = version_of(db)
+            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if version > VERSION:
+                if db.in_transaction:
+                    raise self._newer(version)
+                return version
+            if not tables and not version:
+                raise Damaged(f"{self.path} is empty")
+            if not tables or not version:
+                raise Damaged(f"{self.path} is not a store of goals")
+            if version and self._examined != identity(self.path):
+                verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if verdict != "ok":
+                    raise Damaged(f"{self.path} is damaged: {verdict}")
+                self._examined = identity(self.path)
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                raise Damaged(f"{self.path} is damaged: {error}") from error
+            raise
+        return version
+
+    def _newer(self, version: int) -> NewerStore:
+        return NewerStore(
+            f"{self.path} has version {version}, this llmc knows {VERSION}: nothing was changed",
+            hint="Use the newer llmc that wrote it.",
+        )
+
+    # --- one at a time, and errors for people
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        key = str(self.path)
+        if key in getattr(_writing, "paths", ()):
+            raise AssertionError(f"a transaction of {key} inside another one")
+        mine = _writers.setdefault(key, threading.Lock())
+        if not mine.acquire(timeout=self.busy_s):
+            raise busy(self.path, self.busy_s)
+        _writing.paths = (*getattr(_writing, "paths", ()), key)
+        try:
+            yield
+        finally:
+            _writing.paths = tuple(path for path in _writing.paths if path != key)
+            mine.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Whatever SQLite has to say is said in our own words: nobody else has to know its errors."""
+        import sqlite3
+
+        try:
+            yield
+        except sqlite3.Error as error:
+            if is_damage(error):
+                self._examined = None
+            raise in_words(error, self.path, self.busy_s) from error
+
+
+def _in_memory() -> "Connection":
+    import sqlite3
+
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(db)
+    return db

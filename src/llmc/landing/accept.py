@@ -1,0 +1,615 @@
+"""Accept: a journaled pipeline that turns a worker's commits into one commit on the default branch.
+
+The journal is the field `accept` of the worker's record. It names the step that comes next and is written before
+that step acts, so a crash anywhere resumes there; every step can be repeated.
+
+What lands is made first, from trees; then exactly that is validated, and landed. The worktree stays as it is until the
+reset at the end, unless there are conflicts, or it has to be validated there.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+from msgspec.structs import replace as with_fields
+
+from llmc.attention.raising import advice
+from llmc.base import locks
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskKey
+from llmc.base.proc import ShuttingDown
+from llmc.base.text import gist
+from llmc.landing import checking, fast_forward, merging, post_accept, rebase, review
+from llmc.records.auto import NOT_DIRTY, Due, due_fields
+from llmc.records.store import Transaction, accept_key
+from llmc.records.transitions import step
+from llmc.records.worker import AcceptJournal, Reviewed, Status, WorkerRecord
+from llmc.repo import git, provision, submodules, trash, worktrees
+from llmc.repo.commands import CommandFailed
+from llmc.repo.project import Project
+from llmc.sessions import intake
+
+#: the steps in their order; `finish` ends the journal
+STEPS = ("check", "merge", "validate", "land", "verify", "complete", "reset", "finish")
+#: steps in the journals of an older llmc: what it had made is made again
+_FORMER = {"rebase": "merge", "squash": "merge"}
+#: what `progress` is told before a change is validated and landed that is not the one reviewed
+CHANGED = "changed"
+MAX_ATTEMPTS = 20
+#: so much of the task is kept in the event log, for `llmc undo`
+PROMPT_IN_EVENT = 4000
+#: so many lines of a failed command are on the attention list
+LAST_LINES = 4
+#: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
+CHECK_HOLDS_S = 1.0
+
+Progress = Callable[[str], None]
+
+
+class Accepted(Struct, frozen=True):
+    worker: str
+    #: empty when all of the work was on the branch already, and nothing had to land
+    commit: str
+    subject: str
+    reviewed: Reviewed
+    #: the trash ref of what the worker changed while its work landed; empty: nothing
+    late: str = ""
+
+
+class WorkChanged(Refused):
+    """The worker has something else now than what was taken; nothing landed, and nothing of it is lost."""
+
+
+class Unseen(Refused):
+    """What would land is not the change that a person reviewed; nothing landed, and they decide."""
+
+
+class Cancelled(Refused):
+    """A person had something to say to the worker while its work was validated."""
+
+
+def may_have_landed(journal: AcceptJournal | None) -> bool:
+    """Whether an accept has come so far that only its end can tell what became of the work."""
+    return journal is not None and _position(journal.step) >= STEPS.index("land")
+
+
+def is_past_landing(journal: AcceptJournal | None) -> bool:
+    return journal is not None and _position(journal.step) > STEPS.index("land")
+
+
+def _position(step_name: str) -> int:
+    return STEPS.index(_FORMER.get(step_name, step_name))
+
+
+def accept(
+    project: Project, name: str, progress: Progress = lambda _: None, *, only_seen: bool = False
+) -> Accepted:
+    """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock.
+
+    `only_seen`: `Unseen` in place of a change that is not the one reviewed. Else `progress` says so, before it is validated.
+
+    While it validates in a slot, the worker's lock is free for others; its accept lock is not.
+    """
+    with project.try_accept_lock(name) as is_ours:
+        if not is_ours:
+            raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
+        return _accept(project, name, progress, only_seen)
+
+
+def _accept(project: Project, name: str, progress: Progress, only_seen: bool) -> Accepted:
+    record = intake.apply_pending(project, name)
+    if not Path(record.worktree_path, ".git").exists():
+        raise Refused(
+            f"the worktree of {name} is gone", hint="`llmc up --detach` makes it again, from its branch."
+        )
+    record = rebase.resolved_by_hand(project, record)
+    if rebase.must_validate(record):
+        record = rebase.settle(project, name)
+    if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
+        raise rebase.tell(project, name)
+    resumes = record.accept is not None
+    record = _resumed(project, record) if resumes else _begin(project, record)
+    try:
+        return _Pipeline(project, record, progress, resumes=resumes, only_seen=only_seen).run()
+    except rebase.HasConflicts as found:
+        raise rebase.tell(project, name) from found
+
+
+def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """With the journal of an older llmc as this one reads it: there the worktree was rebased first."""
+    journal = record.accept
+    assert journal is not None
+    if journal.step in STEPS and not journal.rebased:
+        return record
+    tip = journal.rebased or git.head(Path(record.worktree_path))
+    new = replace(journal, step=_FORMER.get(journal.step, journal.step), tip=tip, rebased="")
+    with project.store.transaction() as tx:
+        return tx.update(record.name, accept=new)
+
+
+def cancel(project: Project, name: str, why: str) -> bool:
+    """End an accept that has not begun to land; whether there was one. The caller holds the worker's lock."""
+    journal = project.store.worker(name).accept
+    if journal is None or may_have_landed(journal):
+        return False
+    with project.store.transaction() as tx:
+        tx.update(name, accept=None)
+        tx.emit("accept_failed", worker=name, reason=why, step=journal.step)
+    return True
+
+
+def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
+    if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
+        raise Refused(
+            f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
+            hint=advice(project, record.name),
+        )
+    rebase.refuse_if_disturbed(project, record)
+    found = rebase.refuse_if_dirty(record)
+    _refuse_if_commits_are_elsewhere(record, found)
+    journal = AcceptJournal(step="check", started_unix=now_unix(), tip=found.head or "")
+    with project.store.transaction() as tx:
+        tx.clear_item(accept_key(record.name))
+        return tx.update(record.name, accept=journal)
+
+
+def _refuse_if_commits_are_elsewhere(record: WorkerRecord, found: git.TreeState) -> None:
+    """What lands is what HEAD has; an agent that changed branches may have left commits behind."""
+    if found.branch == record.branch:
+        return
+    worktree = Path(record.worktree_path)
+    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
+    if tip is not None and not git.is_ancestor(worktree, tip, "HEAD"):
+        raise Refused(
+            f"{record.name} left its branch {record.branch}, which has commits that are not in what would land",
+            hint=f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'",
+        )
+
+
+def _why(error: LlmcError) -> str:
+    """Its message, and the last lines of the command that failed, which say most."""
+    output = error.output.strip() if isinstance(error, CommandFailed) else ""
+    tail = " / ".join(line.strip() for line in output.splitlines()[-LAST_LINES:] if line.strip())
+    return " ".join(part for part in (error.message.partition("\n")[0][:300], tail[-500:]) if part)
+
+
+class _Pipeline:
+    def __init__(
+        self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool, only_seen: bool
+    ) -> None:
+        assert record.accept is not None
+        self.project = project
+        self.name = record.name
+        self.record = record
+        self.journal = record.accept
+        self.worktree = Path(record.worktree_path)
+        self.progress = progress
+        self.ticket = ExitStack()
+        self.has_ticket = False
+        self.resumes = resumes
+        self.only_seen = only_seen
+        #: when the worker was last seen at rest, with nothing uncommitted; after a crash that is not known
+        self.worker_seen_at = 0.0 if resumes else time.monotonic()
+        #: what this very run has done, which after a crash is not known either
+        self.checked: Path | None = None
+        self.checked_at = 0.0
+        self.just_made = ""
+        self.subject = ""
+        self.late = ""
+        #: no slot could be used after all
+        self.without_slot = False
+
+    def run(self) -> Accepted:
+        with self.ticket:
+            while self.journal.step != "done":
+                if self._should_go_first():
+                    self._take_ticket()
+                self._one_step()
+                if self._can_let_others_land():
+                    self.ticket.close()
+                    self.has_ticket = False
+        return Accepted(self.name, self.journal.squash, self._subject(), self.journal.reviewed, self.late)
+
+    def _should_go_first(self) -> bool:
+        """After a lost race; and where nothing has to be validated, because then nobody waits for long.
+
+        Others who merge at the same time would do it in vain.
+        """
+        if not STEPS.index("merge") <= STEPS.index(self.journal.step) <= STEPS.index("land"):
+            return False
+        return self.journal.attempt > 1 or not self._has_checks()
+
+    def _has_checks(self) -> bool:
+        return checking.is_wanted(self.project, self.record.assignment)
+
+    def _can_let_others_land(self) -> bool:
+        """It is on the branch, and no command has to run before somebody else's is."""
+        waits = self.record.assignment is not None and self.project.config.auto.post_accept_command
+        landed = self.journal.step == "done" or STEPS.index(self.journal.step) > STEPS.index("verify")
+        return self.has_ticket and landed and not waits
+
+    def _subject(self) -> str:
+        if not self.journal.squash or self.subject:
+            return self.subject
+        return git.out(self.worktree, "show", "-s", "--format=%s", self.journal.squash)
+
+    def _one_step(self) -> None:
+        current = self.journal.step
+        if current in ("validate", "land") and self.journal.reviewed is Reviewed.CHANGED:
+            self.progress(CHANGED)
+        self.progress(current)
+        try:
+            with fault_step(f"accept.{current}"):
+                after = _ACTIONS[current](self)
+        except fast_forward.BaseMoved:
+            self._again()
+            return
+        except Unseen as found:
+            cancel(self.project, self.name, found.message)
+            raise
+        except (rebase.HasConflicts, Cancelled):
+            raise  # the journal has ended already
+        except LlmcError as error:
+            self._give_up(current, error)
+            if current == "validate" and isinstance(error, CommandFailed):
+                self._put_on_its_base()
+            raise
+        except KeyboardInterrupt:
+            # Who presses Ctrl-C means stop. Without this the daemon would finish it as it finishes a crash.
+            self._give_up(current, LlmcError("interrupted by Ctrl-C"))
+            raise
+        if current != "finish":
+            ahead = after.step if after.step != current else STEPS[STEPS.index(current) + 1]
+            self._write(replace(after, step=ahead))
+        else:
+            self.journal = replace(after, step="done")
+
+    def _write(self, journal: AcceptJournal) -> None:
+        with self.project.store.transaction() as tx:
+            self.record = tx.update(self.name, accept=journal)
+            tx.emit("accept_step", worker=self.name, step=journal.step, commit=journal.squash)
+        self.journal = journal
+
+    def _again(self) -> None:
+        """Somebody else landed first: merge with the new base, and from now on with the ticket."""
+        if self.journal.attempt >= MAX_ATTEMPTS:
+            error = LlmcError(f"{self.name}: the default branch moved {MAX_ATTEMPTS} times while accepting")
+            self._give_up("merge", error)
+            raise error
+        self.progress("the branch moved; again")
+        self._write(replace(self.journal, step="merge", squash="", attempt=self.journal.attempt + 1))
+
+    def _take_ticket(self) -> None:
+        """First come, first served: nobody else lands while somebody holds it. It dies with its holder."""
+        if not self.has_ticket:
+            path = self.project.root.lock("ticket")
+            self.ticket.enter_context(locks.lock(path, locks.Rank.TICKET, timeout_s=7200))
+            self.has_ticket = True
+
+    def _give_up(self, at: str, error: LlmcError) -> None:
+        """A failure before anything landed ends the accept, and the worker keeps its work as it is.
+
+        Where it may have landed the journal stays, and the next accept finds out.
+        """
+        landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy | WorkChanged)
+        if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
+            return
+        with self.project.store.transaction() as tx:
+            tx.update(self.name, accept=None)
+            if self.record.assignment is None:  # auto mode deals with its own
+                said = f"its accept failed at step {at}: {_why(error)}"
+                about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}
+                tx.raise_item(accept_key(self.name), text=said, **about)
+            if isinstance(error, fast_forward.SourceBusy):
+                fast_forward.tell_source_busy(self.project, tx, error)
+            tx.emit("accept_failed", worker=self.name, reason=gist(error.message), step=at)
+
+    def _put_on_its_base(self) -> None:
+        """A check failed: whoever looks for the cause needs the base it failed on, and the worker may not have it."""
+        try:
+            rebase.onto_base(self.project, self.name, base=self.journal.base)
+        except LlmcError as problem:  # a person has the worker by now; the failure itself is worth more
+            self.progress(f"{self.name} stays on its own base: {problem.message}")
+
+    def check(self) -> AcceptJournal:
+        try:
+            self._look_at_source()
+        except fast_forward.SourceBusy:
+            with self._merge_lock():  # while somebody's work lands, it looks as if a person had changed files
+                self._look_at_source()
+        submodules.refuse_unknown_commits(self.project, self.record)
+        return self.journal
+
+    def _look_at_source(self) -> None:
+        self.checked = fast_forward.check_source(self.project)
+        self.checked_at = time.monotonic()
+        if self.checked is not None:
+            fast_forward.refuse_files_in_the_way(self.project, self.checked, self.worktree)
+        fast_forward.source_is_free(self.project)
+
+    def _merge_lock(self) -> AbstractContextManager[None]:
+        return locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600)
+
+    def merge(self) -> AcceptJournal:
+        """The one commit that lands: all that the worker changed, on top of the newest base. It has a ref from now on."""
+        apart = not self.without_slot and checking.is_apart(self.project, self.record.assignment)
+        interrupted = bool(self.record.pre_rebase_sha)  # a rebase of ours, which goes on
+        if not interrupted:
+            self._refuse_if_changed()
+        in_worktree = self._has_checks() and not apart
+        made = self._rebased_first() if interrupted or in_worktree else self._merged()
+        if not made.commit:
+            # The same change is on the branch already: nothing lands, and the worker is free again.
+            ahead = self._after_landing()
+            return replace(self.journal, step=ahead, base=made.work.base, tip=made.work.tip, squash="")
+        fast_forward.keep(self.project, self.name, made.commit)
+        self.just_made = made.commit
+        self.subject = made.subject
+        reviewed = review.compare(self.record, made.work.base, made.commit)
+        if reviewed is not Reviewed.SAME:
+            self._refuse_what_was_taken_back(made)
+        if reviewed is Reviewed.CHANGED and self.only_seen:
+            raise Unseen(
+                f"{self.name} has another change than the one reviewed", hint=f"llmc review {self.name}"
+            )
+        return replace(
+            self.journal,
+            base=made.work.base,
+            tip=made.work.tip,
+            squash=made.commit,
+            tree=made.tree,
+            apart=apart,
+            reviewed=reviewed,
+        )
+
+    def _merged(self) -> merging.Made:
+        """By trees; only conflicts go to the worktree, and to the worker if they have to."""
+        base = provision.refresh_base(self.project)
+        try:
+            return merging.landing_commit(self.project, self.name, base, git.head(self.worktree))
+        except merging.Conflicts:
+            return self._rebased_first()
+
+    def _rebased_first(self) -> merging.Made:
+        """Conflicts end the accept: the worker resolves them first."""
+        done = rebase.onto_base(self.project, self.name)
+        return merging.landing_commit(self.project, self.name, done.base, done.head)
+
+    def _refuse_what_was_taken_back(self, made: merging.Made) -> None:
+        """Unless a person saw this very change, and with it what comes again."""
+        again = merging.brought_back(self.project, made.work, made.tree, self.record.taken_back)
+        if again:
+            branch = self.project.config.repo.default_branch
+            raise Refused(
+                f"{self.name} still has what was taken back on {branch}, and it would land again: {'; '.join(again)}",
+                hint=f"llmc message {self.name} 'Take it out: start from origin/{branch}.' "
+                f"If you want it back: llmc review {self.name}, then accept.",
+            )
+
+    def validate(self) -> AcceptJournal:
+        """Exactly the commit that lands; once for each tree."""
+        if not self._has_checks() or self.journal.validated == self.journal.tree:
+            return self.journal
+        self.worker_seen_at = 0.0
+        if self.journal.apart:
+            return self._validate_apart()
+        if self.resumes:
+            self._clear_away()
+        checking.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
+        return replace(self.journal, validated=self.journal.tree)
+
+    def _validate_apart(self) -> AcceptJournal:
+        """In a slot, while others may have the worker's lock."""
+        from llmc.landing.slots import NoSlot  # where nothing is validated, nobody has to wait for it
+
+        journal, task = self.journal, self.record.assignment
+        try:
+            with self.project.worker_unlocked(self.name):
+                checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
+        except NoSlot:
+            self._look_at_worker()
+            self.without_slot = True
+            return replace(journal, step="merge", squash="", apart=False)
+        except (CommandFailed, ShuttingDown):
+            self._look_at_worker()  # it may have been cancelled, and then the rest does not matter
+            raise
+        self._look_at_worker()
+        return replace(journal, validated=journal.tree)
+
+    def _clear_away(self) -> None:
+        """What a check that was killed left in the worktree: there was nothing uncommitted when it began."""
+        rebase.refuse_if_disturbed(self.project, self.record)
+        self._refuse_if_committed()
+        checking.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
+
+    def _cancellable(self) -> Project:
+        """The same project, in which a command ends when the accept is cancelled."""
+        stopping = self.project.stopping
+
+        def is_over() -> bool:
+            return bool(stopping and stopping()) or self._is_cancelled()
+
+        return with_fields(self.project, stopping=is_over)
+
+    def _is_cancelled(self) -> bool:
+        record = self.project.store.read().workers.get(self.record.name)
+        journal = record.accept if record else None
+        return journal is None or journal.started_unix != self.journal.started_unix
+
+    def _look_at_worker(self) -> None:
+        """What became of the worker while others could have it."""
+        self.record = intake.apply_pending(self.project, self.name)
+        if self._is_cancelled():
+            raise Cancelled(
+                f"the accept of {self.name} was cancelled while it was validated; nothing landed",
+                hint=f"`llmc events {self.name}` says by whom.",
+            )
+
+    def _refuse_if_changed(self) -> None:
+        """The worker must still have what was taken, all of it committed, and be at rest."""
+        self._refuse_if_committed()
+        if time.monotonic() - self.worker_seen_at < CHECK_HOLDS_S:
+            return
+        try:
+            rebase.refuse_if_disturbed(self.project, self.record)
+        except Refused as taken:
+            raise WorkChanged(f"{taken.message}; nothing landed", hint=taken.hint) from taken
+        found = git.tree_state(self.worktree)
+        if not found.clean:
+            names = ", ".join([*found.tracked, *found.untracked][:5])
+            raise WorkChanged(
+                f"{self.name} changed files while it was accepted: {names}; nothing landed",
+                hint=f"Ask for a commit: llmc message {self.name} 'Commit the rest, or remove it.'",
+            )
+        self.worker_seen_at = time.monotonic()
+
+    def _refuse_if_committed(self) -> None:
+        head = git.head(self.worktree)
+        if head != self.journal.tip and self._tree_of(head) != self._tree_of(self.journal.tip):
+            raise WorkChanged(
+                f"{self.name} made a commit while it was accepted: {head[:12]}; nothing landed",
+                hint=f"Look at it: llmc review {self.name}, then accept again.",
+            )
+
+    def _tree_of(self, commit: str) -> str | None:
+        """None where git has it no more: the worker amended it, and something collected the rest."""
+        name = f"{commit}^{{tree}}"
+        done = git.git(self.worktree, "rev-parse", "--verify", "--quiet", name, check=False)
+        return done.stdout.strip() if done.ok else None
+
+    def land(self) -> AcceptJournal:
+        # One made by this very run cannot have landed; after a crash it may have.
+        if self.journal.squash != self.just_made:
+            if fast_forward.is_landed(self.project, self.journal.squash):
+                return self.journal
+            if not git.has_commit(self.project.root.path, self.journal.squash):  # its ref was removed, too
+                return replace(self.journal, step="merge", squash="")
+        self._take_ticket()
+        self._refuse_if_changed()
+        if self.record.assignment is not None and self.project.in_daemon:
+            post_accept.run_due(self.project)
+        if self.record.assignment is not None:
+            from llmc.tasks import (
+                claiming as claims,  # a person's own work has no task, and need not wait for this
+            )
+
+            claims.about_to_land(self.project, self.record.name, self.record.assignment, self.journal.squash)
+        with self._merge_lock():
+            self._refuse_if_committed()
+            fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
+            checked = self.checked if fresh else None
+            fast_forward.land(
+                self.project, self.name, self.journal.squash, self.journal.base, checked=checked
+            )
+        return self.journal
+
+    def verify(self) -> AcceptJournal:
+        if not fast_forward.is_landed(self.project, self.journal.squash):
+            self._write(replace(self.journal, step="land"))  # or the next accept could only say the same
+            raise LlmcError(
+                f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",
+                hint="Somebody may have moved the branch back; accept again lands it again.",
+            )
+        problem = fast_forward.push_onward(self.project)
+        if problem:  # it has landed where it must; a remote that is away is no reason to fail
+            with self.project.store.transaction() as tx:
+                tx.emit("push_failed", worker=self.name, reason=problem)
+            self.progress(f"not pushed onward: {problem}")
+        return replace(self.journal, step=self._after_landing())
+
+    def _after_landing(self) -> str:
+        return "complete" if self.record.assignment is not None else "reset"
+
+    def complete(self) -> AcceptJournal:
+        """The task is completed before anything else happens to its worker: nobody may take it again."""
+        assert self.record.assignment is not None
+        from llmc.tasks import (
+            claiming as claims,  # a person's own work has no task, and need not wait for this
+        )
+
+        claims.complete_for(self.project, self.record.name, self.record.assignment, self.journal.squash)
+        return self.journal
+
+    def reset(self) -> AcceptJournal:
+        """The worker starts over on the new base, in the same directory; its own commits stay pinned."""
+        if not self._is_fresh():
+            rebase.refuse_if_disturbed(self.project, self.record)
+            late = self._has_more()
+            if late:  # before the worktree is reset: whoever goes on after a crash finds nothing more there
+                self._tell_late(trash.late_key(self.name), f"llmc trash list --worker {self.name}")
+            why = "late" if late else trash.ACCEPTED
+            ref = provision.reset_in_place(self.project, self.record, self.project.base, why)
+            if ref:
+                with self.project.store.transaction() as tx:
+                    tx.emit("work_pinned", worker=self.name, reason=why, ref=ref)
+                if late:
+                    self.late = ref
+                    self._tell_late(trash.late_key(ref), f"llmc trash show {trash.short(ref)}")
+        return self.journal
+
+    def _tell_late(self, key: str, next: str) -> None:
+        said = (
+            f"{self.name} committed more while its work landed; that did not land, and is kept in the trash"
+        )
+        with self.project.store.transaction() as tx:
+            tx.clear_item(trash.late_key(self.name))
+            tx.raise_item(key, kind="late_work", severity="waiting", who=self.name, text=said, next=next)
+
+    def _is_fresh(self) -> bool:
+        """Whether the worktree is the new base already; a killed git may have left its lock there all the same."""
+        if not git.same_commit(self.worktree, "HEAD", self.project.base):
+            return False
+        worktrees.drop_dead_locks(self.project, self.record)
+        return git.tree_state(self.worktree).clean
+
+    def _has_more(self) -> bool:
+        """Whether the worker did more while its work landed: that is kept, and said."""
+        try:
+            self._refuse_if_committed()
+        except WorkChanged:
+            return True
+        return False
+
+    def finish(self) -> AcceptJournal:
+        with self.project.store.transaction() as tx:
+            if self.journal.squash:
+                tx.emit(
+                    "accepted",
+                    worker=self.name,
+                    commit=self.journal.squash,
+                    prompt=self.record.current_prompt[:PROMPT_IN_EVENT],
+                    subject=self.record.current_subject,
+                    reviewed=self.journal.reviewed,
+                )
+            else:
+                tx.emit("accepted_nothing", worker=self.name, base=self.journal.base)
+            completed(tx, self.name, self.journal.squash or None)
+            tx.move(self.name, step(Status.IDLE, "accepted"))
+            rebase.queue_others(tx, self.name)
+        return self.journal
+
+
+def completed(tx: Transaction, name: str, commit: str | None) -> None:
+    """The worker's task, if it had one, counts as completed."""
+    task = tx.worker(name).assignment
+    if task is not None:
+        count_completed(tx, name, task.task, commit, task.subject)
+
+
+def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | None, subject: str) -> None:
+    auto = tx.state.auto
+    tx.update_auto(
+        tasks_completed=auto.tasks_completed + 1,
+        last_task_completion_unix=tx.now,
+        **due_fields((*auto.due, Due(task, name)) if commit else auto.due),
+        **NOT_DIRTY,
+    )
+    tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
+
+
+_ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

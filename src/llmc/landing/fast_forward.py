@@ -1,0 +1,293 @@
+"""Landing: a commit becomes the tip of the default branch of the source, by fast-forward and nothing else."""
+
+import os
+import shlex
+from pathlib import Path
+
+from llmc.base.errors import LlmcError, Refused, ToolFailed
+from llmc.base.processes import wait_until
+from llmc.records.store import Transaction
+from llmc.repo import git, lfs, provision
+from llmc.repo.project import Project
+
+#: how long a git command of a person's may hold the index of the source
+INDEX_LOCK_S = 2.0
+
+#: the item of the attention list about a source that nothing can land in
+SOURCE = "source"
+
+_REFUSED_BY_HOOK = "A hook of the source refused it: see what it says, then accept again."
+
+
+class BaseMoved(Exception):
+    """The branch is no longer where it was when the commit was validated."""
+
+
+class SourceBusy(Refused):
+    """A person's uncommitted work or operation is in the way; nothing was touched."""
+
+
+def check_source(project: Project) -> Path | None:
+    """Refuse before any work is done if landing would meet a person's uncommitted changes; where that was looked at."""
+    place = _checkout(project)
+    if place is not None:
+        _refuse_if_busy(place)
+    return place
+
+
+def tell_source_busy(project: Project, tx: Transaction, error: SourceBusy) -> None:
+    """The attention list has it until work can land again, or `status` sees that the source is free."""
+    look = f"git -C {shlex.quote(project.source)} status"
+    about = {"kind": "source", "severity": "blocked", "who": project.source}
+    tx.raise_item(SOURCE, text=f"nothing can land: {error.message}", next=look, **about)
+
+
+def source_is_free(project: Project) -> None:
+    if SOURCE in project.store.read().attention:
+        with project.store.transaction() as tx:
+            tx.clear_item(SOURCE)
+
+
+def _refuse_if_busy(place: Path) -> None:
+    operation = git.operation_in_progress(place)
+    if operation:
+        raise SourceBusy(
+            f"a {operation} is in progress in {place}", hint="Finish or abort it, then accept again."
+        )
+    lock = git.git_dir(place) / "index.lock"
+    if not wait_until(lambda: not lock.exists(), INDEX_LOCK_S):
+        raise SourceBusy(
+            f"a git command is at work in {place}, or was killed there: {lock} exists",
+            hint=f"If none runs, remove it: rm {shlex.quote(str(lock))}",
+        )
+    changed = git.tree_state(place, untracked=False).tracked
+    if changed:
+        names = ", ".join(changed[:5]) + (" ..." if len(changed) > 5 else "")
+        raise SourceBusy(
+            f"{place} has uncommitted changes: {names}", hint="Commit or stash them there, then accept again."
+        )
+
+
+def refuse_files_in_the_way(project: Project, place: Path, worktree: Path) -> None:
+    """Refuse before the validation runs if git would stop at files of a person's that nobody committed."""
+    files = in_the_way(place, added_files(worktree, project.base))
+    if files:
+        names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
+        raise SourceBusy(
+            f"{place} has files that git does not track and that the work would overwrite: {names}",
+            hint="Move them away or commit them, then accept again.",
+        )
+
+
+def added_files(worktree: Path, base: str) -> list[str]:
+    """What the commits of a worktree add since they parted from the base."""
+    flags = ["-r", "--name-only", "-z", "--no-renames", "--diff-filter=AT"]
+    done = git.git(worktree, "diff-tree", *flags, "--merge-base", base, "HEAD", check=False, timeout_s=300)
+    if not done.ok:  # no common history: the merge will say so
+        return []
+    return [name for name in done.stdout.split("\0") if name]
+
+
+def in_the_way(place: Path, added: list[str]) -> list[str]:
+    """Of files to be added, those whose path is taken by something git does not track, ignored or not."""
+    taken = [path for path in (_taken_by(place, name) for name in added) if path]
+    taken = list(dict.fromkeys(taken))[:1000]  # enough to refuse, and short enough for a command line
+    if not taken:
+        return []
+    tracked = git.git(
+        place, "--literal-pathspecs", "ls-files", "-z", "--", *taken, timeout_s=300
+    ).stdout.split("\0")
+    tracked_here = {
+        parent for name in tracked for parent in (name, *map(str, Path(name).parents)) if parent != "."
+    }
+    return [path for path in taken if path not in tracked_here]
+
+
+def _taken_by(place: Path, name: str) -> str | None:
+    """The path itself where something is there, or the parent that is no directory."""
+    for parent in reversed(Path(name).parents[:-1] if len(Path(name).parents) > 1 else ()):
+        if os.path.lexists(place / parent) and (
+            (place / parent).is_symlink() or not (place / parent).is_dir()
+        ):
+            return str(parent)
+    return name if os.path.lexists(place / name) else None
+
+
+def is_landed(project: Project, commit: str) -> bool:
+    """Whether the branch has the commit, or all of what it changes: the one test for "already merged"."""
+    root = project.root.path
+    with project.repo_lock():
+        if provision.source_tip(project) == commit:
+            git.git(
+                root, "update-ref", project.base, commit
+            )  # the root made it, so there is nothing to fetch
+            return True
+        git.fetch(root, project.source, project.config.repo.default_branch)
+    if not git.has_commit(root, commit):  # on the branch, it would have come with it
+        return False
+    return git.is_ancestor(root, commit, project.base) or git.merging_changes_nothing(
+        root, commit, project.base
+    )
+
+
+def land(project: Project, worker: str, commit: str, base: str, *, checked: Path | None = None) -> None:
+    """Move the branch from `base` to `commit`. The caller holds the merge lock.
+
+    `checked` is what `check_source` returned a moment ago; without it the source is looked at again.
+    """
+    branch = project.config.repo.default_branch
+    if _tip(project) != base:
+        raise BaseMoved
+    ref = keep(project, worker, commit)
+    lfs.send(project, ref)
+    if not _is_local(project):
+        _push(project, commit, branch)
+        return
+    place = checked or check_source(project)
+    source = place or Path(project.source)
+    if place is None:
+        _move_ref(project, source, ref, branch, base)
+        return
+    # The merge, a moment later, runs git's maintenance.
+    bring = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    git.git(source, *bring, str(project.root.path), ref)
+    # Plain --ff-only would silently overwrite ignored files that the commit adds.
+    # The time is ample: stopped halfway, it would leave a person's checkout half updated.
+    merge = ["merge", "--quiet", "--ff-only", "--no-overwrite-ignore", commit]
+    done = git.git(source, *merge, check=False, timeout_s=1800, hooks=True)
+    if not done.ok:
+        at = git.head(source)
+        if at == commit:  # it is there, whatever was said after that
+            return
+        if at != base:
+            raise BaseMoved
+        _take_back(source, base, commit)
+        said = (done.stderr or done.stdout).strip()[:600]
+        hint = "Move those files away or commit them, then accept again."
+        if "by hook" in said:
+            hint = _REFUSED_BY_HOOK
+        raise SourceBusy(f"git would not fast-forward {source}: {said}", hint=hint)
+
+
+def keep(project: Project, worker: str, commit: str) -> str:
+    """A commit that is to land has a ref, so that no `git gc` removes it; which one."""
+    ref = f"refs/llmc/land/{worker}"
+    if git.resolve(project.root.path, ref) != commit:
+        git.git(project.root.path, "update-ref", ref, commit)
+    return ref
+
+
+def _take_back(place: Path, base: str, commit: str) -> None:
+    """A hook, or a locked branch, stops git after it has changed the files: they become what they were."""
+    index = git.git(place, "write-tree", check=False)
+    if index.ok and index.stdout.strip() == git.tree_of(place, commit):
+        git.git(place, "read-tree", "-m", "-u", commit, base, timeout_s=1800)
+
+
+def _tip(project: Project) -> str | None:
+    """Where the branch is at this moment, asked of the source itself."""
+    branch = project.config.repo.default_branch
+    if _is_local(project):
+        return provision.source_tip(project)
+    with project.repo_lock():
+        git.fetch(project.root.path, project.source, branch)
+    return git.resolve(project.root.path, project.base)
+
+
+def make_branch(project: Project, ref: str, commit: str, branch: str) -> None:
+    """A new branch of the source at a ref of the root; one that is there already is never moved."""
+    target = f"refs/heads/{branch}"
+    taken = Refused(
+        f"the source has a branch {branch} already",
+        hint="Choose another name with --branch NAME, or delete it.",
+    )
+    if not _is_local(project):
+        lease = f"--force-with-lease={target}:"  # nothing may be there
+        done = git.git(
+            project.root.path,
+            *["push", "--porcelain", lease, project.source, f"{commit}:{target}"],
+            check=False,
+            timeout_s=300,
+        )
+        if not done.ok:
+            if "[rejected]" in done.stdout:
+                raise taken
+            raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+        return
+    source = Path(project.source)
+    there = git.resolve(source, target)
+    if there == commit:
+        return
+    if there is not None:
+        raise taken
+    fetch = [
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        str(project.root.path),
+        f"{ref}:{target}",
+    ]
+    git.git(source, *fetch, timeout_s=300, hooks=True)
+
+
+def push_onward(project: Project) -> str | None:
+    """With [repo].push_after_accept, the source's branch goes to its own remote; the problem if it does not."""
+    if not project.config.repo.push_after_accept or not _is_local(project):
+        return None
+    branch = project.config.repo.default_branch
+    remote = git.config_get(Path(project.source), f"branch.{branch}.remote") or "origin"
+    done = git.git(
+        Path(project.source), "push", "--quiet", remote, branch, check=False, timeout_s=300, hooks=True
+    )
+    return None if done.ok else (done.stderr or done.stdout).strip()[-500:]
+
+
+def _move_ref(project: Project, source: Path, ref: str, branch: str, base: str) -> None:
+    done = git.git(
+        source,
+        *["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(project.root.path)],
+        f"{ref}:refs/heads/{branch}",
+        check=False,
+        hooks=True,
+    )
+    if not done.ok:
+        if git.resolve(source, f"refs/heads/{branch}") != base:
+            raise BaseMoved
+        said = (done.stderr or done.stdout).strip()[:600]
+        raise SourceBusy(f"git would not move {branch} in {source}: {said}", hint=_REFUSED_BY_HOOK)
+
+
+def _push(project: Project, commit: str, branch: str) -> None:
+    done = git.git(
+        project.root.path,
+        "push",
+        "--porcelain",
+        project.source,
+        f"{commit}:refs/heads/{branch}",
+        check=False,
+        timeout_s=300,
+    )
+    if not done.ok:
+        if "[rejected]" in done.stdout:
+            raise BaseMoved
+        if "[remote rejected]" in done.stdout:
+            said = (done.stderr or done.stdout).strip()[-600:]
+            raise SourceBusy(f"{project.source} refused the push: {said}", hint=_REFUSED_BY_HOOK)
+        raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+
+def _is_local(project: Project) -> bool:
+    return Path(project.source).is_dir()
+
+
+def _checkout(project: Project) -> Path | None:
+    """The worktree of the source that has the branch checked out."""
+    if not _is_local(project):
+        return None
+    place = git.checked_out_at(Path(project.source), project.config.repo.default_branch)
+    if place is not None and not place.is_dir():
+        raise LlmcError(
+            f"{place} is a worktree of the source, but is gone", hint="Run `git worktree prune` there."
+        )
+    return place

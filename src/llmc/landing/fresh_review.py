@@ -1,0 +1,63 @@
+"""Beginning a review: the worker's commits are on the newest base first, where that disturbs nobody."""
+
+from msgspec.structs import replace
+
+from llmc.base.errors import LlmcError
+from llmc.base.panes import Pane
+from llmc.landing import rebase, review, work_so_far
+from llmc.landing.review import Review
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.sessions import intake
+
+
+def begin(project: Project, name: str) -> Review:
+    """A worker's work, for a person to look at."""
+    # Shown at once: an accept may hold the lock for as long as its validation takes, an agent works for as long as it likes.
+    record = project.store.worker(name)
+    nobody_else_validates = rebase.must_validate(record) and not project.daemon_runs()
+    if not (_waits(record) or record.status is Status.OFFLINE or nobody_else_validates):
+        return work_so_far.look(project, record)
+    with project.worker_lock(name):
+        record = intake.apply_pending(project, name)
+        if rebase.must_validate(record):
+            record = rebase.settle(project, name)
+        if record.status is Status.OFFLINE:
+            return _of_an_offline_worker(project, record)
+        if not _waits(record):
+            return work_so_far.look(project, record)
+        problem = _rebase_first(project, record)
+        seen = review.look(project, project.store.worker(name))
+        return replace(seen, not_rebased=problem if seen.behind else "")
+
+
+def _waits(record: WorkerRecord) -> bool:
+    return record.status is Status.NEEDS_REVIEW and record.accept is None
+
+
+def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
+    """Its commits are there, though nobody could resolve conflicts now."""
+    seen = review.look(project, record)
+    if not seen.ahead:
+        return work_so_far.look(project, record)
+    return replace(seen, not_rebased=f"{record.name} is offline" if seen.behind else "")
+
+
+def _rebase_first(project: Project, record: WorkerRecord) -> str:
+    """Why it could not be rebased, "" when it was or need not be. Conflicts go to the worker, and end the review."""
+    pane = project.pane(record)
+    if not isinstance(pane, Pane) or pane.dead:
+        return f"no agent runs for {record.name}"
+    try:
+        found = rebase.keep_rebased(project, record.name)
+    except LlmcError as problem:
+        return problem.message.splitlines()[0]
+    if found is not None:
+        raise _for_a_reviewer(found, record.name)
+    return ""
+
+
+def _for_a_reviewer(found: LlmcError, name: str) -> LlmcError:
+    if isinstance(found, rebase.Conflict):
+        found.hint = found.hint.replace("Accept again", "Review it again")
+    return found

@@ -1,0 +1,328 @@
+"""Merging: what lands is made from trees alone, as one commit on top of the base. No checkout is touched.
+
+Git reads `.gitattributes` from the files around it. So a merge runs in a directory that holds the base's and nothing
+else: in a bare repository they would be ignored, in a worktree the agent's own would decide what conflicts.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base.errors import Refused, ToolFailed
+from llmc.base.files import private_dir
+from llmc.landing.rules import messages
+from llmc.repo import git
+from llmc.repo.project import Project
+
+#: by the length of an id: SHA-1 and SHA-256
+_EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+_MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+#: an identity that git would only guess is none
+_CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
+_REVERTS = re.compile(r"\bThis reverts commit ([0-9a-f]{40,64})\b")
+_ROW = "--format=%m%H%n%T%n%P%n%an%n%ae%n%aI%n%B"
+
+
+class Conflicts(Exception):
+    """Both sides changed the same; `files` are where."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        super().__init__(", ".join(files))
+        self.files = tuple(files)
+
+
+class Commit(Struct, frozen=True):
+    id: str
+    tree: str
+    parents: tuple[str, ...]
+    author: str
+    email: str
+    date: str
+    message: str
+
+    @property
+    def is_merge(self) -> bool:
+        return len(self.parents) > 1
+
+
+class Work(Struct, frozen=True):
+    """What a tip has that the base has not, oldest first; and what the base has that the tip has not."""
+
+    base: str
+    tip: str
+    base_tree: str
+    #: where they parted
+    parting: str
+    commits: tuple[Commit, ...]
+    others: tuple[Commit, ...]
+
+    @property
+    def on_base(self) -> bool:
+        """Whether the tip has all of the base."""
+        return self.parting == self.base
+
+    @property
+    def has_merges(self) -> bool:
+        return any(commit.is_merge for commit in self.commits)
+
+    @property
+    def message(self) -> str:
+        texts = [messages.of_merge(c.message) if c.is_merge else c.message for c in self.commits]
+        return messages.squashed(texts)
+
+    @property
+    def first(self) -> Commit:
+        """Whose author the one commit keeps."""
+        return next((commit for commit in self.commits if not commit.is_merge), self.commits[0])
+
+
+class Made(Struct, frozen=True):
+    """The one commit that lands; `commit` is empty where its tree would be the base's own."""
+
+    commit: str
+    tree: str
+    subject: str
+    work: Work
+
+
+def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
+    """All that the tip changed, as one commit on top of the base. Raises Conflicts."""
+    work = work_of(project, name, base, tip)
+    tree = merged_tree(project, work)
+    if tree == work.base_tree:
+        return Made("", tree, "", work)
+    message = work.message
+    commit = commit_tree(project.root.path, tree, base, message, work.first)
+    return Made(commit, tree, messages.subject(message), work)
+
+
+def merged_tree(project: Project, work: Work) -> str:
+    """The tree of the base with all that the tip changed. Raises Conflicts."""
+    if not work.commits:
+        return work.base_tree
+    if work.on_base:
+        return next(commit.tree for commit in work.commits if commit.id == work.tip)
+    return merge(project, work.base, work.tip)
+
+
+def collapsed(project: Project, work: Work) -> str:
+    """All commits of the work as one, on top of where they parted from the base: a rebase drops none of it.
+
+    `git rebase` leaves merge commits out, and with them what was changed in the merge itself.
+    """
+    tree = next(commit.tree for commit in work.commits if commit.id == work.tip)
+    return commit_tree(project.root.path, tree, work.parting, work.message, work.first)
+
+
+def work_of(project: Project, name: str, base: str, tip: str) -> Work:
+    """Both sides since they parted, in one call. Raises Refused where there is no one point at which they did."""
+    root = project.root.path
+    flags = ["--reverse", "--topo-order", "--boundary", "--left-right", "--no-show-signature", "-z", _ROW]
+    found: dict[str, list[Commit]] = {"<": [], ">": [], "-": []}
+    for row in git.git(root, "log", *flags, f"{base}...{tip}", "--", timeout_s=300).stdout.split("\0"):
+        if row:
+            found[row[0]].append(_commit(row))
+    edges = [commit.id for commit in found["-"]]
+    if base in edges or base == tip:
+        parting = base
+    elif len(edges) == 1:
+        parting = edges[0]
+    else:
+        parting = parting_point(project, name, base, tip)
+    trees = {commit.id: commit.tree for commit in (*found["<"], *found["-"])}
+    base_tree = trees.get(base) or git.tree_of(root, base)
+    return Work(base, tip, base_tree, parting, tuple(found[">"]), tuple(found["<"]))
+
+
+def parting_point(project: Project, name: str, base: str, tip: str) -> str:
+    """Where two commits parted; Refused where that is nowhere, or at several commits."""
+    done = git.git(project.root.path, "merge-base", "--all", base, tip, check=False, timeout_s=300)
+    if done.returncode not in (0, 1):
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
+    points = done.stdout.split()
+    branch = project.config.repo.default_branch
+    if not points:
+        raise Refused(
+            f"{name}'s commits have no common history with {branch}",
+            hint=f"llmc message {name} 'Put your work on top of origin/{branch}.'",
+        )
+    if len(points) > 1:
+        raise Refused(
+            f"{name}'s commits and {branch} have {len(points)} merge bases: each was merged into the other, "
+            "and it cannot be told which changes are whose",
+            hint=f"llmc message {name} 'Merge origin/{branch} into your branch once more, and commit that.'",
+        )
+    return points[0]
+
+
+def _commit(row: str) -> Commit:
+    name, tree, parents, author, email, date, message = row.split("\n", 6)
+    return Commit(name[1:], tree, tuple(parents.split()), author, email, date, message)
+
+
+def merge(project: Project, ours: str, theirs: str, *, base: str = "") -> str:
+    """The tree of a three-way merge of two commits, by the attributes of `base`, else of ours. Raises Conflicts."""
+    place = _attributes_of(project, base or ours)
+    where = [f"--git-dir={git.git_dir(project.root.path).resolve()}", f"--work-tree={place}"]
+    done = git.git(place, *where, *_MERGE_TREE, ours, theirs, check=False, timeout_s=600)
+    tree, *files = done.stdout.split("\0")
+    # A conflict is 1 and a tree; without a tree git could not merge at all.
+    if done.returncode not in (0, 1) or not git.is_object_id(tree):
+        raise ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+    if done.returncode == 1:
+        raise Conflicts([name for name in files if name])
+    return tree
+
+
+def merge_with(project: Project, ancestor: str, ours: str, theirs: str, *, base: str) -> str:
+    """The same with a common ancestor of our choice; `ours` and `theirs` are commits or trees. Raises Conflicts.
+
+    `git merge-tree` has an option for this only since 2.40.
+    """
+    root = project.root.path
+    one, other = (_commit_on(root, tree, ancestor) for tree in (ours, theirs))
+    return merge(project, one, other, base=base)
+
+
+def _commit_on(root: Path, tree: str, parent: str) -> str:
+    env = {f"GIT_{who}_{what}": "llmc" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return git.git(
+        root, "commit-tree", f"{tree}^{{tree}}", "-p", parent, "-m", "side", env=env
+    ).stdout.strip()
+
+
+def brought_back(project: Project, work: Work, tree: str, also: Sequence[str] = ()) -> tuple[str, ...]:
+    """What was taken back on the branch and comes again with this work, each as a short id and subject.
+
+    The worker began before that, and carries it still. `also` is what it was said to carry before it was rebased.
+    """
+    found = [
+        id_
+        for id_ in dict.fromkeys([*also, *taken_back(project, work)])
+        if _comes_again(project, id_, work, tree)
+    ]
+    if not found:
+        return ()
+    flags = ["--no-walk", "--no-show-signature", "-z", "--format=%h %s"]
+    return tuple(git.out(project.root.path, "log", *flags, *found, "--").strip("\0").split("\0"))
+
+
+def taken_back(project: Project, work: Work) -> list[str]:
+    """Commits that the branch had and was rid of since the worker began, by a revert or because it was moved back."""
+    reverted = [id_ for commit in work.others for id_ in _REVERTS.findall(commit.message)]
+    return [*_once_on_the_branch(project, work), *reverted]
+
+
+def _once_on_the_branch(project: Project, work: Work) -> list[str]:
+    log = git.git_dir(project.root.path) / "logs" / project.base
+    try:
+        rows = log.read_text(errors="replace").split("\n")
+    except OSError:  # git keeps no log here
+        return []
+    tips = {row.split(" ", 2)[1] for row in rows if row.count(" ") > 1}
+    return [commit.id for commit in work.commits if commit.id in tips]
+
+
+def _comes_again(project: Project, commit: str, work: Work, tree: str) -> bool:
+    """Whether all that a commit changed is in what lands, and is not on the branch now."""
+    parent = git.resolve(project.root.path, f"{commit}^")
+    if parent is None:
+        return False
+
+    def has_it(there: str) -> bool:
+        try:
+            return merge_with(project, parent, there, commit, base=work.base) == there
+        except Conflicts:
+            return False
+
+    return has_it(tree) and not has_it(work.base_tree)
+
+
+def dropped_by_merges(project: Project, work: Work) -> tuple[str, ...]:
+    """Where a merge commit of the worker's took nothing of what the other side had changed, though it could have."""
+    root = project.root.path
+    found: list[str] = []
+    for commit in (commit for commit in work.commits if commit.is_merge):
+        remerge = ["show", "--remerge-diff", "--name-only", "-z", "--format=", commit.id]
+        by_hand = git.git(root, *remerge, check=False, timeout_s=300).stdout.split("\0")
+        own = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", commit.parents[0], commit.id]
+        taken = set(git.git(root, *own, timeout_s=300).stdout.split("\0"))
+        found += [name for name in by_hand if name and name not in taken]
+    return tuple(dict.fromkeys(found))
+
+
+def commit_tree(root: Path, tree: str, parent: str, message: str, author: Commit) -> str:
+    """A commit with the author of another one; who is configured commits it, and where nobody is, its author does."""
+    args = [*_CONFIGURED_ONLY, "commit-tree", tree, "-p", parent, "-F", "-"]
+    text = message.encode("utf-8", "surrogateescape")
+    env = {f"GIT_AUTHOR_{key}": value for key, value in _person(author).items()}
+    done = git.git(root, *args, input=text, env={**env, "GIT_AUTHOR_DATE": author.date}, check=False)
+    if not done.ok and "auto-detection is disabled" in done.stderr:
+        env |= {f"GIT_COMMITTER_{key}": value for key, value in _person(author).items()}
+        done = git.git(root, *args, input=text, env={**env, "GIT_AUTHOR_DATE": author.date})
+    if not done.ok:
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
+    return done.stdout.strip()
+
+
+def _person(author: Commit) -> dict[str, str]:
+    return {"NAME": author.author, "EMAIL": author.email}
+
+
+def _attributes_of(project: Project, commit: str) -> Path:
+    """A directory with the `.gitattributes` of a commit and nothing else; made once for all commits that share them."""
+    root = project.root.path
+    empty = _EMPTY_TREES[len(commit)]
+    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", empty, commit]
+    raw = git.git(root, *listing, "--", ":(glob)**/.gitattributes", timeout_s=300).stdout
+    files = _listed(raw)
+    place = project.root.private / "attributes" / _name_of(files)
+    if not place.is_dir():
+        _write(root, files, place)
+    return place
+
+
+def _name_of(files: list[tuple[str, str]]) -> str:
+    if not files:
+        return "none"
+    import hashlib  # 4 ms that most repositories do not need
+
+    return hashlib.sha256(repr(files).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _listed(raw: str) -> list[tuple[str, str]]:
+    """Object and path of each plain file, from `diff-tree --raw -z`."""
+    fields = raw.split("\0")
+    found = []
+    for meta, path in zip(fields[::2], fields[1::2], strict=False):
+        _, mode, _, blob, _ = meta.split(" ")
+        # A tree that no git would make could name places outside of the directory.
+        if mode.startswith("100") and not {"..", ".git", ""} & set(path.split("/")):
+            found.append((blob, path))
+    return found
+
+
+def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
+    """Whole under its name or not there: a crash must not leave half of it, nor another process read that."""
+    made = private_dir(private_dir(place.parent) / f"{place.name}.{os.getpid()}")
+    for blob, path in files:
+        folder = made
+        for part in path.split("/")[:-1]:
+            folder = private_dir(folder / part)
+        text = git.git(root, "cat-file", "blob", blob).stdout
+        target = folder / ".gitattributes"
+        target.touch(mode=0o600)
+        target.write_bytes(text.encode("utf-8", "surrogateescape"))
+    try:
+        made.rename(place)
+    except OSError:  # somebody else made it at the same time
+        shutil.rmtree(made)
+        if not place.is_dir():
+            raise

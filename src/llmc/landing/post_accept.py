@@ -1,0 +1,76 @@
+"""The command after each task that landed. Until it has ended nothing else lands, and no task is given out."""
+
+import threading
+import time
+
+from llmc.base import progress
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.records.auto import Due, due_fields
+from llmc.repo import commands
+from llmc.repo.project import Project
+
+TIMEOUT_S = 24 * 3600.0
+
+#: only the daemon runs it, so its threads need no more than this
+_turn = threading.Lock()
+
+
+class PostAcceptFailed(LlmcError):
+    """It failed; what landed stays."""
+
+    def __init__(self, due: Due, code: int, output: str, where: str) -> None:
+        super().__init__(
+            f"the post-accept command failed with code {code}{where}",
+            hint="Its whole output is in logs/post_accept.log.",
+        )
+        self.due = due
+        self.output = output
+
+
+def run_due(project: Project) -> None:
+    """For each task that landed and whose command has not ended: one at a time, also those that a crash left out."""
+    if not project.store.read().auto.post_accept_due:
+        return
+    with progress.waiting(TIMEOUT_S):
+        _turn.acquire()
+    try:
+        for due in project.store.read().auto.due:
+            _run(project, due)
+    finally:
+        _turn.release()
+
+
+def _run(project: Project, due: Due) -> None:
+    task = due.task
+    began = time.monotonic()
+    command = project.config.auto.post_accept_command
+    with fault_step("auto.post_accept"):
+        done = commands.run_in_log(
+            project,
+            "post_accept",
+            command,
+            cwd=commands.callers_place(project),
+            timeout_s=TIMEOUT_S,
+            about=f"{due.worker} task {task.id}".strip(),
+            LLMC_SOURCE=project.source,
+            LLMC_TASK_ID=task.id,
+            LLMC_TASK_LIST=task.list,
+        )
+    with project.store.transaction() as tx:
+        left = list(tx.state.auto.due)
+        left.remove(due)
+        tx.update_auto(**due_fields(left))
+        if command:
+            elapsed_s = round(time.monotonic() - began, 3)
+            tx.emit(
+                "post_accept",
+                worker=due.worker or None,
+                **task.fields(),
+                code=done.returncode,
+                elapsed_s=elapsed_s,
+            )
+    if not done.ok:
+        raise PostAcceptFailed(
+            due, done.returncode, done.stdout, commands.where_it_ran(project, done.returncode)
+        )

@@ -1,0 +1,520 @@
+"""Rebase: the one function that puts a worker's commits onto the newest base, and what follows from conflicts.
+
+Intent comes first: `pre_rebase_sha` is in state, and pinned, before git acts. So a rebase found in progress is known
+to be ours or not, and one cut short by a crash is undone and made again.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.agents.protocol import ClientStatus
+from llmc.attention.raising import advice
+from llmc.base import proc
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, Refused, ToolFailed
+from llmc.base.faults import step as fault_step
+from llmc.base.panes import Pane
+from llmc.base.processes import leftovers, wait_until
+from llmc.base.tmux import Unknown
+from llmc.landing import checking, merging, review
+from llmc.landing.prompts import conflict_prompt, validation_prompt
+from llmc.records.store import Transaction
+from llmc.records.transitions import NO_REBASE, step
+from llmc.records.worker import Reviewed, Status, WorkerRecord
+from llmc.repo import git, provision, trash, worktrees
+from llmc.repo.authorship import committer
+from llmc.repo.commands import CommandFailed
+from llmc.repo.project import Project
+from llmc.sessions import intake, quiet, submit
+from llmc.sessions.rules import decide
+from llmc.sessions.sessions import is_taken, status_of
+
+LEFTOVER_WAIT_S = 2.0
+AFTER_STOP_S = 2.0
+#: how long an agent that has just stopped may take to rest before its work is validated
+REST_WAIT_S = 5.0
+#: of a validation's output, so much goes back to the worker
+OUTPUT_CHARS = 4000
+#: of the commits that were taken back on the branch, so many are looked for in a worker's work
+MOST_TAKEN_BACK = 20
+#: over a person's own settings: nothing is hidden, no branch of others moves, no editor opens
+_SETTINGS = ("rebase.autoStash=false", "rebase.updateRefs=false", "core.editor=:")
+
+
+class Rebased(Struct, frozen=True):
+    """The worker's commits are on top of `base`; `moved` is False where they were already."""
+
+    base: str
+    head: str
+    moved: bool
+
+
+class HasConflicts(Exception):
+    """The worker is `rebasing`; it has to be told with `tell`."""
+
+
+class Conflict(LlmcError):
+    """A worker's commits do not apply on the default branch by themselves."""
+
+    def __init__(self, message: str, *, hint: str, worker: str, files: tuple[str, ...]) -> None:
+        super().__init__(message, hint=hint)
+        self.details = {"worker": worker, "status": Status.REBASING, "conflicts": list(files)}
+
+
+def rebase(project: Project, name: str) -> Rebased:
+    """`llmc rebase`, or the rest of one that was interrupted; the caller holds the worker's lock."""
+    record = resolved_by_hand(project, intake.apply_pending(project, name))
+    if must_validate(record):
+        record = settle(project, name)
+        if record.status is Status.NEEDS_REVIEW:
+            head = git.head(Path(record.worktree_path))
+            return Rebased(git.resolve(project.root.path, project.base) or head, head, moved=True)
+    if must_tell(record):
+        raise tell(project, name)
+    if record.status is not Status.NEEDS_REVIEW or record.accept is not None:
+        state = "being accepted" if record.accept is not None else record.status
+        raise Refused(
+            f"{name} is {state}, only a worker in needs_review can be rebased",
+            hint=advice(project, record.name),
+        )
+    if not was_interrupted(record):
+        refuse_if_dirty(record)
+    try:
+        done = onto_base(project, name, then_validate=True)
+    except HasConflicts as found:
+        raise tell(project, name) from found
+    if must_validate(project.store.worker(name)):
+        settle(project, name)
+    return done
+
+
+def keep_rebased(project: Project, name: str) -> LlmcError | None:
+    """A rebase that nobody asked for, because the branch moved; what there is to say about conflicts.
+
+    A clean one is not validated here: accept validates what lands, and a fleet that waits for review would be
+    validated, and locked, anew with each landing.
+    """
+    record = project.store.worker(name)
+    refuse_if_dirty(record)
+    try:
+        done = onto_base(project, name)
+    except HasConflicts:
+        return tell(project, name)
+    if record.rebase_due and not done.moved:
+        with project.store.transaction() as tx:
+            tx.update(name, rebase_due=False)
+    return None
+
+
+def queue_others(tx: Transaction, landed: str) -> None:
+    """The branch has moved: whoever waits for review is rebased, by its own lane, once this lock is gone."""
+    for record in list(tx.state.workers.values()):
+        if record.name != landed and record.status is Status.NEEDS_REVIEW and record.accept is None:
+            tx.update(record.name, rebase_due=True)
+
+
+def wake_queued(project: Project) -> None:
+    """The daemon's lanes of those; without a daemon the next patrol, `review` or `accept` does it."""
+    for record in project.store.read().workers.values():
+        if record.rebase_due:
+            project.wake(record.name)
+
+
+def must_validate(record: WorkerRecord) -> bool:
+    """Whether a rebase is over for git, but not validated yet."""
+    return record.status is Status.REBASING and record.validation_due
+
+
+def settle(project: Project, name: str) -> WorkerRecord:
+    """Validate rebased work, and take the step that follows; also after a crash in the middle of it.
+
+    Raises what a person should know of a clean rebase that fails; what the worker resolved goes back to the worker.
+    """
+    record = project.store.worker(name)
+    worktree = Path(record.worktree_path)
+    _wait_for_rest(project, record)
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+    # Somebody went on with it: the end of that turn says more. Files a validation left behind do not matter.
+    if facts.rebasing or facts.marked or not facts.on_base:
+        with project.store.transaction() as tx:
+            return tx.update(name, validation_due=False)
+    with fault_step("rebase.validate"):
+        failed = _failed_check(project, record, facts)
+        if git.head(worktree) != facts.head:
+            raise LlmcError(f"{name} made a commit while it was validated", hint="It is validated again.")
+        code = (failed.returncode or 1) if failed else 0
+        output = failed.output[-OUTPUT_CHARS:] if failed else ""
+        with project.store.transaction() as tx:
+            verdict = decide.after_validation(tx.worker(name), facts.head, code, output)
+            tx.update(name, **verdict.fields)
+            tx.emit(verdict.action, worker=name, **verdict.details)
+            after = tx.move(name, verdict.change) if verdict.change else tx.worker(name)
+    if failed and after.status is Status.NEEDS_REVIEW:
+        failed.message = failed.message.replace(
+            "nothing landed", "but it is rebased, and waits in needs_review"
+        )
+        raise failed
+    return after
+
+
+def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> CommandFailed | None:
+    base = record.rebase_base or git.resolve(project.root.path, project.base) or facts.head
+    try:
+        checking.checked_out(project, record, facts.head, base)
+    except CommandFailed as error:
+        return error
+    return None
+
+
+def _wait_for_rest(project: Project, record: WorkerRecord) -> None:
+    """The agent's Stop comes a moment before it rests."""
+
+    def rests() -> bool:
+        try:
+            refuse_if_disturbed(project, record)
+        except Refused:
+            return False
+        return True
+
+    if not wait_until(rests, REST_WAIT_S, interval_s=0.1):
+        refuse_if_disturbed(project, record)
+
+
+def was_interrupted(record: WorkerRecord) -> bool:
+    """A crash between the intent and its end."""
+    return record.status is Status.NEEDS_REVIEW and bool(record.pre_rebase_sha)
+
+
+def onto_base(project: Project, name: str, *, then_validate: bool = False, base: str = "") -> Rebased:
+    """A worker's commits on top of the newest base, or of that one. Raises HasConflicts; any other failure leaves all as it was.
+
+    With `then_validate` a clean rebase leaves a validation due, where one is configured.
+    """
+    record = project.store.worker(name)
+    worktree = Path(record.worktree_path)
+    refuse_if_disturbed(project, record)
+    worktrees.drop_dead_locks(project, record)
+    base = base or provision.refresh_base(project)
+    before = _without_open_rebase(project, record, worktree)
+    work = merging.work_of(project, name, base, before)
+    if work.on_base:
+        if record.pre_rebase_sha:  # it was done, and a crash kept us from writing it down
+            _record_clean(project, name, base, before, then_validate)
+        return Rebased(base, before, moved=bool(record.pre_rebase_sha))
+    if work.has_merges or _changes_attributes(worktree, work):
+        before = _collapse(project, record, worktree, work)
+    done = _begin(project, record, worktree, before, work)
+    if not done.ok and before == work.tip and len(work.commits) > 1 and _merges(project, work):
+        # Commits that conflict one by one, though all they change together does not.
+        git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
+        before = _collapse(project, record, worktree, work)
+        done = _begin(project, record, worktree, before, work)
+    rebasing, after = git.rebase_and_head(worktree)
+    if done.ok and not rebasing:
+        provision.furnish(project, record)  # the new base may want other submodules and files
+        _record_clean(project, name, base, after, then_validate)
+        return Rebased(base, after, moved=True)
+    raise _gave_trouble(project, record, worktree, before, done)
+
+
+def _without_open_rebase(project: Project, record: WorkerRecord, worktree: Path) -> str:
+    """HEAD, once a rebase that a crash of ours left is undone."""
+    rebasing, before = git.rebase_and_head(worktree)
+    if not rebasing:
+        return before
+    if not record.pre_rebase_sha:
+        raise Refused(
+            f"a rebase that llmc did not begin is in progress in the worktree of {record.name}",
+            hint=f"Finish or abort it: llmc attach {record.name}",
+        )
+    provision.pin_in_the_way(project, record, record.pre_rebase_sha, "rebase-abort")
+    provision.pin_unfinished(project, record, "rebase-abort")
+    git.git(worktree, "rebase", "--abort", timeout_s=300)
+    return git.head(worktree)
+
+
+def _changes_attributes(worktree: Path, work: merging.Work) -> bool:
+    """Then the worker's own `.gitattributes` would say how its later commits are merged."""
+    flags = ["--quiet", "--no-ext-diff", work.parting, work.tip, "--", ":(glob)**/.gitattributes"]
+    return not git.git(worktree, "diff", *flags, check=False, timeout_s=300).ok
+
+
+def _merges(project: Project, work: merging.Work) -> bool:
+    try:
+        merging.merged_tree(project, work)
+    except merging.Conflicts:
+        return False
+    return True
+
+
+def _collapse(project: Project, record: WorkerRecord, worktree: Path, work: merging.Work) -> str:
+    """One commit instead of all of them, with the same tree: files and index stay as they are. They are pinned first."""
+    one = merging.collapsed(project, work)
+    with fault_step("rebase.collapse"):
+        ref = _pinned(project, record, worktree, work.tip)
+        git.git(worktree, "reset", "--quiet", "--soft", one)
+        with project.store.transaction() as tx:
+            now = tx.update(record.name, **_renamed(tx.worker(record.name), work.tip, one))
+            tx.emit("commits_collapsed", worker=now.name, commit=one, tip=work.tip, ref=ref)
+    return one
+
+
+def _renamed(record: WorkerRecord, old: str, new: str) -> dict[str, Any]:
+    """The fields of a record that name its commits, after those got another name."""
+    fields: dict[str, Any] = {}
+    if record.status is Status.NEEDS_REVIEW:
+        fields["commit_sha"] = new
+    if record.reviewed_sha == old:
+        fields["reviewed_sha"] = new
+    if record.accept is not None:
+        fields["accept"] = replace(record.accept, tip=new)
+    return fields
+
+
+def _begin(
+    project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work
+) -> proc.Done:
+    _persist(project, record, worktree, before, work)
+    with fault_step("rebase.run"):
+        return _run(worktree, before, work.base)
+
+
+def _gave_trouble(
+    project: Project, record: WorkerRecord, worktree: Path, before: str, done: proc.Done
+) -> Exception:
+    """Conflicts that the worker has to resolve; or what to say, with all as it was before."""
+    name = record.name
+    files = git.conflicted_files(worktree)
+    if files and record.status in (Status.NEEDS_REVIEW, Status.REBASING):
+        _record_conflicts(project, name, files)
+        return HasConflicts()
+    _restore(project, name, worktree, before, done.stderr or done.stdout)
+    if files:
+        return LlmcError(
+            f"{name} conflicts with {project.config.repo.default_branch} in {_some(files)}, and is {record.status}",
+            hint="Run `llmc up --detach`, then do it again: it will resolve them.",
+        )
+    return ToolFailed(done.argv, done.returncode, done.stderr or done.stdout)
+
+
+def _run(worktree: Path, before: str, base: str) -> proc.Done:
+    """git rebase; where rerere knew the resolution of every conflict and staged it, the rebase goes on."""
+    settings = [arg for setting in _SETTINGS for arg in ("-c", setting)]
+    env = committer(worktree, before)
+    done = git.git(worktree, *settings, "rebase", "--quiet", base, check=False, timeout_s=300, env=env)
+    while not done.ok and git.rebase_in_progress(worktree) and not git.conflicted_files(worktree):
+        at = git.head(worktree)
+        done = git.git(worktree, *settings, "rebase", "--continue", check=False, timeout_s=300, env=env)
+        if git.head(worktree) == at:
+            break
+    return done
+
+
+def _persist(project: Project, record: WorkerRecord, worktree: Path, before: str, work: merging.Work) -> None:
+    with fault_step("rebase.persist"):
+        ref = _pinned(project, record, worktree, before)
+        provision.pin_in_the_way(project, record, work.base, "rebase")
+        # On top of the base, nothing would tell any more that the worker has them from before.
+        taken_back = dict.fromkeys([*record.taken_back, *merging.taken_back(project, work)])
+        with project.store.transaction() as tx:
+            tx.update(
+                record.name,
+                pre_rebase_sha=before,
+                rebase_base=work.base,
+                rebase_started_at_unix=now_unix(),
+                taken_back=tuple(taken_back)[-MOST_TAKEN_BACK:],
+            )
+            tx.emit("rebase_started", worker=record.name, commit=before, base=work.base, ref=ref)
+
+
+def _pinned(project: Project, record: WorkerRecord, worktree: Path, commit: str) -> str:
+    """A ref that keeps the commits. They alone: a rebase refuses to begin where files are changed, and leaves new ones."""
+    places = [f"refs/llmc/trash/{record.name}"]
+    kept = git.out(
+        worktree, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit, *places
+    )
+    return kept or trash.pin_commit(project.root, record.name, "rebase", commit)
+
+
+def _record_clean(project: Project, name: str, base: str, head: str, then_validate: bool) -> None:
+    before = project.store.worker(name)
+    seen: dict[str, Any] = {}
+    if before.reviewed_sha == before.pre_rebase_sha and review.compare(before, base, head) is Reviewed.SAME:
+        seen = {"reviewed_sha": head}  # a person knows this change, whatever its commit is called now
+    if before.accept is not None:
+        seen["accept"] = replace(before.accept, tip=head)
+    with fault_step("rebase.record"), project.store.transaction() as tx:
+        record = tx.update(name, **NO_REBASE, **seen)
+        tx.emit("rebased", worker=name, commit=head, base=base)
+        if record.status is Status.REBASING:
+            tx.move(name, step(Status.NEEDS_REVIEW, "rebased", commit_sha=head))
+        elif record.status is Status.NEEDS_REVIEW and then_validate and project.config.repo.validate:
+            due = {"validation_due": True, "since_unix": record.since_unix}
+            tx.move(name, step(Status.REBASING, "to be validated", **due))
+        elif record.status is Status.NEEDS_REVIEW:
+            tx.update(name, commit_sha=head)
+
+
+def _record_conflicts(project: Project, name: str, files: tuple[str, ...]) -> None:
+    """In one step the accept, if it was one, has ended without landing, and the worker is `rebasing`."""
+    with fault_step("rebase.record"), project.store.transaction() as tx:
+        record = tx.worker(name)
+        if record.accept is not None:
+            tx.emit("accept_failed", worker=name, reason=f"conflicts in {_some(files)}", step="merge")
+        tx.emit("rebase_conflicted", worker=name, files=files, base=record.rebase_base)
+        tx.update(
+            name,
+            accept=None,
+            conflicted_files=files,
+            resolution_attempts=0,
+            conflict_prompt_due=True,
+            validate_rebase=bool(project.config.repo.validate),
+        )
+        if record.status is not Status.REBASING:
+            tx.move(name, step(Status.REBASING, "conflicts"))
+
+
+def _restore(project: Project, name: str, worktree: Path, before: str, output: str) -> None:
+    git.git(worktree, "rebase", "--abort", check=False, timeout_s=300)
+    if git.rebase_in_progress(worktree) or git.head(worktree) != before:
+        raise LlmcError(
+            f"{name}: the rebase failed and could not be undone: {output.strip()[-1000:]}",
+            hint=f"Look at it: llmc attach {name}; its work is at {before[:12]}.",
+        )
+    with project.store.transaction() as tx:
+        tx.update(name, **NO_REBASE)
+        tx.emit("rebase_failed", worker=name, reason=output.strip()[-500:])
+
+
+def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
+    """A worker in error over its rebase, as git shows it now; the caller holds its lock, and nobody else has the worker.
+
+    No hook tells of what a person did in the worktree.
+    """
+    if record.status is not Status.ERROR or not record.pre_rebase_sha:
+        return record
+    pane = project.pane(record)
+    if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
+        return record
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        return record
+    change, told = decide.by_hand(record, facts), decide.still_unresolved(record, facts)
+    if change is None and not told:
+        return record
+    with project.store.transaction() as tx:
+        if change is None:
+            return tx.update(record.name, error_reason=told)
+        tx.emit(
+            "rebase_resolved", worker=record.name, reason=change.reason, ahead=facts.ahead, dirty=facts.dirty
+        )
+        return tx.move(record.name, change)
+
+
+def must_tell(record: WorkerRecord) -> bool:
+    """Whether the worker has conflicts, or a validation that failed, and was not told about them yet."""
+    on_its_way = record.delivery is not None and (
+        record.delivery.outcome.open and submit.is_about_a_rebase(record.delivery)
+    )
+    return record.status is Status.REBASING and (record.conflict_prompt_due or on_its_way)
+
+
+def tell(project: Project, name: str) -> LlmcError:
+    """Send the prompt that is due; what to say to whoever asked for the rebase."""
+    record = project.store.worker(name)
+    with fault_step("rebase.prompt"):
+        if record.conflict_prompt_due and record.validation_output:
+            text = validation_prompt(project, record)
+            receipt = submit.submit(project, name, "validation", text, conflict_prompt_due=False)
+        elif record.conflict_prompt_due:
+            facts = intake.git_facts(project, record)
+            if facts is None:
+                return LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+            if not facts.rebasing and _has_ended(project, record, facts):
+                return LlmcError(
+                    f"the rebase of {name} has ended meanwhile", hint="`llmc status` shows where it is."
+                )
+            text, files = conflict_prompt(project, record, facts)
+            together = tuple(dict.fromkeys([*record.conflicted_files, *files]))
+            receipt = submit.submit(
+                project, name, "conflict", text, conflict_prompt_due=False, conflicted_files=together
+            )
+        else:
+            receipt = submit.deliver(project, name)
+    files = project.store.worker(name).conflicted_files or record.conflicted_files
+    branch = project.config.repo.default_branch
+    if record.validation_output:
+        problem, does = f"{name} does not pass validation on top of {branch}", "mends it"
+    else:
+        problem, does = f"{name} conflicts with {branch} in {_some(files)}", "resolves them"
+    if receipt.outcome.arrived:
+        text = f"{problem}; {name} {does} now"
+        return Conflict(text, hint="Accept again when it is needs_review.", worker=name, files=files)
+    text = f"{problem}; {name} was not told: {receipt.outcome}: {receipt.reason}"
+    return Conflict(text, hint=f"Look at it: llmc attach {name}", worker=name, files=files)
+
+
+def _has_ended(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> bool:
+    """Somebody finished or aborted it without a turn of the agent: then nothing needs to be said."""
+    verdict = decide.after_round(record, facts, {"ahead": facts.ahead, "dirty": facts.dirty})
+    if verdict.action not in ("rebase_resolved", "rebase_aborted"):
+        return False
+    with project.store.transaction() as tx:
+        tx.update(record.name, **verdict.fields)
+        tx.emit(verdict.action, worker=record.name, **verdict.details)
+        if verdict.change:
+            tx.move(record.name, verdict.change)
+    return True
+
+
+def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
+    """A client calls itself busy for a moment after its Stop; whoever waited for that Stop is here by then.
+
+    And it calls itself idle for a moment before it goes on with a message that was queued.
+    """
+
+    def rests() -> bool:
+        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record, pane)
+
+    wait_until(rests, AFTER_STOP_S, interval_s=0.02)
+    return rests() and status_of(record, pane) is not ClientStatus.WAITING
+
+
+def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
+    """Git work in a worktree starts only while nobody else is at work in it."""
+    pane = project.pane(record)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    taken = is_taken(record, pane)
+    if taken:
+        raise Refused(taken)
+    if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
+        raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
+    # Hooks are children of the agent too, but only for a moment.
+    if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
+        pids = ", ".join(str(process.pid) for process in leftovers(record.instance))
+        raise Refused(
+            f"something {record.name} started is still running (pid {pids}) and could change its files",
+            hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",
+        )
+
+
+def refuse_if_dirty(record: WorkerRecord) -> git.TreeState:
+    """Refuse where something is not committed; what was seen of the worktree."""
+    changes = git.tree_state(Path(record.worktree_path))
+    if not changes.clean:
+        names = ", ".join([*changes.tracked, *changes.untracked][:5])
+        raise Refused(
+            f"{record.name} has uncommitted changes: {names}",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit the rest, or remove it.'",
+        )
+    return changes
+
+
+def _some(files: tuple[str, ...]) -> str:
+    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")

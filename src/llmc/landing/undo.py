@@ -1,0 +1,327 @@
+"""Undo: an accept backwards. One revert commit, checked and landed like an accept; then its task can be done again.
+
+Journaled in the state: the field `undo` names the step that comes next and is written before that step acts, so a crash
+anywhere resumes there. Whoever works on it holds the landing ticket; a journal without a holder was interrupted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.base import locks
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.given import number, text
+from llmc.base.text import gist
+from llmc.landing import fast_forward, merging, rebase, validation
+from llmc.records.event_log import EventLog
+from llmc.records.state import UndoJournal
+from llmc.repo import git, provision
+from llmc.repo.project import Project
+from llmc.tasks import commands, task_list
+
+#: the name under which a revert is landed, validated and logged; no worker can have it
+NAME = "_undo"
+REF = f"refs/llmc/land/{NAME}"
+#: the steps in their order; after `finish` the journal is over
+STEPS = ("revert", "validate", "land", "verify", "return", "finish")
+DONE = "done"
+MAX_ATTEMPTS = 20
+#: how long somebody else's landing, and a tick of the goals, are waited for
+TICKET_S, TICK_S = 7200.0, 120.0
+
+_IDENTITY = {"GIT_AUTHOR_NAME": "llmc", "GIT_AUTHOR_EMAIL": "llmc@localhost"}
+_COMMITTER = {"GIT_COMMITTER_NAME": "llmc", "GIT_COMMITTER_EMAIL": "llmc@localhost"}
+
+
+#: opens the part of a goal's plan that a commit was for, with a reason; says which, "" for none
+Reopen = Callable[[Project, str, str], str]
+
+
+class Undone(Struct, frozen=True):
+    worker: str
+    commit: str
+    revert: str
+    subject: str
+    prompt: str
+    #: what can be done again, in words; "" where the work was no task's
+    returned: str
+
+
+class Target(Struct, frozen=True):
+    """What an undo would take back now."""
+
+    worker: str
+    commit: str
+    prompt: str
+    at_unix: float = 0.0
+    #: an undo of it was interrupted, and goes on
+    begun: bool = False
+
+
+def target(project: Project) -> Target:
+    """The undo that was interrupted, else the newest accept that was not undone."""
+    journal = project.store.read().undo
+    if journal is not None and (journal.step != DONE or _is_news(project, journal)):
+        return Target(journal.worker, journal.commit, journal.prompt, journal.started_unix, begun=True)
+    newest = _newest_accept(project)
+    if newest is None:
+        raise NotFound("nothing was accepted that could be undone", hint="`llmc events` shows what happened.")
+    return newest
+
+
+def _newest_accept(project: Project) -> Target | None:
+    """The newest that was not undone."""
+    undone = set()
+    for event in EventLog(str(project.root.events)).newest(b'"accepted"', b'"undone"'):
+        worker, commit, prompt = (text(event.get(key)) for key in ("worker", "commit", "prompt"))
+        if event.get("action") == "undone":
+            undone.add(commit)
+        elif event.get("action") == "accepted" and commit and commit not in undone:
+            return Target(worker, commit, prompt, number(event.get("ts")) or 0.0)
+    return None
+
+
+def _is_news(project: Project, journal: UndoJournal) -> bool:
+    """An undo that the daemon finished: a person who repeats the command means that one, and not the accept before it."""
+    newest = _newest_accept(project)
+    return newest is None or newest.at_unix <= journal.started_unix
+
+
+def undo(project: Project, commit: str, reopen: Reopen) -> Undone:
+    """Take back the commit that `target` named, or go on with that. Nothing is removed from the history."""
+    with _ticket(project, TICKET_S):
+        wanted = target(project)
+        if wanted.commit != commit:
+            raise Refused("another commit is the newest now; nothing was undone", hint="Run it again.")
+        journal = project.store.read().undo
+        if journal is None or not wanted.begun:
+            journal = _begin(project, wanted)
+        _Steps(project, journal, reopen).land()
+    return _give_back(project, reopen, TICKET_S, keep=False)
+
+
+def resume(project: Project, reopen: Reopen) -> Undone | None:
+    """Finish an undo whose process was killed; None: there is none, or somebody is at it."""
+    journal = project.store.read().undo
+    if journal is None or journal.step == DONE:
+        return None
+    try:
+        with _ticket(project, 0.2):
+            journal = project.store.read().undo
+            if journal is None or journal.step == DONE:
+                return None
+            _Steps(project, journal, reopen).land()
+        return _give_back(project, reopen, 0.2, keep=True)
+    except LockTimeout:
+        return None
+
+
+def stopped(project: Project) -> str:
+    """The commit whose undo was interrupted, where nobody is at it."""
+    journal = project.store.read().undo
+    if journal is None or journal.step == DONE or locks.is_locked(project.root.lock("ticket")):
+        return ""
+    return journal.commit
+
+
+def _give_back(project: Project, reopen: Reopen, wait_s: float, *, keep: bool) -> Undone:
+    """The steps after landing; `keep`: a person has still to be told, so the journal stays."""
+    # A tick that has just seen the merge must not call a part of a plan done after it was opened again.
+    with locks.lock(project.root.lock("goals"), locks.Rank.TICK, timeout_s=TICK_S), _ticket(project, wait_s):
+        journal = project.store.read().undo
+        if journal is None:  # somebody else has finished it
+            raise NotFound("the undo is finished already", hint="`llmc events` shows what happened.")
+        steps = _Steps(project, journal, reopen)
+        steps.give_back()
+        if not keep:
+            with project.store.transaction() as tx:
+                tx.journal_undo(None)
+    done = steps.journal
+    subject = _subject(project, done.commit)
+    return Undone(done.worker, done.commit, done.revert, subject, done.prompt, done.returned)
+
+
+def _begin(project: Project, wanted: Target) -> UndoJournal:
+    fast_forward.check_source(project)
+    journal = UndoJournal(
+        step=STEPS[0],
+        started_unix=now_unix(),
+        worker=wanted.worker,
+        commit=wanted.commit,
+        prompt=wanted.prompt,
+    )
+    with project.store.transaction() as tx:
+        tx.journal_undo(journal)
+    return journal
+
+
+@contextmanager
+def _ticket(project: Project, timeout_s: float) -> Iterator[None]:
+    with locks.lock(project.root.lock("ticket"), locks.Rank.TICKET, timeout_s=timeout_s):
+        yield
+
+
+class _Steps:
+    """The caller holds the ticket."""
+
+    def __init__(self, project: Project, journal: UndoJournal, reopen: Reopen) -> None:
+        self.project = project
+        self.root = project.root.path
+        self.journal = journal
+        self.reopen = reopen
+
+    def land(self) -> None:
+        """Up to where the revert is on the branch."""
+        while self.journal.step in STEPS[: STEPS.index("return")]:
+            self._one_step()
+
+    def give_back(self) -> None:
+        while self.journal.step != DONE:
+            self._one_step()
+
+    def _one_step(self) -> None:
+        current = self.journal.step
+        try:
+            with fault_step(f"undo.{current}"):
+                after = _ACTIONS[current](self)
+        except fast_forward.BaseMoved:
+            after = self._again()
+        except LlmcError as error:
+            self._give_up(current, error)
+            raise
+        except KeyboardInterrupt:  # who presses Ctrl-C means stop
+            self._give_up(current, LlmcError("interrupted by Ctrl-C"))
+            raise
+        if current != "finish":
+            ahead = after.step if after.step != current else STEPS[STEPS.index(current) + 1]
+            after = replace(after, step=ahead)
+            with self.project.store.transaction() as tx:
+                tx.journal_undo(after)
+        self.journal = after
+
+    def _again(self) -> UndoJournal:
+        """A person moved the branch: another revert, on what is there now."""
+        if self.journal.attempt >= MAX_ATTEMPTS:
+            error = LlmcError(f"the default branch moved {MAX_ATTEMPTS} times; nothing was undone")
+            self._give_up("revert", error)
+            raise error
+        return replace(self.journal, step="revert", revert="", attempt=self.journal.attempt + 1)
+
+    def _give_up(self, at: str, error: LlmcError) -> None:
+        """A failure before anything landed ends the undo. Where it may have landed the next one finds out."""
+        landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy)
+        if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
+            return
+        with self.project.store.transaction() as tx:
+            tx.journal_undo(None)
+            tx.emit(
+                "undo_failed",
+                worker=self.journal.worker,
+                reason=gist(error.message),
+                step=at,
+                commit=self.journal.commit,
+            )
+
+    def _revert(self) -> UndoJournal:
+        """The commit that takes it back, under a ref before anybody needs it; or the one that did, before a crash."""
+        base = provision.refresh_base(self.project)
+        made = self._landed_before(base)
+        if made:
+            return replace(self.journal, step="verify", base=base, revert=made)
+        made = _revert_of(self.project, self.journal.commit, base)
+        git.git(self.root, "update-ref", REF, made)
+        return replace(self.journal, base=base, revert=made)
+
+    def _landed_before(self, base: str) -> str:
+        """Our revert of this very commit, where it is on the branch already: then only the journal was lost."""
+        made = git.resolve(self.root, REF)
+        if made is None or not git.is_ancestor(self.root, made, base):
+            return ""
+        said = git.out(self.root, "show", "-s", "--no-show-signature", "--format=%B", made)
+        return made if said.endswith(_reverts(self.journal.commit)) else ""
+
+    def _validate(self) -> UndoJournal:
+        try:
+            validation.check_commit(self.project, NAME, self.journal.revert, self.journal.base, worktree=None)
+        except validation.NoSlot as error:
+            raise LlmcError(
+                f"the revert cannot be checked: {error.message}; nothing was undone",
+                hint=f"Without a check: git revert {self.journal.commit[:12]}, in the source.",
+            ) from error
+        return self.journal
+
+    def _land(self) -> UndoJournal:
+        if fast_forward.is_landed(self.project, self.journal.revert):  # before a crash
+            return self.journal
+        with locks.lock(self.project.root.lock("merge"), locks.Rank.MERGE, timeout_s=600):
+            fast_forward.land(self.project, NAME, self.journal.revert, self.journal.base)
+        return self.journal
+
+    def _verify(self) -> UndoJournal:
+        if not fast_forward.is_landed(self.project, self.journal.revert):
+            raise LlmcError(
+                f"the revert {self.journal.revert[:12]} was landed, but is not on the branch now",
+                hint="Somebody may have moved the branch back; `llmc events` shows what happened.",
+            )
+        problem = fast_forward.push_onward(self.project)
+        if problem:
+            with self.project.store.transaction() as tx:
+                tx.emit("push_failed", worker=self.journal.worker, reason=problem)
+        return self.journal
+
+    def _return(self) -> UndoJournal:
+        """What the commit was for is to be done again: a part of a goal's plan is open, any other task pending."""
+        commit = self.journal.commit
+        opened = self.reopen(self.project, commit, f"its commit {commit[:12]} was undone")
+        if opened:
+            return replace(self.journal, returned=opened)
+        task_id, said = commands.pending_again(self.project, commit)
+        return replace(self.journal, task_id=task_id, returned=said)
+
+    def _finish(self) -> UndoJournal:
+        done = replace(self.journal, step=DONE)
+        with self.project.store.transaction() as tx:
+            told = {"commit": done.commit, "revert": done.revert, "reason": done.returned}
+            tx.emit("undone", worker=done.worker, **told)
+            if done.task_id and (task := task_list.open_ledger(self.project).books().landed_as(done.commit)):
+                tx.emit("task_requeued", **task.fields(), reason=f"its commit {done.commit[:12]} was undone")
+            rebase.queue_others(tx, NAME)
+            tx.journal_undo(done)
+        return done
+
+
+_ACTIONS: dict[str, Callable[[_Steps], UndoJournal]] = {name: getattr(_Steps, f"_{name}") for name in STEPS}
+
+
+def _revert_of(project: Project, commit: str, base: str) -> str:
+    """A commit on `base` without what `commit` changed; made from trees alone, no checkout is touched."""
+    root = project.root.path
+    if not git.is_ancestor(root, commit, base):
+        raise Refused(
+            f"{commit[:12]} is no longer on the branch", hint="Somebody rewrote it; there is nothing to undo."
+        )
+    try:
+        tree = merging.merge_with(project, commit, base, f"{commit}^", base=base)
+    except merging.Conflicts as error:
+        raise Refused(
+            f"later commits changed the same lines in: {', '.join(error.files)}; nothing was undone",
+            hint=f"Revert it by hand: git revert {commit[:12]}",
+        ) from error
+    if tree == git.tree_of(root, base):
+        raise Refused(f"nothing of {commit[:12]} is left on the branch", hint="It was reverted already.")
+    message = f'Revert "{_subject(project, commit)}"\n\n{_reverts(commit)}\n'
+    env = {} if git.config_get(root, "user.email") else _IDENTITY | _COMMITTER
+    done = git.git(root, "commit-tree", tree, "-p", base, "-F", "-", input=message.encode(), env=env)
+    return done.stdout.strip()
+
+
+def _reverts(commit: str) -> str:
+    return f"This reverts commit {commit}."
+
+
+def _subject(project: Project, commit: str) -> str:
+    return git.out(project.root.path, "show", "-s", "--format=%s", commit)

@@ -1,0 +1,200 @@
+"""The ways to a person: terminal bell, desktop, a command, a webhook, Apprise. Each is bounded in time.
+
+What went wrong is said without addresses: they are as good as passwords.
+"""
+
+import http.client
+import importlib
+import logging
+import os
+import shutil
+import socket
+import ssl
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.base import proc
+from llmc.base.errors import LlmcError
+from llmc.base.text import json_text
+from llmc.notifications.rules.notices import scrubbed
+
+APPRISE_HINT = "pip install 'llmc[notify]'"
+_DESKTOP = "notify-send"
+
+
+class Result(StrEnum):
+    TOLD = "told"
+    #: there is no such way here, and nothing is wrong
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a notification on one channel."""
+
+    channel: str
+    result: Result
+    why: str = ""
+
+
+class NotTold(Exception):
+    """A channel did not take it; the text says why, and is fit for a log."""
+
+
+class NoSuchWay(Exception):
+    """It cannot be told like this here."""
+
+
+Message = Mapping[str, Any]
+Channel = Callable[[Message, float], None]
+
+
+def tell(channels: Mapping[str, Channel], message: Message, timeout_s: float) -> list[Outcome]:
+    """Tell all at once, and wait for them so long at most."""
+    found: dict[str, Outcome] = {}
+
+    def run(name: str, channel: Channel) -> None:
+        found[name] = _tried(name, channel, message, timeout_s)
+
+    threads = [
+        threading.Thread(target=run, args=item, name=f"notify-{item[0]}", daemon=True)
+        for item in channels.items()
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + timeout_s + 0.5
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    late = f"no answer in {timeout_s:g} s"
+    return [found.get(name) or Outcome(name, Result.FAILED, late) for name in channels]
+
+
+def _tried(name: str, channel: Channel, message: Message, timeout_s: float) -> Outcome:
+    try:
+        channel(message, timeout_s)
+    except NoSuchWay as error:
+        return Outcome(name, Result.SKIPPED, str(error))
+    except NotTold as error:
+        return Outcome(name, Result.FAILED, str(error))
+    except Exception as error:  # a bug in a channel must not silence the others; its text may hold an address
+        return Outcome(name, Result.FAILED, type(error).__name__)
+    return Outcome(name, Result.TOLD)
+
+
+def bell(message: Message, timeout_s: float) -> None:
+    """Ring where llmc prints, or at the terminal it was started from."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\a")
+        sys.stdout.flush()
+        return
+    try:
+        fd = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoSuchWay("llmc runs without a terminal") from error
+    try:
+        os.write(fd, b"\a")
+    except OSError as error:
+        raise NotTold(f"the terminal does not take it: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
+def desktop(message: Message, timeout_s: float) -> None:
+    if shutil.which(_DESKTOP) is None:
+        raise NoSuchWay(f"{_DESKTOP} is not installed")
+    argv = [_DESKTOP, "--app-name=llmc", "--", str(message["title"]), str(message["body"])]
+    _run(argv, None, timeout_s)
+
+
+def command(line: str) -> Channel:
+    """A command line of the person's."""
+
+    def send(message: Message, timeout_s: float) -> None:
+        _run(
+            ["/bin/sh", "-c", line],
+            f"{json_text(message)}\n".encode(),  # a line: so that `cat >> file` makes JSON lines
+            timeout_s,
+        )
+
+    return send
+
+
+def _run(argv: list[str], data: bytes | None, timeout_s: float) -> None:
+    try:
+        done = proc.run(argv, input=data, env=proc.command_env(), timeout_s=timeout_s, check=False, cwd="/")
+    except LlmcError as error:  # its words hold the command line
+        late = "did not end in" in error.message
+        raise NotTold(f"it did not end in {timeout_s:g} s" if late else "it could not be started") from error
+    if not done.ok:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        said = f": {scrubbed(last[0])[:200]}" if last else ""
+        raise NotTold(f"exit code {done.returncode}{said}")
+
+
+def webhook(url: str) -> Channel:
+    def send(message: Message, timeout_s: float) -> None:
+        data = json_text(message).encode()
+        headers = {"Content-Type": "application/json", "User-Agent": "llmc"}
+        try:
+            request = urllib.request.Request(url, data=data, headers=headers, method="POST")
+            with urllib.request.urlopen(request, timeout=timeout_s):
+                pass
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise NotTold(f"HTTP status {error.code}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NotTold(_network_problem(error, timeout_s)) from None
+
+    return send
+
+
+def _network_problem(error: Exception, timeout_s: float) -> str:
+    """In words of our own: the library's may hold the address."""
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    match reason:
+        case TimeoutError():
+            return f"no answer in {timeout_s:g} s"
+        case socket.gaierror():
+            return "its host is not found"
+        case ssl.SSLError():
+            return "its certificate is not accepted, or it speaks no TLS"
+        case OSError() if reason.strerror:
+            return reason.strerror
+        case ValueError() | http.client.InvalidURL():
+            return "its URL cannot be used"
+    return "it does not answer as a web server does"
+
+
+def apprise_problem() -> str:
+    """Why Apprise cannot be used; "" when it can."""
+    try:
+        importlib.import_module("apprise")
+    except ImportError:
+        return f"Apprise is not installed: {APPRISE_HINT}"
+    return ""
+
+
+def apprise(url: str) -> Channel:
+    def send(message: Message, timeout_s: float) -> None:
+        problem = apprise_problem()
+        if problem:
+            raise NotTold(problem)
+        log = logging.getLogger("apprise")  # what it logs may hold the address
+        log.propagate = False
+        log.addHandler(logging.NullHandler())
+        module: Any = importlib.import_module("apprise")
+        service = module.Apprise()
+        if not service.add(url):
+            raise NotTold("its URL is not one that Apprise knows")
+        if not service.notify(title=str(message["title"]), body=str(message["body"] or message["title"])):
+            raise NotTold("the service did not take it")
+
+    return send

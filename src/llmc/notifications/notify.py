@@ -1,0 +1,172 @@
+"""Tells a person, out of band, once for each incident: the one door for every notification.
+
+A notice is in incidents.json before it is told, and marked as told after. A kill before the telling: whoever comes next
+tells it. A kill between the telling and the mark: it is told a second time. Never is it lost.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+import tomllib
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace as with_
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.base.urls import scrub, scrub_all
+from llmc.config.model import Notify
+from llmc.notifications import notifiers
+from llmc.notifications.incidents import Incident, Incidents, opened
+from llmc.notifications.notifiers import Channel, Outcome, Result
+from llmc.notifications.rules.notices import KINDS, Notice, Over, fit_to_tell, payload
+from llmc.repo.project import Project
+
+#: longest time that one telling may take
+TIMEOUT_S = 10.0
+
+_senders: set[threading.Thread] = set()
+#: told by this process while incidents.json could not be written
+_unwritten: set[tuple[str, str]] = set()
+
+
+def notify(project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any) -> None:
+    """Tell a person, unless this incident is known. Never raises, and takes some more than ten seconds at most."""
+    post(project, Notice(kind, key, title, body, facts))
+    flush()
+
+
+def post(project: Project, notice: Notice) -> None:
+    """The same without waiting: a thread tells it, `flush` waits for that. Never raises."""
+    settings, notice = settings_of(project), fit_to_tell(notice)
+    notice = with_(
+        notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
+    )
+    if notice.kind in KINDS and notice.kind not in settings.on:
+        return
+    channels = _wanted(channels_of(settings), notice)
+    incident = _begun(project, notice, channels)
+    if incident is not None and incident.due:
+        _start(project, incident, channels)
+
+
+def _wanted(channels: dict[str, Channel], notice: Notice) -> dict[str, Channel]:
+    """A goal may say over which of them its questions go; `inbox`: over none, they are in its inbox."""
+    only = notice.facts.get("channel") if notice.kind == "goal_asked" else None
+    return channels if only in (None, "", "notify") else {n: way for n, way in channels.items() if n == only}
+
+
+def over(project: Project, kind: str, key: str | None = None) -> None:
+    """The incident has ended, or with no key every one of this kind: it may be told again. Never raises."""
+    with contextlib.suppress(LlmcError, OSError):
+        _unwritten.difference_update(
+            {told for told in _unwritten if told[0] == kind and key in (None, told[1])}
+        )
+        Incidents(project.root).end(Over(kind, key))
+
+
+def retry(project: Project) -> None:
+    """Tell what a process that was killed left, and try again where a channel failed. Never raises."""
+    with contextlib.suppress(LlmcError, OSError):
+        channels = channels_of(settings_of(project))
+        for incident in Incidents(project.root).take_due():
+            _start(project, incident, channels)
+
+
+def flush(timeout_s: float = TIMEOUT_S + 1) -> bool:
+    """Wait until everything is told, but not for ever; whether it is."""
+    deadline = time.monotonic() + timeout_s
+    for sender in list(_senders):
+        sender.join(max(0.0, deadline - time.monotonic()))
+    return not any(sender.is_alive() for sender in list(_senders))
+
+
+def try_channels(project: Project) -> list[Outcome]:
+    """A test message on every channel; it is no incident."""
+    notice = Notice("test", "test", "llmc can reach you", f"A test from {project.root.path}")
+    return notifiers.tell(channels_of(settings_of(project)), _message(project, notice), TIMEOUT_S)
+
+
+def settings_of(project: Project) -> Notify:
+    """[notify] as it is configured; also out of a config.toml that cannot be used otherwise."""
+    if project.config.notify != Notify():
+        return project.config.notify
+    try:
+        table = tomllib.loads(project.root.config.read_text(encoding="utf-8")).get("notify", {})
+        return msgspec.convert(table, Notify)
+    except (OSError, ValueError):
+        return project.config.notify
+
+
+def channels_of(settings: Notify) -> dict[str, Channel]:
+    """The configured ways, by name; a name says nothing of an address."""
+    found: dict[str, Channel] = {}
+    if settings.bell:
+        found["bell"] = notifiers.bell
+    if settings.desktop:
+        found["desktop"] = notifiers.desktop
+    if settings.command:
+        found["command"] = notifiers.command(settings.command)
+    if settings.webhook:
+        found["webhook"] = notifiers.webhook(settings.webhook)
+    for number, url in enumerate(settings.urls, 1):
+        found[f"url-{number}"] = notifiers.apprise(url)
+    return found
+
+
+def problems(project: Project) -> list[str]:
+    """Why a person may not be reached, for `doctor`."""
+    settings = settings_of(project)
+    found = []
+    if settings.urls and (problem := notifiers.apprise_problem()):
+        found.append(f"notify.urls: {problem}")
+    channels = channels_of(settings)
+    last: dict[str, str] = {}
+    for incident in Incidents(project.root).read().incidents:
+        last |= dict.fromkeys(incident.told, "")
+        last |= incident.failed
+    found += [f"notify: {name} failed last: {why}" for name, why in last.items() if why and name in channels]
+    return found
+
+
+def _begun(project: Project, notice: Notice, channels: dict[str, Channel]) -> Incident | None:
+    """The incident if it is ours to tell. Where it cannot be written (a full disk) it is told all the same, once."""
+    try:
+        with fault_step("notify.record"):
+            return Incidents(project.root).begin(notice, channels)
+    except (LlmcError, OSError):
+        if (notice.kind, notice.key) in _unwritten:
+            return None
+        _unwritten.add((notice.kind, notice.key))
+        return opened(notice, channels)
+
+
+def _start(project: Project, incident: Incident, channels: dict[str, Channel]) -> None:
+    chosen = {name: channels[name] for name in incident.due if name in channels}
+    sender = threading.Thread(target=_deliver, args=(project, incident, chosen), name="notify", daemon=True)
+    _senders.difference_update({old for old in _senders if not old.is_alive()})
+    sender.start()
+    _senders.add(sender)
+
+
+def _deliver(project: Project, incident: Incident, channels: dict[str, Channel]) -> None:
+    with fault_step("notify.send"):
+        outcomes = notifiers.tell(channels, _message(project, incident.notice), TIMEOUT_S)
+    failed = {one.channel: one.why for one in outcomes if one.result is Result.FAILED}
+    told = [one.channel for one in outcomes if one.result is Result.TOLD]
+    with contextlib.suppress(LlmcError, OSError), fault_step("notify.told"):
+        Incidents(project.root).tried(incident, told, failed)
+    with contextlib.suppress(LlmcError, OSError), project.store.transaction() as tx:
+        about = {"kind": incident.kind, "key": incident.key}
+        if told:
+            tx.emit("notified", channels=told, **about)
+        for channel, why in failed.items():
+            tx.emit("notify_failed", reason=why, channel=channel, attempt=incident.tries + 1, **about)
+
+
+def _message(project: Project, notice: Notice) -> dict[str, Any]:
+    plain = with_(notice, facts=msgspec.to_builtins(notice.facts, str_keys=True))
+    return payload(plain, root=str(project.root.path), host=socket.gethostname(), now=now_unix())

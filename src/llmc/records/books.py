@@ -1,0 +1,392 @@
+"""What became of the tasks llmc took, from its own ledger: files may be changed by anybody, the ledger by llmc only."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
+
+from llmc.base.given import number, text
+from llmc.base.names import TaskId, TaskKey
+from llmc.records.task import is_number
+
+#: failures that count against a task; at this many it waits for a person
+MAX_ATTEMPTS = 3
+#: why a task waits for a person after its attempts
+QUARANTINED = "quarantined"
+#: see `name_the_unnamed`
+_UNNAMED = "unnamed_are_of"
+#: the cause of an agent that ended by itself in the middle of a task
+CRASH = "crash"
+#: the cause of work that does not pass its check
+TASK = "task"
+#: so many different tasks whose checks fail, with none completed in between, are no task's fault
+CHECKS_IN_A_ROW = 5
+
+Action = Literal[
+    "created",
+    "made",
+    "approved",
+    "claimed",
+    "landing",
+    "completed",
+    "released",
+    "failed",
+    "requeued",
+    "withdrawn",
+]
+
+
+class Claim(Struct, frozen=True):
+    """A worker of this root is at a task."""
+
+    id: str
+    task: TaskKey
+    worker: str
+
+
+class Failure(Struct, frozen=True):
+    cause: str
+    reason: str
+    at_unix: float
+
+
+class Kept(Struct, frozen=True):
+    """Why llmc keeps a task back for a person."""
+
+    #: `quarantined`, `parked`, `blocked` (a goal asks a person) or `withdrawn` (a goal does not want it any more)
+    word: str
+    reason: str
+    at_unix: float
+
+
+class Landed(Struct, frozen=True):
+    commit: str
+    at_unix: float
+
+
+class Made(Struct, frozen=True):
+    """A worker's session made the task: a hook said so. What its file says of that is the agent's word."""
+
+    worker: str
+    #: the task that the worker was at
+    at: str = ""
+    #: the root of that worker: a list may be shared, and only there it can be approved
+    root: str = ""
+    #: the hook's own event: told twice, it is the same task; another one means that the number was used again
+    event: str = ""
+    #: `proposed` until a person has approved it; "" where `auto.worker_tasks` lets it through
+    hold: str = ""
+    #: what a person approved of what llmc acts upon: the file may be changed afterwards
+    verify: str = ""
+    budget: dict[str, Any] | None = None
+    model: str = ""
+
+
+class Books(Struct):
+    #: the list that rows without one are about (see `name_the_unnamed`)
+    unnamed: str = ""
+    #: by list
+    completed: dict[str, set[TaskId]] = field(default_factory=dict)
+    #: tasks whose files llmc wrote, for a person, a goal or the task pool
+    created: set[TaskKey] = field(default_factory=set)
+    #: tasks that workers' sessions made
+    made: dict[TaskKey, Made] = field(default_factory=dict)
+    #: by worker: each is at one task at most
+    claims: dict[str, Claim] = field(default_factory=dict)
+    #: the latest claim on each task, also one that has ended
+    latest: dict[TaskKey, str] = field(default_factory=dict)
+    #: what counted against a task since it was last put back by a person
+    failures: dict[TaskKey, list[Failure]] = field(default_factory=dict)
+    #: by worker: what failed there since it last completed a task, as task and cause
+    streaks: dict[str, list[tuple[TaskKey, str]]] = field(default_factory=dict)
+    #: what failed since anybody completed a task, as worker, task and cause
+    lately: list[tuple[str, TaskKey, str]] = field(default_factory=list)
+    #: tasks that wait for a person since their last attempt
+    kept: dict[TaskKey, Kept] = field(default_factory=dict)
+    #: what the tasks are called, for those whose file is gone
+    subjects: dict[TaskKey, str] = field(default_factory=dict)
+    #: which task was taken for a dispatch of a goal: none is ever made a second time for it
+    dispatches: dict[str, TaskKey] = field(default_factory=dict)
+    #: the part of a goal's plan that a task is for: a goal makes a new task for each attempt at it
+    parts: dict[TaskKey, str] = field(default_factory=dict)
+    #: as what a task landed ("": nothing had to change), and when
+    landed: dict[TaskKey, Landed] = field(default_factory=dict)
+    #: by claim, while it is held: the commit that was about to land last
+    landing: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> "Books":
+        """One of its own: the original can be read while this one is changed."""
+        return Books(**{one.name: _copied(getattr(self, one.name)) for one in fields(self)})
+
+    def whole(self, task: TaskKey) -> TaskKey:
+        """The name with its list: a record of an older llmc has none."""
+        return task if task.list else TaskKey(self.unnamed, task.id)
+
+    def is_completed(self, task: TaskKey) -> bool:
+        task = self.whole(task)
+        return task.id in self.completed.get(task.list, ())
+
+    def completed_in(self, list_name: str) -> frozenset[TaskId]:
+        return frozenset(self.completed.get(list_name, ()))
+
+    def claimed_in(self, list_name: str) -> frozenset[TaskId]:
+        """What workers of this root are at."""
+        return frozenset(claim.task.id for claim in self.claims.values() if claim.task.list == list_name)
+
+    def proposed_in(self, list_name: str) -> frozenset[TaskId]:
+        """What workers made and nobody has approved."""
+        return frozenset(task.id for task, made in self.made.items() if made.hold and task.list == list_name)
+
+    def landed_as(self, commit: str) -> TaskKey | None:
+        """The task whose work is this commit."""
+        return next((task for task, one in self.landed.items() if commit and one.commit == commit), None)
+
+    def has_ended(self, claim_id: str, task: TaskKey) -> bool:
+        """Whether it was a claim of ours, and is none any more."""
+        return bool(claim_id) and self.latest.get(self.whole(task)) == claim_id and not self.holds(claim_id)
+
+    def holds(self, claim_id: str) -> bool:
+        return any(claim.id == claim_id for claim in self.claims.values())
+
+    def claim_on(self, task: TaskKey) -> Claim | None:
+        """Whose worker is at it."""
+        return next((claim for claim in self.claims.values() if claim.task == self.whole(task)), None)
+
+    def attempts(self, task: TaskKey) -> int:
+        return len(self.failures.get(self.whole(task), ()))
+
+    def is_quarantined(self, task: TaskKey) -> bool:
+        return self.attempts(task) >= MAX_ATTEMPTS
+
+    def waits_s(self, task: TaskKey, backoff_s: float, now: float) -> float:
+        """How long a task whose agent crashed is not begun again; each crash of it doubles that. 0: it may begin."""
+        failures = self.failures.get(self.whole(task), [])
+        crashes = [failure for failure in failures if failure.cause == CRASH]
+        if not crashes or failures[-1].cause != CRASH:
+            return 0.0
+        age_s = now - failures[-1].at_unix
+        if age_s < 0:  # the clock was set back: nobody can tell how long ago that is
+            return 0.0
+        return max(0.0, float(backoff_s * 2 ** (len(crashes) - 1)) - age_s)
+
+    def highest_in(self, list_name: str) -> int:
+        """The highest number of a task that is known there: a new task of that number would count as that one."""
+        keys = (*self.created, *self.made, *self.failures, *self.subjects, *self.kept)
+        known = (*self.completed.get(list_name, ()), *(key.id for key in keys if key.list == list_name))
+        return max((int(task) for task in known if is_number(task)), default=0)
+
+    def kept_back(self, task: TaskKey) -> str:
+        """The word for why it waits for a person, as far as the ledger knows; or nothing."""
+        kept, made = self.kept.get(self.whole(task)), self.made.get(self.whole(task))
+        if made is not None and made.hold:
+            return made.hold
+        return kept.word if kept else QUARANTINED if self.is_quarantined(task) else ""
+
+    def why_kept(self, task: TaskKey) -> tuple[str, str]:
+        """What became of a task that is quarantined, and the reason; "" where only its file says that it is.
+
+        One attempt may have shown that no other can help: nothing counts against the task then.
+        """
+        kept, failures = self.kept.get(self.whole(task)), self.failures.get(self.whole(task), [])
+        if kept is not None and kept.word == QUARANTINED:
+            return "cannot be done as it is", kept.reason
+        if not failures:
+            return "is quarantined", ""
+        times = "once" if len(failures) == 1 else f"{len(failures)} times"
+        return f"failed {times}, last by {failures[-1].cause or 'unknown'}", failures[-1].reason
+
+    def is_known(self, task: TaskKey) -> bool:
+        """Whether llmc wrote its file, was told who made it, or has taken it before."""
+        return task in self.created or task in self.made or task in self.latest
+
+
+def _copied(value: Any) -> Any:
+    """A collection of its own, with the collections in it."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(value) if isinstance(value, set | list) else value
+
+
+def hopeless(books: Books, workers: Collection[str], failed: str) -> str:
+    """Why going on makes no sense after this worker failed; "" when it does. A task that fails alone is quarantined.
+
+    Only the cause of that failure counts: an old streak of somebody else was dealt with when it was new. A check that
+    fails is the task's own, so there it takes many tasks in a row.
+    """
+    if not books.streaks.get(failed):
+        return ""
+    cause = books.streaks[failed][-1][1]
+    hit = {
+        worker: {task for who, task, why in books.lately if (who, why) == (worker, cause)}
+        for worker in workers
+    }
+    everybodys = set().union(*hit.values())
+    if cause == TASK:
+        if _pieces(books, everybodys) < CHECKS_IN_A_ROW:
+            return ""
+        return f"{len(everybodys)} tasks in a row failed their checks: {_listed(everybodys)}"
+    own = {task for task, why in books.streaks[failed] if why == cause}
+    if _pieces(books, own) > 1:
+        return f"{failed} failed at the tasks {_listed(own)}, each time by {cause}"
+    if all(hit.values()) and _pieces(books, everybodys) > 1:
+        return f"every worker failed by {cause}, at the tasks {_listed(everybodys)}"
+    return ""
+
+
+def _listed(tasks: Collection[TaskKey]) -> str:
+    return ", ".join(sorted(map(str, tasks)))
+
+
+def _pieces(books: Books, tasks: Collection[TaskKey]) -> int:
+    """How many pieces of work it is: a goal has a part tried again as another task, a few times."""
+    return len({books.parts.get(task) or task for task in tasks})
+
+
+def entry(action: Action, claim: Claim, at_unix: float, **details: Any) -> dict[str, Any]:
+    """A line of the ledger."""
+    return {
+        "ts": at_unix,
+        "action": action,
+        "task": claim.task.id,
+        "list": claim.task.list,
+        "worker": claim.worker,
+        "claim": claim.id,
+        **details,
+    }
+
+
+def name_the_unnamed(list_name: str, at_unix: float) -> dict[str, Any]:
+    """The line that says which list the rows of an older llmc are about, which wrote ids alone.
+
+    Written once, by the first llmc that knows better, with the list that is configured then: afterwards nobody could tell.
+    """
+    return {"ts": at_unix, "action": _UNNAMED, "list": list_name}
+
+
+def has_unnamed(books: Books) -> bool:
+    """Whether it has rows of which nobody has said yet what list they are about."""
+    return not books.unnamed and ("" in books.completed or any(not task.list for task in books.latest))
+
+
+def is_told_again(made: Made, event: str) -> bool:
+    """Whether a hook names a task that is known already: by the same hook, or by none, because it came too late."""
+    return not made.event or made.event == event
+
+
+def is_entry(row: Mapping[str, Any]) -> bool:
+    """Whether a row says what happened, and to which task."""
+    return isinstance(row.get("action"), str) and ("task" in row or row["action"] == _UNNAMED)
+
+
+def fold(books: Books, entries: Iterable[Mapping[str, Any]]) -> Books:
+    """The books after these entries. An entry that is repeated changes nothing more."""
+    for row in filter(is_entry, entries):
+        _enter(books, row)
+    return books
+
+
+def _enter(books: Books, row: Mapping[str, Any]) -> None:
+    list_name, at_unix = str(row.get("list") or ""), number(row.get("ts")) or 0.0
+    task = books.whole(TaskKey(list_name, TaskId(str(row.get("task")))))
+    worker, claim_id = str(row.get("worker")), str(row.get("claim"))
+    held = books.claims.get(worker)
+    match row.get("action"):
+        case "unnamed_are_of" if list_name and not books.unnamed:
+            _name(books, list_name)
+        case "created":
+            books.created.add(task)
+            _note_goal(books, task, row)
+        case "made":
+            said = {name: text(row.get(name)) for name in ("at", "root", "event", "hold")}
+            told = Made(worker, said["at"], said["root"], said["event"], said["hold"])
+            if (before := books.made.get(task)) is None or not is_told_again(before, told.event):
+                books.made[task] = told
+        case "approved" if (made := books.made.get(task)) is not None:
+            budget = row.get("budget")
+            limits = budget if isinstance(budget, dict) else None
+            said = {"verify": text(row.get("verify")), "model": text(row.get("model"))}
+            books.made[task] = replace(made, hold="", budget=limits, **said)
+        case "claimed":
+            _claim(books, Claim(claim_id, task, worker), row)
+        case "landing" if held is not None and held.id == claim_id:
+            books.landing[claim_id] = str(row.get("commit") or "")
+        case "completed":
+            books.completed.setdefault(task.list, set()).add(task.id)
+            books.landed[task] = Landed(str(row.get("commit") or ""), at_unix)
+            books.failures.pop(task, None)
+            books.kept.pop(task, None)
+            books.streaks.pop(worker, None)
+            books.lately.clear()
+            _let_go(books, worker, claim_id)
+        case "failed" if held is not None and held.id == claim_id:
+            failure = Failure(str(row.get("cause")), str(row.get("reason")), at_unix)
+            books.failures.setdefault(task, []).append(failure)
+            books.streaks.setdefault(worker, []).append((task, failure.cause))
+            books.lately.append((worker, task, failure.cause))
+            _keep_back(books, task, row)
+            _let_go(books, worker, claim_id)
+        case "released":
+            _keep_back(books, task, row)
+            _let_go(books, worker, claim_id)
+        case "withdrawn":
+            books.kept[task] = Kept("withdrawn", str(row.get("reason", "")), at_unix)
+        case "requeued":
+            books.failures.pop(task, None)
+            books.completed.get(task.list, set()).discard(task.id)
+            books.kept.pop(task, None)
+
+
+def _claim(books: Books, claim: Claim, row: Mapping[str, Any]) -> None:
+    books.claims[claim.worker] = claim
+    books.latest[claim.task] = claim.id
+    # Who claims what was just withdrawn does not get it, or has to give it back: nobody else may begin it.
+    if books.kept_back(claim.task) != "withdrawn":
+        books.kept.pop(claim.task, None)
+    if row.get("subject"):
+        books.subjects[claim.task] = str(row["subject"])
+    _note_goal(books, claim.task, row)
+
+
+def _note_goal(books: Books, task: TaskKey, row: Mapping[str, Any]) -> None:
+    if row.get("dispatch"):
+        books.dispatches[str(row["dispatch"])] = task
+    if row.get("part"):
+        books.parts[task] = str(row["part"])
+
+
+def _name(books: Books, list_name: str) -> None:
+    """Everything that was entered without a list is about this one."""
+    books.unnamed = list_name
+    books.completed.setdefault(list_name, set()).update(books.completed.pop("", set()))
+    books.claims = {worker: replace(one, task=books.whole(one.task)) for worker, one in books.claims.items()}
+    books.dispatches = {dispatch: books.whole(task) for dispatch, task in books.dispatches.items()}
+    books.streaks = {
+        worker: [(books.whole(task), cause) for task, cause in streak]
+        for worker, streak in books.streaks.items()
+    }
+    books.lately = [(worker, books.whole(task), cause) for worker, task, cause in books.lately]
+    by_task: list[dict[TaskKey, Any]] = [
+        books.latest,
+        books.failures,
+        books.kept,
+        books.subjects,
+        books.parts,
+        books.landed,
+    ]
+    for found in by_task:
+        for task in [task for task in found if not task.list]:
+            found.setdefault(books.whole(task), found.pop(task))
+
+
+def _keep_back(books: Books, task: TaskKey, row: Mapping[str, Any]) -> None:
+    if row.get("hold"):
+        at_unix = number(row.get("ts")) or 0.0
+        books.kept[task] = Kept(str(row["hold"]), str(row.get("reason", "")), at_unix)
+
+
+def _let_go(books: Books, worker: str, claim_id: str) -> None:
+    held = books.claims.get(worker)
+    if held is not None and held.id == claim_id:
+        del books.claims[worker]
+        books.landing.pop(claim_id, None)

@@ -1,0 +1,134 @@
+"""The one reader of event logs: asked by time or backwards, so that its cost follows the answer, not the log's age.
+
+`ts` only almost grows: a clock can be set. So a search walks backwards and gives up only after a long run of rows that
+are too old; a clock that was wrong for a while hides nothing. Light, for the hot commands.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from llmc.base import given
+from llmc.base.log_reader import LogReader, archives
+
+Row = dict[str, Any]
+
+_BLOCK = 1 << 16
+#: a search ends after this many bytes of rows that are all too old
+_QUIET = 1 << 18
+#: the beginning of each row that the state's store writes
+_TS = re.compile(rb'\{"seq": ?\d+, ?"ts": ?(\d+(?:\.\d+)?)[,}]')
+
+
+class EventLog:
+    """An `events.jsonl` with the files that were rotated away."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def all(self) -> Iterator[Row]:
+        """Every row, oldest first."""
+        return rows_of(LogReader(self._path).lines())
+
+    def since(self, at: float) -> Iterator[Row]:
+        """The rows of this time and later, oldest first."""
+        return (row for row in rows_of(self.lines_since(at)) if ts_of(row) >= at)
+
+    def lines_since(self, at: float) -> Iterator[bytes]:
+        """The whole lines from the first row of this time on, unparsed; some may be older where a clock was set."""
+        return self.reader(at).lines()
+
+    def reader(self, at: float) -> LogReader:
+        """Reads on for ever, from the first row of this time."""
+        return LogReader(self._path, *self._find(at)) if at > 0 else LogReader(self._path)
+
+    def reader_after(self, seq: int) -> LogReader:
+        """Reads on for ever, from the first row with a higher number; numbers only grow."""
+        place = self._end()
+        for before, offset, line in self._backwards():
+            if any((given.number(row.get("seq")) or 0) <= seq for row in rows_of([line])):
+                break
+            place = before, offset
+        return LogReader(self._path, *place)
+
+    def newest(self, *marks: bytes) -> Iterator[Row]:
+        """The rows, newest first; with marks only those whose line has one of them."""
+        for _, _, line in self._backwards():
+            if not marks or any(mark in line for mark in marks):
+                yield from rows_of([line])
+
+    def _find(self, at: float) -> tuple[int, int]:
+        """Where the first row of this time is: the archive before its file, and its offset there."""
+        place: tuple[int, int] | None = None
+        quiet = 0
+        for before, offset, line in self._backwards():
+            ts = _line_ts(line)
+            if ts >= at:
+                place, quiet = (before, offset), 0
+            elif ts:
+                quiet += len(line)
+                if quiet > _QUIET:
+                    break
+        return place or self._end()
+
+    def _end(self) -> tuple[int, int]:
+        newest = max((number for number, _ in archives(self._path)), default=0)
+        try:
+            return newest, os.stat(self._path).st_size
+        except FileNotFoundError:
+            return newest, 0
+
+    def _backwards(self) -> Iterator[tuple[int, int, bytes]]:
+        """Every whole line, newest first, with the number of the archive before its file and its offset in it."""
+        old = archives(self._path)
+        numbers = [0, *(number for number, _ in old)]
+        paths = [*(path for _, path in old), self._path]
+        for before, path in zip(reversed(numbers), reversed(paths), strict=True):
+            for offset, line in _lines_backwards(path):
+                yield before, offset, line
+
+
+def _lines_backwards(path: str) -> Iterator[tuple[int, bytes]]:
+    """The whole lines of a file from its end to its beginning; what follows the last newline is being written."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        end = os.fstat(fd).st_size
+        tail = b""
+        complete = False
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            block = os.pread(fd, end - start, start) + tail
+            tail, *lines = block.split(b"\n")
+            at = start + len(block)
+            for line in reversed(lines):
+                at -= len(line)
+                if complete and line:
+                    yield at, line
+                complete = True
+                at -= 1
+            end = start
+        if complete and tail:
+            yield 0, tail
+    finally:
+        os.close(fd)
+
+
+def ts_of(row: Row) -> float:
+    """When it happened; 0 for a row that does not say."""
+    return given.number(row.get("ts")) or 0.0
+
+
+def _line_ts(line: bytes) -> float:
+    """When it happened; 0 for a line that does not say, which proves nothing about the lines before it."""
+    if found := _TS.match(line):
+        return float(found[1])
+    return next((ts_of(row) for row in rows_of([line])), 0.0)
+
+
+def rows_of(lines: Iterable[bytes]) -> Iterator[Row]:
+    """What can be read of the lines; a full disk tears one, and the row is written again after that."""
+    return (row for line in lines if (row := given.row(line)) is not None)

@@ -1,0 +1,119 @@
+"""What can be seen of a root at this moment beside state.json: locks, registrations, the clients' status files, the disk.
+
+One look for every surface of the attention list: `status`, `digest` and the daemon. Light: the hot commands use it, so
+it reads small files with the standard library. Nothing is changed, and no lock is waited for.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from llmc.base import given
+from llmc.base.flocks import is_locked, signer
+from llmc.base.panes import Pane, Panes, find
+from llmc.config import layout
+from llmc.records.items import Facts, Raw, Seen
+
+#: what `git status` may take in the source of a person
+GIT_S = 10.0
+#: how `git status` says that an operation is not finished
+_UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
+
+
+def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
+    """`panes`: what tmux says; None when it gave no answer."""
+    lock = f"{root}/{layout.DAEMON_LOCK}"
+    running = is_locked(lock)
+    overseer = read_record(f"{root}/{layout.OVERSEER_FILE}")
+    workers = state.get("workers") or {}
+    return Facts(
+        now=now,
+        running=running,
+        holder=signer(lock) if running else None,
+        daemon=read_record(f"{root}/{layout.DAEMON}"),
+        supervised=overseer is not None and is_locked(f"{root}/{layout.OVERSEER_LOCK}"),
+        overseer=overseer,
+        workers={name: _seen(root, record, panes) for name, record in workers.items()},
+        disk_free_bytes=_disk_free(root),
+        canary=read_record(f"{root}/{layout.CANARY}") if running else None,
+        source_is_free=_source_is_free(state),
+        clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
+    )
+
+
+def read_record(path: str) -> Raw | None:
+    """A small JSON object; None where there is none that can be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            value = given.parse(file.read())
+    except (OSError, ValueError, TypeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def agent_pane(record: Mapping[str, Any], panes: Panes) -> Pane | None:
+    """The pane of a worker's agent."""
+    keys = ("name", "session_id", "pane_id", "instance")
+    worker, session, pane_id, instance = (record.get(key, "") for key in keys)
+    return find(panes, worker, session, pane_id, instance)
+
+
+def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
+    acting = is_locked(f"{root}/{layout.LOCKS}/worker-{record.get('name')}.lock")
+    if panes is None:
+        return Seen(None, acting=acting)
+    pane = agent_pane(record, panes)
+    if pane is None or pane.dead:
+        return Seen(False, rests=True, acting=acting)
+    client = _client(record.get("config_dir"), pane.pid)
+    dialog = (
+        given.text(client.get("waitingFor")) or "dialog open" if client.get("status") == "waiting" else ""
+    )
+    return Seen(pane.attached, dialog, client.get("status") == "idle", acting)
+
+
+def _client(config_dir: Any, pid: int) -> Raw:
+    """What the client says of itself in its status file; nothing where it says nothing (agents/client_files.py)."""
+    if not isinstance(config_dir, str) or not config_dir:
+        return {}
+    record = read_record(f"{config_dir}/sessions/{pid}.json") or {}
+    return record if str(record.get("procStart")) == _start_of(pid) else {}
+
+
+def _start_of(pid: int) -> str:
+    """As base/processes.py has it: a pid alone may be another process by now."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == b"Z" else fields[19].decode()
+
+
+def _disk_free(root: str) -> int | None:
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def _source_is_free(state: Mapping[str, Any]) -> bool:
+    """An accept met a person's work in the source; whether that is over. git is asked only after such an accept."""
+    item = (state.get("attention") or {}).get("source")
+    said = given.text(item.get("text")) if isinstance(item, Mapping) else ""
+    if not isinstance(item, Mapping) or "index.lock" in said:
+        return False
+    untracked = "normal" if "does not track" in said else "no"
+    argv = ["git", "-C", str(item.get("who")), "status", f"--untracked-files={untracked}"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=GIT_S, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    is_clean = b"nothing to commit" in done.stdout
+    return is_clean and not any(words in done.stdout for words in _UNDER_WAY)

@@ -1,0 +1,382 @@
+"""state.json: changed only inside a transaction, and only by writing a whole, valid, new file.
+
+Events belong to the change they describe. They are written into state.json with it, and copied to events.jsonl
+afterwards; whoever opens the next transaction copies what a crash left out. So each is there exactly once.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, StateError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import append_line, explain, private_dir, read_given, write_atomic
+from llmc.base.locks import Rank, lock
+from llmc.base.names import WorkerName
+from llmc.base.urls import scrub, scrub_all
+from llmc.config.paths import Root
+from llmc.records import events, transitions
+from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
+from llmc.records.state import VERSION, Raised, State, UndoJournal
+from llmc.records.unknown_fields import keep_unknown
+from llmc.records.worker import Status, WorkerRecord
+
+#: the way out when there is no state.json to use
+REBUILD_HINT = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions."
+
+
+#: of state.json: a thousand workers, each with a prompt of the largest size
+MOST_BYTES = 512 << 20
+
+
+class NewerState(StateError):
+    """A newer llmc wrote it; it is only looked at."""
+
+
+def accept_key(worker: str) -> str:
+    """Under which name the attention list has a failed accept."""
+    return f"accept:{worker}"
+
+
+class Transaction:
+    """The state being changed; nothing is visible to others before the block ends."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.emitted: list[dict[str, Any]] = []
+        self.now = now_unix()
+
+    def worker(self, name: str) -> WorkerRecord:
+        record = self.state.workers.get(WorkerName(name))
+        if record is None:
+            raise unknown_worker(name, self.state)
+        return record
+
+    def put(self, record: WorkerRecord) -> WorkerRecord:
+        self.state = replace(self.state, workers={**self.state.workers, record.name: record})
+        return record
+
+    def update(self, name: str, **fields: Any) -> WorkerRecord:
+        """Change fields that are not the status."""
+        assert "status" not in fields, "a status changes through move() only"
+        return self.put(replace(self.worker(name), **fields))
+
+    def move(self, name: str, change: transitions.Step, **event: Any) -> WorkerRecord:
+        """Take a step of the state machine and record it as an event."""
+        before = self.worker(name)
+        after = self.put(transitions.apply(before, change, self.now))
+        if after.status is not Status.NEEDS_REVIEW:
+            # what failed to land is not there any more, or is other work now
+            self.clear_item(accept_key(name))
+        if after.status in (Status.IDLE, Status.NO_CHANGES) and self.state.last_reviewed_worker == name:
+            # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
+            self.state = replace(self.state, last_reviewed_worker=None)
+        self.emit(
+            "status_changed",
+            worker=name,
+            reason=change.reason,
+            **{"from": before.status, "to": after.status},
+            **event,
+        )
+        return after
+
+    def remember_review(self, name: str) -> None:
+        """The worker that `reject` and `accept` mean when none is named."""
+        self.state = replace(self.state, last_reviewed_worker=self.worker(name).name)
+
+    def remember_patrol(self) -> None:
+        """The daemon looked at everybody just now."""
+        self.state = replace(self.state, patrol_last_run_unix=self.now)
+
+    def remember_overseer(self, active: bool) -> None:
+        """Whether a supervisor looks after the daemon."""
+        self.state = replace(self.state, overseer_active=active)
+
+    def remember_auto(self, wanted: bool) -> None:
+        """Whether auto mode should be running from now on; where not, a person does not wait for it."""
+        self.state = replace(self.state, auto_mode=wanted)
+        if not wanted and self.state.auto.run:
+            self.update_auto(run="stopped", run_unix=self.now, run_cause="", run_reason="")
+
+    def journal_undo(self, journal: UndoJournal | None) -> None:
+        """How far the undo is that is under way; None: there is none."""
+        self.state = replace(self.state, undo=journal)
+
+    def update_auto(self, **fields: Any) -> None:
+        """Change what auto mode remembers."""
+        self.state = replace(self.state, auto=replace(self.state.auto, **fields))
+
+    def raise_item(self, key: str, *, kind: str, severity: str, who: str, text: str, next: str = "") -> None:
+        """Put something on the attention list, once; told again it keeps its age."""
+        assert kind in KINDS, f"attention kind {kind!r} is not in the table"
+        assert severity in SEVERITIES
+        known = self.state.attention.get(key)
+        since_unix = known.since_unix if known else self.now
+        text, next = scrub(text), scrub(next)
+        item = Raised(kind=kind, severity=severity, who=who, text=text, since_unix=since_unix, next=next)
+        if item == known:
+            return
+        self.state = replace(self.state, attention={**self.state.attention, key: item})
+        self.emit("attention_raised", worker=who if who in self.state.workers else None, reason=text, key=key)
+
+    def clear_item(self, key: str) -> None:
+        """Take something off the attention list, if it is on it."""
+        if key in self.state.attention:
+            left = {other: item for other, item in self.state.attention.items() if other != key}
+            self.state = replace(self.state, attention=left)
+            self.emit("attention_cleared", key=key)
+
+    def sync_items(self, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
+        """Of the items whose key begins so, the list has these and no others."""
+        for key in [key for key in self.state.attention if key.startswith(prefixes) and key not in wanted]:
+            self.clear_item(key)
+        for key, fields in wanted.items():
+            self.raise_item(key, **fields)
+
+    def remove(self, name: str) -> None:
+        about = [
+            key for key, item in self.state.attention.items() if item.who == name and item.kind in OF_WORKERS
+        ]
+        for key in about:
+            self.clear_item(key)
+        workers = {key: value for key, value in self.state.workers.items() if key != name}
+        self.state = replace(self.state, workers=workers)
+
+    def emit(self, action: str, *, worker: str | None = None, reason: str = "", **fields: Any) -> None:
+        events.check_action(action)
+        row = {"ts": self.now, "action": action, "worker": worker, "reason": reason, **fields}
+        self.emitted.append(scrub_all(row))
+
+
+class Store:
+    """Reads and changes one root's state.json."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        #: is told of each write how many workers it has
+        self.trace: Callable[[str], None] | None = None
+        self._last: tuple[tuple[int, int, int], State, dict[str, Any]] | None = None
+
+    def read(self) -> State:
+        """The state as it is; needs no lock, a file is replaced as a whole."""
+        return self._current()[0]
+
+    def read_raw(self) -> dict[str, Any]:
+        """The same as plain data, for what the hot commands read too."""
+        return self._current()[1]
+
+    def _current(self) -> tuple[State, dict[str, Any]]:
+        """The state, and the JSON it is from; decoded once for each version of the file."""
+        try:
+            found = os.stat(self.root.state)
+        except OSError:
+            return self._decode(self._bytes())
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        last = self._last
+        if last is not None and last[0] == stamp:
+            return last[1], last[2]
+        # What is read now may be newer than the stamp; then the next look sees another one, and reads again.
+        state, raw = self._decode(self._bytes())
+        self._last = (stamp, state, raw)
+        return state, raw
+
+    def backup_is_good(self) -> bool:
+        try:
+            self._decode(read_given(self.root.state_backup, MOST_BYTES))
+        except (OSError, LlmcError):
+            return False
+        return True
+
+    def backup_has_workers(self) -> bool:
+        try:
+            return bool(self._decode(read_given(self.root.state_backup, MOST_BYTES))[0].workers)
+        except (OSError, LlmcError):
+            return False
+
+    def worker(self, name: str) -> WorkerRecord:
+        state = self.read()
+        record = state.workers.get(WorkerName(name))
+        if record is None:
+            raise unknown_worker(name, state)
+        return record
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Load, change, validate, write, under the state lock. An exception inside writes nothing."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            old, raw = self._current()
+            logged = events.append_missing(self.root.events, old.recent_events)
+            tx = Transaction(old)
+            yield tx
+            if tx.state == old and not tx.emitted:
+                return
+            # The log is ahead of a state.json that was put back from its backup: no number is given twice.
+            new = _number(_with_derived(tx.state), tx.emitted, max(old.event_seq, logged))
+            try:
+                data = encode(new, raw)
+            except UnicodeEncodeError:  # what a program printed, or a path, with bytes that are no text
+                new = msgspec.convert(_printable(msgspec.to_builtins(new)), State)
+                data = encode(new, raw)
+            self._write(data, keep=True)
+            if self.trace is not None:
+                auto = sum(record.auto for record in new.workers.values())
+                self.trace(f"state.json was written: {len(new.workers)} workers, {auto} of them auto")
+            # The change is made and must not look failed; the next transaction copies its events, or refuses.
+            with contextlib.suppress(LlmcError):
+                events.append_missing(self.root.events, new.recent_events)
+        for row in tx.emitted:
+            if row["action"] == "status_changed":
+                self.note(str(row["worker"]), f"{row['from']} -> {row['to']}: {row['reason']}")
+
+    def note(self, worker: str, text: str) -> None:
+        """A line in the worker's own log, for people; that it cannot be written must stop nobody."""
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}"
+        with contextlib.suppress(LlmcError, OSError):
+            log = self.root.log(worker)
+            private_dir(log.parent)
+            append_line(log, scrub(line).encode(errors="replace"))
+
+    def create(self) -> None:
+        """The first state.json of a new root."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            if not self.root.state.exists():
+                self._write(encode(State(), {}), keep=False)
+
+    def start_anew(self, records: list[WorkerRecord], kept: Path | None) -> None:
+        """A new state.json with these workers; the old file, if there is one, stays under the name `kept`."""
+        with lock(self.root.lock("state"), Rank.STATE):
+            if kept is not None:
+                _second_name(self.root.state, kept)
+            tx = Transaction(State(workers={record.name: record for record in records}))
+            tx.emit(
+                "state_rebuilt", workers=[record.name for record in records], kept=str(kept) if kept else None
+            )
+            new = _number(tx.state, tx.emitted, events.last_seq(self.root.events))
+            self._write(encode(new, {}), keep=False)
+            with contextlib.suppress(LlmcError):
+                events.append_missing(self.root.events, new.recent_events)
+
+    def change(self, act: Callable[[Transaction], None]) -> None:
+        with self.transaction() as tx:
+            act(tx)
+
+    def _bytes(self) -> bytes:
+        try:
+            return read_given(self.root.state, MOST_BYTES)
+        except FileNotFoundError as error:
+            backup = self.root.state_backup
+            raise NotFound(
+                f"{self.root.state} is missing",
+                hint=f"Copy the version before it back: cp {backup} {self.root.state}. Or: {REBUILD_HINT}"
+                if backup.exists()
+                else f"{REBUILD_HINT} `llmc down` stops what runs.",
+            ) from error
+        except OSError as error:
+            raise explain(error, f"cannot read {self.root.state}") from error
+
+    def _decode(self, data: bytes) -> tuple[State, dict[str, Any]]:
+        try:
+            raw = msgspec.json.decode(data, type=dict[str, Any])
+            version = raw.get("version", VERSION)
+            if isinstance(version, int) and version > VERSION:
+                raise NewerState(
+                    f"{self.root.state} has version {version}, this llmc knows {VERSION}: nothing was changed",
+                    hint="Use the newer llmc that wrote it.",
+                )
+            if "workers" not in raw:
+                raise msgspec.ValidationError("it has no workers table")
+            return msgspec.convert(raw, State), raw
+        except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
+            raise StateError(
+                f"{self.root.state} cannot be read: {error}",
+                hint=f"The version before it is {self.root.state_backup}; copy it over state.json if it is good. "
+                f"Or: {REBUILD_HINT}",
+            ) from error
+
+    def _write(self, data: bytes, *, keep: bool) -> None:
+        with fault_step("state.write"):
+            if keep:
+                self._keep_backup()
+            with fault_step("state.replace"):
+                write_atomic(self.root.state, data, alone=True)
+
+    def _keep_backup(self) -> None:
+        """The current file gets a second name; no copy, and never a moment without a state.json."""
+        temp = self.root.state_backup.with_name(f".{self.root.state_backup.name}.tmp")
+        try:
+            temp.unlink(missing_ok=True)
+            _second_name(self.root.state, temp)
+            os.replace(temp, self.root.state_backup)
+            # After a crash both names can be one file already; then rename() does nothing, and leaves `temp`.
+            temp.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, f"cannot keep {self.root.state_backup}") from error
+
+
+def _second_name(path: Path, other: Path) -> None:
+    try:
+        os.link(path, other)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
+            raise
+        shutil.copyfile(path, other)  # a file system without hard links
+        other.chmod(0o600)
+
+
+def encode(state: State, raw: dict[str, Any]) -> bytes:
+    """Validated JSON; fields a newer llmc wrote, which we do not know, are carried over from `raw`."""
+    found = [text for record in state.workers.values() for text in transitions.problems(record)]
+    found += [
+        f"{name}: filed under {key}"
+        for key, name in ((k, r.name) for k, r in state.workers.items())
+        if key != name
+    ]
+    plain = msgspec.to_builtins(state)
+    try:
+        msgspec.convert(plain, State)
+    except msgspec.ValidationError as error:
+        found.append(str(error))
+    if found:
+        raise StateError("refusing to write an invalid state.json: " + "; ".join(found))
+    return msgspec.json.format(msgspec.json.encode(keep_unknown(State, raw, plain)), indent=1)
+
+
+def _printable(value: Any) -> Any:
+    """Plain data whose texts are valid Unicode; what is not is shown as an escape."""
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def unknown_worker(name: str, state: State) -> NotFound:
+    import difflib
+
+    near = difflib.get_close_matches(name, state.workers, 1)
+    known = f'Did you mean "{near[0]}"?' if near else f"Add it with `llmc add {name}`."
+    return NotFound(f"there is no worker {name!r}", hint=known)
+
+
+def _with_derived(state: State) -> State:
+    """What the records say already, in fields of its own."""
+    active = {name: r.assignment.task_id for name, r in state.workers.items() if r.assignment is not None}
+    auto = tuple(sorted(name for name, record in state.workers.items() if record.auto))
+    return replace(state, active_task_ids=active, auto_workers=auto)
+
+
+def _number(state: State, emitted: list[dict[str, Any]], last: int) -> State:
+    numbered = [{"seq": last + i, **event} for i, event in enumerate(emitted, 1)]
+    if not numbered:
+        return state
+    return replace(state, event_seq=last + len(numbered), recent_events=numbered)

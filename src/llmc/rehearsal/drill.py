@@ -1,0 +1,96 @@
+"""llmc drill"""
+
+import click
+from click.shell_completion import CompletionItem
+
+from llmc.base.errors import NotFound, UsageError
+from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
+from llmc.rehearsal.drills.model import Chance, Drill, Report
+from llmc.rehearsal.drills.run import run_all
+from llmc.rehearsal.drills.table import DRILLS, ROWS
+
+_COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+
+
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        completion(name, help=drill.fault) for name, drill in DRILLS.items() if name.startswith(incomplete)
+    ]
+
+
+@click.command("drill")
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
+@click.option("--all", "everything", is_flag=True, help="Every drill there is; takes some minutes.")
+@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="How many at a time.")
+@click.option("--seed", type=int, default=1, show_default=True, help="For `night`: which faults, and when.")
+@click.option("--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="For `night`.")
+@json_option
+def command(
+    names: tuple[str, ...], everything: bool, jobs: int, seed: int, minutes: float, as_json: bool
+) -> int:
+    """Make failures happen, for real, and see that nothing is lost; without a name: list them.
+
+    \b
+    Examples:
+      llmc drill                   what there is
+      llmc drill agent-killed      one of them
+      llmc drill --all --jobs 4    before you trust a night to it
+      llmc drill night --seed 7    a whole fleet, with a fault every few seconds
+
+    Each runs in a scratch root with the scripted agent, on a tmux server of its own: nothing of yours is touched.
+    The time until it was noticed is measured with short intervals, not with the defaults.
+    """
+    chosen = _chosen(names, everything)
+    if not chosen:
+        return _list(as_json)
+
+    def began(drill: Drill) -> None:
+        if not as_json:
+            note(f"{drill.name}: {drill.fault} ...")
+
+    reports = []
+    for report in run_all(chosen, jobs, began, Chance(seed, minutes * 60)):
+        reports.append(report)
+        if not as_json:
+            say_lines(_line(report))
+    if as_json:
+        print_json([report.row_of_json() for report in reports])
+    else:
+        counts = {word: sum(report.outcome == word for report in reports) for word in _COLOURS}
+        say(", ".join(f"{count} {word}" for word, count in counts.items() if count))
+    return 1 if any(report.outcome == "failed" for report in reports) else 0
+
+
+def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
+    if names and everything:
+        raise UsageError("either names or --all", hint="llmc drill --all")
+    unknown = [name for name in names if name not in DRILLS]
+    if unknown:
+        raise NotFound(f"there is no drill {unknown[0]!r}", hint=f"There are: {', '.join(DRILLS)}.")
+    return ROWS if everything else [DRILLS[name] for name in names]
+
+
+def _list(as_json: bool) -> int:
+    if as_json:
+        rows = [{"name": d.name, "row": d.row, "fault": d.fault, "kind": d.kind} for d in DRILLS.values()]
+        print_json(rows)
+        return 0
+    width = max(map(len, DRILLS))
+    for drill in DRILLS.values():
+        say(f"{drill.name:<{width}}  {drill.kind:<8}  {drill.fault}")
+    return 0
+
+
+def _line(report: Report) -> str:
+    word = paint(f"{report.outcome:<7}", _COLOURS[report.outcome])
+    parts = [f"{word} {report.name:<21} {report.kind:<8}"]
+    if report.skipped:
+        return f"{parts[0]} {report.skipped}"
+    if report.detected_s is not None:
+        parts.append(f"noticed after {report.detected_s:.1f} s")
+    if report.recovered_s is not None:
+        parts.append(f"recovered after {report.recovered_s:.1f} s")
+    parts.append("nothing lost" if not report.lost else "; ".join(report.lost))
+    said = "  ".join(parts[:1]) + " " + ", ".join(parts[1:])
+    where = [f"its files: {report.directory}"] if report.directory else []
+    return "\n".join([said, *(f"        {line}" for line in [*report.notes, *report.problems, *where])])

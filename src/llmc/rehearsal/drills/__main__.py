@@ -1,0 +1,21 @@
+"""One drill in a process of its own: `python -m llmc.rehearsal.drills NAME DIRECTORY SEED SECONDS`, its report as JSON on standard output."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+from llmc.rehearsal.drills.model import Chance
+from llmc.rehearsal.drills.run import run_here
+from llmc.rehearsal.drills.table import DRILLS
+
+
+def told_to_end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, told_to_end)
+    name, directory, seed, lasts_s = sys.argv[1:]
+    chance = Chance(int(seed), float(lasts_s))
+    print(json.dumps(run_here(DRILLS[name], Path(directory), chance).row_of_json()))

@@ -1,0 +1,191 @@
+"""Drills: goals, and what can go wrong on the way from an intent to a leaf that has landed."""
+
+import json
+import shlex
+from pathlib import Path
+
+from llmc.goals.goals import open_store
+from llmc.rehearsal.drills.scratch import Scratch, overwrite
+
+#: as short as a busy machine allows
+IDLE_AFTER_S = 4.0
+TICK_S = 1.0
+SETTINGS = {
+    "overseer.goals.enabled": "true",
+    "overseer.goals.tick_every": f"{TICK_S:g}s",
+    "overseer.goals.idle_after": f"{IDLE_AFTER_S:g}s",
+    "overseer.goals.max_retries": "1",
+    "overseer.goals.min_resend_interval": "1s",
+    "overseer.goals.backoff.base": "1s",
+    "overseer.goals.backoff.max": "2s",
+}
+
+
+def worker_silent(scratch: Scratch) -> None:
+    """It has begun, and nothing is heard of it any more."""
+    _create(scratch)
+    _goal(scratch, _lines(scratch.half(1, scratch.gate("never")), scratch.commit(1)))
+    scratch.supervise()
+    scratch.reached("never")
+    scratch.breaks_now()
+    _stalled(scratch)
+    _completed(scratch)
+
+
+def enter_swallowed(scratch: Scratch) -> None:
+    _create(scratch)
+    scratch.variables.write_text("export LLMC_SCRIPTED_SWALLOW_ENTER=1\n")
+    _goal(scratch, scratch.commit(1))
+    scratch.supervise()
+    scratch.breaks_now()
+    _completed(scratch)
+
+
+def task_fails(scratch: Scratch) -> None:
+    """So often that auto mode gives its task up."""
+    crashes = scratch.directory / "crashes"
+    crashes.touch()
+    crash = f"@sh test $(wc -l < {crashes}) -ge 3 || {{ echo x >> {crashes}; kill -9 $PPID; sleep 9; }}"
+    _create(scratch)
+    _goal(scratch, _lines(crash, scratch.commit(1)))
+    scratch.breaks_now()
+    scratch.supervise()
+    _stalled(scratch)
+    _completed(scratch)
+
+
+def daemon_killed(scratch: Scratch) -> None:
+    """Between the task file of a leaf and the word that it is there."""
+    _create(scratch)
+    scratch.remedy(f"rm -f {scratch.variables}")
+    scratch.variables.write_text("export LLMC_FAULT=goals.spawn:after:kill\n")
+    scratch.breaks_now()
+    scratch.supervise(ready=False)
+    _goal(scratch, scratch.commit(1))
+    scratch.noticed("failure:")
+    _completed(scratch)
+    scratch.require(len(list(scratch.tasks.glob("*.json"))) == 1, "one task file")
+
+
+def question(scratch: Scratch) -> None:
+    """What only a person can say is answered, after a while."""
+    asked = scratch.directory / "asked"
+    asks = f"@sh test -e {asked} || {{ touch {asked}; llmc report blocked 'Which colour?'; exit 1; }}"
+    _create(scratch)
+    _goal(scratch, asks)
+    scratch.supervise()
+    scratch.until(asked.exists, "it asks")
+    scratch.breaks_now()
+    scratch.seen(lambda: _event(scratch, "assignment.escalated"), "a person is asked")
+    (row,) = json.loads(scratch.llmc("overseer", "inbox", "--json"))["questions"]
+    scratch.llmc("overseer", "answer", row["id"], _lines("Blue", scratch.commit(1)))
+    _completed(scratch)
+
+
+def store_damaged(scratch: Scratch) -> None:
+    """The goal is in the file that was set aside; what was given out lands all the same."""
+    _create(scratch)
+    _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)))
+    scratch.supervise()
+    scratch.reached("go")
+    store = open_store(scratch.project()).path
+    scratch.breaks_now()
+    overwrite(store, "no database " * 500)
+    log = scratch.root / "logs" / "goals.log"
+    scratch.seen(lambda: "is damaged" in log.read_text(errors="replace"), "goals.log says so")
+    scratch.open("go")
+    scratch.until(lambda: 1 in scratch.landed(), "what was given out landed")
+    scratch.llmc("goal", "create", "--title", "Once more", "--no-plan")  # whoever writes sets it aside
+    kept = [path for path in store.parent.glob("store.corrupt-*.db") if "no database" in path.read_text()]
+    scratch.require(len(kept) == 1, "the damaged file is kept as it was")
+    scratch.llmc("overseer", "safe-mode", "--clear")
+    _goal(scratch, scratch.commit(2), title="What is left", first=2)
+    _completed(scratch)
+
+
+def planner_hangs(scratch: Scratch) -> None:
+    """Then it prints garbage; then somebody mends it."""
+    _create(scratch, **{"overseer.goals.planner.timeout": "2s"})
+    scratch.llmc("config", "set", "overseer.goals.planner.command", "sleep 100")
+    scratch.supervise()
+    scratch.breaks_now()
+    made = json.loads(scratch.llmc("goal", "create", "--title", "A goal", "--json", check=False))
+    scratch.seen(lambda: not made["planned"] and _event(scratch, "plan.failed"), "there is no plan")
+    scratch.llmc("config", "set", "overseer.goals.planner.command", "echo a fine plan indeed")
+    scratch.llmc("goal", "plan", made["goalId"], check=False)
+    _plan(scratch, scratch.commit(1))
+    scratch.llmc("goal", "plan", made["goalId"])
+    _completed(scratch)
+
+
+def task_deleted(scratch: Scratch) -> None:
+    """By hand, before anybody has taken it."""
+    _create(scratch, **{"overseer.goals.max_in_progress": "2"})
+    _goal(scratch, _lines(f"@sh {scratch.gate('go')}", scratch.commit(1)), scratch.commit(2))
+    scratch.supervise()
+    scratch.reached("go")
+    waiting = scratch.until(lambda: _file_of(scratch, "S1.1.2"), "the second leaf waits")
+    scratch.breaks_now()
+    waiting[0].unlink()
+    _stalled(scratch, "S1.1.2")
+    scratch.open("go")
+    _completed(scratch)
+
+
+def session_killed(scratch: Scratch) -> None:
+    _create(scratch)
+    _goal(scratch, _lines(scratch.half(1, scratch.gate("go")), scratch.commit(1)))
+    scratch.supervise_and_kill_agent("go")
+    _completed(scratch)
+
+
+def _create(scratch: Scratch, **settings: str) -> None:
+    scratch.create(**{**SETTINGS, **settings})
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+def _plan(scratch: Scratch, *leaves: str, first: int = 1) -> None:
+    """What the planner says: one task, of which these are the parts, numbered from `first` on."""
+    parts = [
+        {"id": f"S1.1.{n}", "name": f"Part {n}", "objective": text, "acceptance": ["it is there"]}
+        for n, text in enumerate(leaves, first)
+    ]
+    task = {"id": "T1.1", "name": "Task", "outcome": "o", "acceptance": ["a"], "deps": [], "subtasks": parts}
+    phase = {"id": "P1", "name": "Phase", "objective": "o", "acceptance": ["a"], "deps": [], "tasks": [task]}
+    whole = {"title": "A goal", "successCriteria": ["all parts"], "constraints": []}
+    file = scratch.directory / "plan.json"
+    file.write_text(json.dumps({"planVersion": 1, "goal": whole, "phases": [phase]}))
+    scratch.llmc("config", "set", "overseer.goals.planner.command", f"cat {shlex.quote(str(file))}")
+    for number in range(first, first + len(leaves)):
+        scratch.expect(number)
+
+
+def _goal(scratch: Scratch, *leaves: str, title: str = "A goal", first: int = 1) -> str:
+    _plan(scratch, *leaves, first=first)
+    made = json.loads(scratch.llmc("goal", "create", "--title", title, "--json"))
+    scratch.require(bool(made["planned"]), "the goal is planned")
+    return str(made["goalId"])
+
+
+def _event(scratch: Scratch, kind: str, node: str = "") -> float:
+    """When something of that kind was first noted since the fault; 0: not yet."""
+    with open_store(scratch.project()).reading() as found:
+        rows = [event for _, event in found.events(since=scratch.fault_unix) if event.type == kind]
+    return next((event.ts for event in rows if not node or event.work_node_id == node), 0.0)
+
+
+def _stalled(scratch: Scratch, node: str = "") -> None:
+    scratch.until(lambda: _event(scratch, "assignment.stalled", node), "the stall is found")
+    scratch.detected_unix = _event(scratch, "assignment.stalled", node)
+
+
+def _completed(scratch: Scratch) -> None:
+    scratch.all_landed(120)
+    scratch.until(lambda: _event(scratch, "goal.completed"), "the goal is completed")
+
+
+def _file_of(scratch: Scratch, node: str) -> list[Path]:
+    return [path for path in scratch.tasks.glob("*.json") if f'"{node}: ' in path.read_text()]

@@ -1,0 +1,128 @@
+"""Drills: work that lands, the machine and the network (rows 13 to 19)."""
+
+import contextlib
+import os
+import signal
+
+from llmc.base.clock import now_unix
+from llmc.rehearsal.drills.scratch import Scratch
+from llmc.repo import git
+
+
+def conflict(scratch: Scratch) -> None:
+    scratch.create()
+    resolve = "echo both > shared; git add shared; git -c core.editor=: rebase --continue"
+    scratch.task(
+        1, scratch.commit(1, before=scratch.person("shared"), file="shared"), f"@on-conflict {resolve}"
+    )
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.detected("rebase_conflicted")
+    scratch.all_landed()
+
+
+def conflicts_again(scratch: Scratch) -> None:
+    """Somebody changes the same file again and again, and no agent resolves it: it is not the tasks."""
+    scratch.create()
+    mended = scratch.directory / "mended"
+    scratch.remedy(f"touch {mended}", "llmc tasks requeue 1", "llmc tasks requeue 2")
+    fights = f"test -e {mended} || {{ {scratch.person('shared')}; }}"
+    for number in (1, 2):
+        lines = [scratch.commit(number, before=fights, file="shared"), "@on-conflict true"]
+        scratch.task(number, *lines)
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.noticed("failure:", limit_s=120)
+    scratch.all_landed(120)
+
+
+def git_lock(scratch: Scratch) -> None:
+    """A git that was killed left its lock in the source."""
+    scratch.create()
+    lock = scratch.source / ".git" / "refs" / "heads" / "main.lock"
+    scratch.remedy(f"rm {lock}")
+    scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    scratch.breaks_now()
+    lock.touch()
+    hour_ago = now_unix() - 3600
+    os.utime(lock, (hour_ago, hour_ago))
+    scratch.open("go")
+    scratch.noticed("log failure:", "(git")
+    scratch.all_landed()
+
+
+def source_dirty(scratch: Scratch) -> None:
+    """A person leaves changes where work lands; ten retries later somebody has to care."""
+    scratch.create(**{"auto.dirty_backoff_secs": "0.01"})
+    commit = "git -c user.name=Person -c user.email=person@example.com commit -q -a -m 'By a person'"
+    scratch.remedy(f"cd {scratch.source} && {commit}")
+    scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    words = "a person writes here"
+    scratch.breaks_now()
+    (scratch.source / "README.md").write_text(f"{words}\n")
+    scratch.open("go")
+    scratch.detected("source_dirty")
+    scratch.until(lambda: scratch.events("overseer_failure"), "ten retries are over", 90)
+    scratch.all_landed()
+    shown = git.git(scratch.source, "log", "-p", "--format=%an", "--", "README.md").stdout
+    scratch.require(words in shown, "the person's words are in the history")
+
+
+def disk_full(scratch: Scratch) -> None:
+    scratch.create()
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    scratch.breaks_now()
+    _fill(scratch)
+    scratch.open("go")
+    scratch.seen(lambda: "(disk)" in scratch.said(), "the supervisor says that the disk is full")
+    scratch.require(scratch.ended() == 12, "the supervisor ends with 12")
+    (scratch.directory / "filler").unlink()
+
+
+def _fill(scratch: Scratch) -> None:
+    """To the last byte."""
+    with (scratch.directory / "filler").open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"\0" * size)
+
+
+def out_of_memory(scratch: Scratch) -> None:
+    """What the kernel does then, twice: a remediation changes nothing about the memory."""
+    scratch.create()
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    first = scratch.daemon()
+    scratch.breaks_now()
+    os.kill(first, signal.SIGKILL)
+    scratch.noticed("process failure:")
+    os.kill(scratch.daemon(other_than=first), signal.SIGKILL)
+    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+
+
+def usage_limit(scratch: Scratch) -> None:
+    scratch.create(**{"auto.concurrency": "2"})
+    scratch.task(1, "@limit 1", f"@on-resume {scratch.commit(1)[4:]}")
+    scratch.task(2)
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.detected("fleet_parked", cause="limit")
+    scratch.all_landed()
+
+
+def network_lost(scratch: Scratch) -> None:
+    """The API cannot be reached, three times in a row; then it is back."""
+    scratch.create()
+    scratch.task(1, "@error 529", f"@on-resume {scratch.commit(1)[4:]}")
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.detected("fleet_parked", cause="api")
+    scratch.all_landed()

@@ -1,0 +1,198 @@
+"""A night in minutes: a plan, a fleet under its supervisor, and something that breaks every few seconds."""
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.processes import is_alive
+from llmc.rehearsal.drills.model import DrillFailed
+from llmc.rehearsal.drills.scratch import Scratch, overwrite
+from llmc.repo import git
+
+#: a real night has the defaults of the configuration; this one their sixtieth, as far as a machine can follow
+SETTINGS = {
+    "auto.concurrency": "3",
+    "auto.dirty_backoff_secs": "0.2",
+    "overseer.restart_cooldown_secs": "1",
+    "overseer.stall_timeout_secs": "60",
+    "overseer.max_remediations_per_day": "1000",
+}
+#: after the last fault, everything has to come to its end by itself: something lands at least this often
+MORNING_S = 180.0
+#: between two faults
+PAUSE_S = (0.5, 4.0)
+#: the cooldown, and some more
+CALM_S = 2.0
+#: a serious fault that did not end the daemon by then will not
+OVER_S = 15.0
+
+
+class Night(Struct):
+    scratch: Scratch
+    dice: random.Random
+    lasts_s: float
+    struck_unix: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    quarantined: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        self._prepare()
+        self.scratch.supervise()
+        self.scratch.breaks_now()
+        over = monotonic() + self.lasts_s
+        while monotonic() < over and not self._is_done():
+            self._break_something()
+            time.sleep(self.dice.uniform(*PAUSE_S))
+        self._morning()
+
+    def _prepare(self) -> None:
+        scratch = self.scratch
+        scratch.create(**SETTINGS)
+        mend = scratch.directory / "mend.sh"
+        mend.write_text(_MEND.format(root=scratch.root, source=scratch.source))
+        scratch.remedy(f"sh {mend}")
+        for number in range(1, self._size() + 1):
+            after = tuple(
+                sorted(self.dice.sample(range(1, number), min(number - 1, self.dice.randint(0, 2))))
+            )
+            scratch.task(number, *self._lines(number), after=after)
+
+    def _size(self) -> int:
+        """About as many tasks as three workers do in that time, so that there is always something to break."""
+        return max(12, int(self.lasts_s * 0.8))
+
+    def _lines(self, number: int) -> list[str]:
+        scratch, slow = self.scratch, f"sleep {self.dice.uniform(0.1, 3):.1f}"
+        if self.dice.random() < 0.1:
+            return ["@limit 1", f"@on-resume {scratch.commit(number)[4:]}"]
+        if self.dice.random() < 0.1:
+            return [scratch.half(number, "kill -9 $PPID; sleep 9"), scratch.commit(number)]
+        return [scratch.half(number, slow), scratch.commit(number)]
+
+    def _is_done(self) -> bool:
+        return set(self.scratch.landed()) >= self.scratch.expected
+
+    def _break_something(self) -> None:
+        harmless, serious = _harmless(self), _serious(self)
+        name, strike = self.dice.choice([*harmless, *serious] if self._is_calm() else harmless)
+        try:
+            strike()
+        except (OSError, LlmcError, DrillFailed):
+            return  # what it would have broken is not there at the moment
+        self.faults[name] += 1
+        if name in dict(serious):
+            self.struck_unix = now_unix()
+
+    def _is_calm(self) -> bool:
+        """The last serious fault is over: another one within the cooldown would rightly end the supervisor."""
+        started = self.scratch.events("overseer_daemon_started")[-1]["ts"]
+        is_over = started > self.struck_unix or now_unix() - self.struck_unix > OVER_S
+        return is_over and now_unix() - started > CALM_S and self._is_ready()
+
+    def _is_ready(self) -> bool:
+        try:
+            row = json.loads((self.scratch.root / ".llmc/daemon.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(row.get("ready")) and is_alive(int(row["pid"]))
+
+    def _morning(self) -> None:
+        """Faults are over. What was put aside has a cause, and a person has it done again; then all is done."""
+        scratch, landed, since = self.scratch, 0, monotonic()
+        while not self._is_done() and monotonic() - since < MORNING_S:
+            if len(scratch.landed()) > landed:
+                landed, since = len(scratch.landed()), monotonic()
+            for row in scratch.events("task_quarantined"):
+                key = f"{row['task_id']} {row['ts']}"
+                if key not in self.quarantined:
+                    self.quarantined[key] = str(row["cause"])
+                    scratch.llmc("tasks", "requeue", str(row["task_id"]), check=False)
+            time.sleep(0.5)
+        scratch.require(all(self.quarantined.values()), "every task that was put aside has a cause")
+        scratch.all_landed(10)
+        scratch.note(
+            f"{sum(self.faults.values())} faults: "
+            + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
+            + f"; {len(scratch.events('overseer_remediation')) // 2} remediations, "
+            f"{len(self.quarantined)} tasks put aside on the way, {len(scratch.landed())} landed"
+        )
+
+
+def night(scratch: Scratch) -> None:
+    Night(scratch, random.Random(scratch.chance.seed), scratch.chance.lasts_s).run()
+
+
+Strike = tuple[str, Callable[[], None]]
+
+
+def _harmless(night: Night) -> list[Strike]:
+    """What the daemon makes good by itself."""
+    scratch, dice = night.scratch, night.dice
+    worker = f"auto-{dice.randint(1, 3)}"
+
+    def kill_session() -> None:
+        project = scratch.project()
+        project.tmux.kill_session(project.session(worker))
+
+    def person_edits() -> None:
+        readme = scratch.source / "README.md"
+        readme.write_text(f"{readme.read_text()}a person was here\n")
+        time.sleep(dice.uniform(0.1, 1.0))
+        person = ("-c", "user.name=Person", "-c", "user.email=person@example.com")
+        git.git(
+            scratch.source, *person, "commit", "--quiet", "-m", "By a person", "--", "README.md", check=False
+        )
+
+    return [
+        ("agent killed", lambda: os.kill(scratch.agent_pid(worker), signal.SIGKILL)),
+        ("session killed", kill_session),
+        ("person edits", person_edits),
+    ]
+
+
+def _serious(night: Night) -> list[Strike]:
+    """What needs the supervisor."""
+    scratch = night.scratch
+    state, config = scratch.root / "state.json", scratch.root / "config.toml"
+    lock = scratch.source / ".git/refs/heads/main.lock"
+
+    def leave_lock() -> None:
+        lock.touch()
+        os.utime(lock, (now_unix() - 3600, now_unix() - 3600))
+
+    def corrupt() -> None:
+        with scratch.state_is_mine():
+            for path in (state, state.with_suffix(".json.bak")):
+                path.write_text("{ no state")
+
+    def forget() -> None:
+        with scratch.state_is_mine():
+            overwrite(state, '{"workers": {}}')
+
+    return [
+        ("daemon killed", lambda: os.kill(scratch.daemon(), signal.SIGKILL)),
+        ("tmux killed", lambda: scratch.project().tmux.kill_server()),
+        ("socket removed", lambda: scratch.project().root.wake_socket().unlink()),
+        ("state corrupt", corrupt),
+        ("state overwritten", forget),
+        ("config broken", lambda: overwrite(config, config.read_text() + "no toml [\n")),
+        ("git lock", leave_lock),
+    ]
+
+
+#: what an agent that knows llmc would do, one after another; each step does nothing where nothing is wrong
+_MEND = """\
+sed -i '/^no toml/d' {root}/config.toml
+rm -f {source}/.git/refs/heads/main.lock
+git -C {source} -c user.name=Person -c user.email=person@example.com commit -q -a -m 'By a person' || true
+llmc status --json | grep -q '"name": "auto-1"' || llmc doctor --rebuild --yes
+llmc doctor --repair --yes || true
+"""

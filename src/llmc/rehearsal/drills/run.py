@@ -1,0 +1,213 @@
+"""Runs drills: each in a process and a directory of its own, several at a time."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from llmc.base import proc
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError
+from llmc.rehearsal.drills.losses import losses
+from llmc.rehearsal.drills.model import Chance, Drill, DrillFailed, Kind, Report
+from llmc.rehearsal.drills.scratch import Scratch
+
+#: short: it becomes part of socket and session names
+PREFIX = "llmc-drill-"
+#: the longest drill takes two minutes on a slow machine
+LIMIT_S = 600.0
+#: ending a supervisor takes up to half a minute where a daemon hangs
+END_S = 90.0
+POLL_S = 0.05
+SMALL_DISK = "48m"
+_SAID = "report"
+_HUMAN_EXITS = {10: "a spiral", 11: "an agent asks for a person", 12: "only a person can mend it"}
+
+
+class _Running(Struct, frozen=True):
+    """A drill in a process of its own."""
+
+    drill: Drill
+    child: proc.Child
+    directory: Path
+    deadline: float
+
+    def report(self) -> Report:
+        """What it said; its directory is kept where something went wrong."""
+        report = _read(self.drill, (self.directory / _SAID).read_text(errors="replace"))
+        if report.outcome == "passed":
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return report
+        return replace(report, directory=str(self.directory))
+
+    def end(self) -> None:
+        """Told to, it ends its fleet first; a process that hangs all the same is killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child.pid, signal.SIGTERM)
+        with contextlib.suppress(Exception):
+            self.child.wait(END_S)
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+
+
+def run_all(
+    drills: Iterable[Drill], jobs: int, began: Callable[[Drill], None], chance: Chance
+) -> Iterator[Report]:
+    """The reports, as they come; whoever stops asking, by Ctrl-C too, leaves nothing running."""
+    waiting = list(drills)
+    running: list[_Running] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                drill = waiting.pop(0)
+                began(drill)
+                started = _start(drill, chance)
+                if isinstance(started, Report):
+                    yield started
+                else:
+                    running.append(started)
+            for one in [one for one in running if _has_ended(one)]:
+                running.remove(one)
+                yield one.report()
+            time.sleep(POLL_S)
+    finally:
+        for one in running:
+            one.end()
+            shutil.rmtree(one.directory, ignore_errors=True)
+
+
+def _start(drill: Drill, chance: Chance) -> _Running | Report:
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    wrapper, problem = _wrapper(drill.needs, directory)
+    if problem:
+        shutil.rmtree(directory, ignore_errors=True)
+        return replace(_blank(drill), skipped=problem)
+    argv = [*wrapper, sys.executable, "-P", "-m", "llmc.rehearsal.drills", drill.name, str(directory)]
+    argv += [str(chance.seed), str(chance.lasts_s)]
+    child = proc.spawn_detached(argv, directory / _SAID, dict(os.environ))
+    return _Running(drill, child, directory, monotonic() + LIMIT_S + chance.lasts_s)
+
+
+def _has_ended(one: _Running) -> bool:
+    if one.child.poll() is None and monotonic() > one.deadline:
+        one.end()
+    return one.child.poll() is not None
+
+
+def _read(drill: Drill, text: str) -> Report:
+    try:
+        row: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return replace(_blank(drill), problems=[f"the drill itself broke: {text.strip()[-2000:]}"])
+    row.pop("outcome")
+    return Report(**row)
+
+
+def _wrapper(needs: str, directory: Path) -> tuple[list[str], str]:
+    """What to run a drill with; or why it cannot be run here."""
+    match needs:
+        case "small disk":
+            namespace = (
+                ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+            )
+            script = f'mount -t tmpfs -o size={SMALL_DISK} none "$0" && exec "$@"'
+            argv = [*namespace, "/bin/sh", "-c", script, str(directory)]
+            return _tried(argv, "a small disk cannot be mounted here")
+        case "no privileges" if os.geteuid() == 0:
+            dropped = "-dac_override,-dac_read_search"
+            argv = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}", "--no-new-privs"]
+            return _tried([*argv, "--"], "permissions do not bind root here")
+    return [], ""
+
+
+def _tried(argv: list[str], problem: str) -> tuple[list[str], str]:
+    try:
+        done = proc.run([*argv, "true"], timeout_s=20, check=False)
+    except LlmcError as error:
+        return [], f"{problem}: {error.message}"
+    return (argv, "") if done.ok else ([], f"{problem}: {done.stderr.strip()[:200]}")
+
+
+def run_here(drill: Drill, directory: Path, chance: Chance) -> Report:
+    """One drill in this process."""
+    scratch = Scratch(directory, chance)
+    try:
+        problems = _problems(drill, scratch)
+    finally:
+        scratch.end()
+    report = replace(
+        _blank(drill),
+        detected_s=_since(scratch, scratch.detected_unix),
+        recovered_s=_since(scratch, scratch.recovered_unix),
+        lost=losses(scratch) if (scratch.root / "config.toml").exists() else [],
+        problems=problems,
+        notes=scratch.notes,
+    )
+    return replace(report, problems=[*problems, *_late(report)])
+
+
+def _problems(drill: Drill, scratch: Scratch) -> list[str]:
+    """What went otherwise than it should."""
+    try:
+        drill.run(scratch)
+    except DrillFailed as error:
+        return [str(error)]
+    except Exception as error:
+        return [f"{type(error).__name__}: {error}"]
+    return _kind_problems(drill, scratch)
+
+
+def _blank(drill: Drill) -> Report:
+    known = {key: value for key, value in asdict(drill).items() if key in ("name", "row", "fault")}
+    return Report(
+        **known,
+        kind=drill.kind.value,
+        detection=drill.detection,
+        recovery=drill.recovery,
+        bound_s=drill.bound_s,
+    )
+
+
+def _since(scratch: Scratch, then: float) -> float | None:
+    return round(then - scratch.fault_unix, 2) if then and scratch.fault_unix else None
+
+
+def _late(report: Report) -> list[str]:
+    if report.problems or report.bound_s is None:
+        return []
+    if report.detected_s is None:
+        return ["it was not noticed"]
+    late = report.detected_s > report.bound_s
+    return (
+        [f"it was noticed after {report.detected_s:g} s; the bound is {report.bound_s:g} s"] if late else []
+    )
+
+
+def _kind_problems(drill: Drill, scratch: Scratch) -> list[str]:
+    """Whether those made it good who should have."""
+    remediations = scratch.events("overseer_remediation", scratch.fault_unix)
+    remediated = [row["outcome"] for row in remediations if row.get("outcome")]
+    if drill.kind is Kind.HUMAN:
+        code = scratch.ended(5)
+        return [] if code in _HUMAN_EXITS else [f"the supervisor ended with {code}"]
+    problems = []
+    if not scratch.is_supervised():
+        problems.append(f"the supervisor has ended:\n{scratch.said()[-2000:]}")
+    if drill.kind is Kind.ANY:
+        return problems
+    if drill.kind is Kind.AUTO and len(remediations) > len(remediated):
+        problems.append("no remediation was needed, and there was one")
+    if drill.kind is not Kind.AUTO and remediated != ["completed"]:
+        problems.append(f"one remediation should have mended it; there was {remediated or 'none'}")
+    return problems

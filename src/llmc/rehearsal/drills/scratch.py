@@ -1,0 +1,367 @@
+"""A fleet to break: a sample repository, a root, tasks for the scripted agent, and a supervisor over it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llmc.base import locks, proc, processes
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.locks import Rank
+from llmc.base.names import OVERSEER
+from llmc.config.layout import TASKS_LEDGER
+from llmc.records.ledger import Ledger
+from llmc.rehearsal import sample
+from llmc.rehearsal.drills.model import Chance, DrillFailed
+from llmc.repo import git
+from llmc.repo.project import Project, for_overseer, open_project
+
+T = TypeVar("T")
+
+#: as short as a busy machine allows
+SETTINGS = {
+    "auto.task_list_id": "drill",
+    "defaults.patrol_interval_secs": "2",
+    "overseer.check_interval_secs": "0.5",
+    "overseer.heartbeat_timeout_secs": "8",
+    "overseer.restart_cooldown_secs": "600",
+    "overseer.remediation_timeout_secs": "60",
+    "auto.crash_backoff_secs": "0.5",
+    "auto.limit_backoff_secs": "1",
+    "auto.api_backoff_secs": "1",
+}
+#: for anything that a healthy fleet does in seconds
+PATIENCE_S = 60.0
+POLL_S = 0.05
+_LEAF = re.compile(r"S1\.1\.(\d+):")
+_COMMIT = "git -c user.name=Drill -c user.email=drill@example.com commit -q -m"
+
+
+class Scratch:
+    """All of it is in one directory; what happened when is noted for the report."""
+
+    def __init__(self, directory: Path, chance: Chance | None = None) -> None:
+        self.directory = directory
+        self.chance = chance or Chance()
+        self.source = directory / "source"
+        self.root = directory / "root"
+        self.tasks = directory / "tasks" / "drill"
+        #: sourced by the `llmc` that the supervisor starts: faults for its next daemon
+        self.variables = directory / "variables"
+        #: there until the drill ends: whatever waits for something that never comes ends then, too
+        self.running = directory / "running"
+        self.fault_unix = 0.0
+        self.detected_unix = 0.0
+        self.recovered_unix = 0.0
+        #: work that nobody commits, with the file that says that it was written: then it must be found in the end
+        self.precious: dict[str, Path] = {}
+        self._supervisor: proc.Child | None = None
+        #: the tasks that have to land
+        self.expected: set[int] = set()
+        #: what else there is to tell
+        self.notes: list[str] = []
+        self._said_before = 0
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("LLMC_")}
+        self.env = {
+            **proc.clean_env(),
+            **kept,
+            "PATH": f"{directory / 'bin'}:{kept.get('PATH', os.defpath)}",
+            "LLMC_AGENT": "scripted",
+            "LLMC_ROOT": str(self.root),
+        }
+
+    # -- making it
+
+    def create(self, **settings: str) -> None:
+        self.running.touch()
+        sample.create(self.source)
+        self._put_llmc_on_path()
+        self.llmc("init", "--target", str(self.root), "--agent", "scripted")
+        tasks_root = {"auto.tasks_root": str(self.tasks.parent)}
+        for key, value in {**SETTINGS, **tasks_root, **settings}.items():
+            self.llmc("config", "set", key.replace("__", "."), value)
+        if "overseer.remediation_prompt" not in settings:
+            self.remedy("true")
+        self.tasks.mkdir(parents=True)
+
+    def _put_llmc_on_path(self) -> None:
+        program = self.directory / "bin" / "llmc"
+        program.parent.mkdir()
+        program.write_text(
+            f'#!/bin/sh\ntest ! -e "{self.variables}" || . "{self.variables}"\n'
+            f'exec "{sys.executable}" -P -m llmc "$@"\n'
+        )
+        program.chmod(0o755)
+
+    def remedy(self, *commands: str) -> None:
+        """What the agent that mends is told; the scripted one cannot find out by itself."""
+        lines = ["Mend what the records below say.", *(f"@sh {command}" for command in commands)]
+        self.llmc("config", "set", "overseer.remediation_prompt", "\n".join(lines))
+
+    def task(self, number: int, *lines: str, after: tuple[int, ...] = (), expected: bool = True) -> None:
+        """A task as a client writes it; without lines it makes its commit."""
+        body = {
+            "id": str(number),
+            "subject": f"Do {number}",
+            "description": "\n".join(lines) or self.commit(number),
+            "status": "pending",
+            "blocks": [],
+            "blockedBy": [str(other) for other in after],
+        }
+        part = self.tasks / f".{number}.new"
+        part.write_text(json.dumps(body))
+        then = time.time() - 60  # a young file might be an agent's, and wait
+        os.utime(part, (then, then))
+        part.rename(self.tasks / f"{number}.json")
+        if expected:
+            self.expected.add(number)
+
+    def commit(self, number: int, *, before: str = "true", file: str = "") -> str:
+        """For an agent: one commit, noted so that nobody can lose it unseen; it says so when all of it is there already."""
+        name = file or f"file-{number}"
+        return (
+            f"@sh {before}; echo {number} > {name}; git add --all; "
+            f"if git diff --cached --quiet; then llmc report done --no-changes 'it is there already'; "
+            f"else {_COMMIT} 'Task {number}' && git rev-parse HEAD >> {self.directory}/made; fi"
+        )
+
+    def person(self, file: str) -> str:
+        """For an agent, who is not asked: a person changes the same file on the default branch meanwhile."""
+        git_c = f"git -C {self.source} -c user.name=Person -c user.email=person@example.com"
+        return (
+            f"echo by a person $(date +%s%N) > {self.source}/{file}; {git_c} add {file}; "
+            f"{git_c} commit -q -m 'By a person'"
+        )
+
+    def half(self, number: int, then: str) -> str:
+        """For an agent, once: work that is not committed yet, and must not be lost whatever comes `then`."""
+        words = f"half of task {number}, in {self.directory.name}"
+        tried = self.directory / f"tried-{number}"
+        self.precious[words] = written = self.directory / f"wrote-{number}"
+        write = f"touch {tried}; echo {words} > half-{number}; touch {written}"
+        return f"@sh test -e {tried} || {{ {write}; {then}; }}"
+
+    def gate(self, name: str) -> str:
+        """For an agent: wait until the drill opens it."""
+        path = self.directory / name
+        return f"touch {path}.reached; while test -e {self.running} && ! test -e {path}; do sleep 0.05; done"
+
+    def open(self, name: str) -> None:
+        (self.directory / name).touch()
+
+    def reached(self, name: str) -> None:
+        self.until(lambda: (self.directory / f"{name}.reached").exists(), f"an agent got to {name}")
+
+    # -- running it
+
+    def expect(self, number: int) -> None:
+        """A task that somebody else adds is to land too."""
+        self.expected.add(number)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise DrillFailed(f"not so: {what}")
+
+    def llmc(self, *args: str, check: bool = True) -> str:
+        argv = [sys.executable, "-P", "-m", "llmc", *args]
+        done = proc.run(argv, cwd=self.source, env=self.env, timeout_s=120, check=False)
+        if check and not done.ok:
+            raise DrillFailed(f"`llmc {' '.join(args)}` ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def supervise(self, *, ready: bool = True) -> None:
+        """`llmc overseer`; with `ready`, until its first daemon is."""
+        argv = [sys.executable, "-P", "-m", "llmc", "overseer"]
+        self._supervisor = proc.spawn_detached(argv, self.directory / "overseer.out", self.env)
+        if ready:
+            self.daemon()
+
+    @property
+    def supervisor_pid(self) -> int:
+        assert self._supervisor is not None
+        return self._supervisor.pid
+
+    def said(self) -> str:
+        """What the supervisor printed."""
+        path = self.directory / "overseer.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def daemon(self, other_than: int = 0) -> int:
+        """The pid of a daemon that is ready."""
+
+        def ready() -> int:
+            row = _json(self.root / ".llmc" / "daemon.json")
+            pid = int(row.get("pid") or 0)
+            return pid if row.get("ready") and pid != other_than and processes.is_alive(pid) else 0
+
+        return self.until(ready, "a daemon is ready")
+
+    def project(self) -> Project:
+        return open_project(str(self.root))
+
+    def agent_pid(self, worker: str) -> int:
+        """The process of an agent."""
+        project = self.project()
+        of = for_overseer(project) if worker == OVERSEER else project
+        pane = of.pane(of.store.worker(worker))
+        pid = getattr(pane, "pid", 0)
+        if not pid:
+            raise DrillFailed(f"{worker} has no session")
+        return int(pid)
+
+    def supervise_and_kill_agent(self, gate: str) -> None:
+        """The fault of more than one drill: the only agent is killed while it waits at the gate, which is open afterwards."""
+        self.supervise()
+        self.reached(gate)
+        self.breaks_now()
+        os.kill(self.agent_pid("auto-1"), signal.SIGKILL)
+        self.detected("agent_exited")
+        self.open(gate)
+
+    def state_is_mine(self) -> AbstractContextManager[None]:
+        """Nobody is just writing it: what is broken now would else be put right by chance."""
+        return locks.lock(self.project().root.lock("state"), Rank.STATE)
+
+    def end(self) -> None:
+        """Nothing of it runs any more."""
+        self.running.unlink(missing_ok=True)
+        if self._supervisor is not None and self._supervisor.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._supervisor.pid, signal.SIGCONT)
+                os.kill(self._supervisor.pid, signal.SIGTERM)
+            with contextlib.suppress(Exception):
+                self._supervisor.wait(60)
+            if self._supervisor.poll() is None:
+                os.kill(self._supervisor.pid, signal.SIGKILL)
+                self._supervisor.wait(10)
+        self.llmc("down", "--force", check=False)
+        with contextlib.suppress(LlmcError, OSError):
+            self.project().tmux.kill_server()
+
+    # -- watching it
+
+    def until(self, probe: Callable[[], T], what: str, limit_s: float = PATIENCE_S) -> T:
+        """What the probe says, once it says something."""
+        deadline = monotonic() + limit_s
+        while not (found := probe()):
+            if monotonic() > deadline:
+                raise DrillFailed(f"not within {limit_s:g} s: {what}")
+            time.sleep(POLL_S)
+        return found
+
+    def events(self, action: str, since: float = 0.0) -> list[dict[str, Any]]:
+        rows = []
+        for path in sorted((self.root / "logs").glob("events*.jsonl")):
+            for line in path.read_text(errors="replace").splitlines():
+                row = _row(line)
+                if row.get("action") == action and float(row.get("ts") or 0) >= since:
+                    rows.append(row)
+        return rows
+
+    def at_work(self, task: int) -> str:
+        """The worker that has the task."""
+
+        def worker() -> str:
+            rows = self.events("task_assigned")
+            return next((str(row["worker"]) for row in rows if row["task_id"] == str(task)), "")
+
+        return self.until(worker, f"somebody is at task {task}")
+
+    def breaks_now(self) -> None:
+        """The clock of the drill starts here."""
+        self.fault_unix = now_unix()
+        self._said_before = len(self.said())
+
+    def detected(self, action: str, limit_s: float = PATIENCE_S, **fields: str) -> dict[str, Any]:
+        """The event by which the fault was noticed."""
+
+        def found() -> dict[str, Any]:
+            rows = self.events(action, self.fault_unix)
+            return next((row for row in rows if all(row.get(k) == v for k, v in fields.items())), {})
+
+        row = self.until(found, f"event {action} {fields or ''}", limit_s)
+        self.detected_unix = float(row["ts"])
+        return row
+
+    def noticed(self, *words: str, limit_s: float = PATIENCE_S) -> None:
+        """What the supervisor says about the fault, before it does anything."""
+        before = self._said_before
+        self.seen(
+            lambda: any(all(word in line for word in words) for line in self.said()[before:].splitlines()),
+            f"the supervisor says: {' '.join(words)}",
+            limit_s,
+        )
+
+    def seen(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
+        """What shows that the fault was noticed, where no event can."""
+        self.until(lambda: bool(probe()), what, limit_s)
+        self.detected_unix = now_unix()
+
+    def all_landed(self, limit_s: float = PATIENCE_S) -> None:
+        """Every task is on the default branch, and llmc says so too; then the fleet has recovered."""
+        self.until(lambda: set(self.landed()) >= self.expected, "every task landed", limit_s)
+        self.until(lambda: self.completed() >= self.expected, "every task is completed")
+        self.recovered_unix = now_unix()
+
+    def _number(self, task_id: str) -> int:
+        """Of a leaf of a goal the place in its plan, whichever task it has become; else the task's own."""
+        ledger = self.root / ".llmc" / "tasks.jsonl"
+        for line in ledger.read_text().splitlines() if ledger.exists() else ():
+            row = _row(line)
+            leaf = _LEAF.match(str(row.get("subject") or ""))
+            if leaf and row.get("task") == task_id:
+                return int(leaf[1])
+        return int(task_id)
+
+    def ended(self, limit_s: float = PATIENCE_S) -> int:
+        """The supervisor's exit code, once it has ended by itself."""
+        assert self._supervisor is not None
+        child = self._supervisor
+        self.until(lambda: child.poll() is not None, "the supervisor ends", limit_s)
+        return int(child.poll() or 0)
+
+    def is_supervised(self) -> bool:
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    def completed(self) -> set[int]:
+        """The tasks that are completed by the ledger, which decides: a state that is overwritten takes events with it."""
+        lists = Ledger(self.root / TASKS_LEDGER).books().completed.values()
+        return {self._number(task) for tasks in lists for task in tasks}
+
+    def landed(self) -> list[int]:
+        """The tasks on the default branch, as often as they are there."""
+        done = git.git(self.source, "log", "-z", "--format=%s", "main", "--", check=False)
+        return [int(s.removeprefix("Task ")) for s in git.rows(done.stdout) if s.startswith("Task ")]
+
+
+def overwrite(path: Path, text: str) -> None:
+    """As an editor does: the file is whole at every moment."""
+    part = path.with_name(f".{path.name}.drill")
+    part.write_text(text)
+    part.rename(path)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return _row(path.read_text())
+    except OSError:
+        return {}
+
+
+def _row(text: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -1,0 +1,164 @@
+"""Drills: llmc's own files, and the supervisor itself (rows 20 to 27)."""
+
+import os
+import signal
+
+from llmc.base import processes
+from llmc.rehearsal.drills.scratch import Scratch, overwrite
+
+
+def state_corrupt(scratch: Scratch) -> None:
+    _at_work(scratch, "llmc doctor --rebuild --yes")
+    scratch.breaks_now()
+    with scratch.state_is_mine():
+        for name in ("state.json", "state.json.bak"):
+            (scratch.root / name).write_text("{ no state")
+    scratch.noticed("failure:")
+    scratch.open("go")
+    scratch.all_landed()
+
+
+def state_overwritten(scratch: Scratch) -> None:
+    """By somebody who wrote an empty fleet, such as a test that ran in the wrong root."""
+    _at_work(scratch, "llmc doctor --rebuild --yes")
+    scratch.breaks_now()
+    with scratch.state_is_mine():
+        overwrite(scratch.root / "state.json", '{"workers": {}}')
+    scratch.noticed("failure:")
+    scratch.open("go")
+    scratch.all_landed()
+
+
+def config_broken(scratch: Scratch) -> None:
+    config = scratch.root / "config.toml"
+    _at_work(scratch, f"sed -i '/^no toml/d' {config}")
+    scratch.breaks_now()
+    config.write_text(config.read_text() + "no toml [\n")
+    scratch.open("go")
+    scratch.noticed("failure:")
+    scratch.all_landed()
+
+
+def socket_gone(scratch: Scratch) -> None:
+    _at_work(scratch, "true")
+    scratch.breaks_now()
+    scratch.project().root.wake_socket().unlink()
+    scratch.noticed("failure:")
+    scratch.open("go")
+    scratch.all_landed()
+
+
+def permissions_gone(scratch: Scratch) -> None:
+    """Nobody may change anything in .llmc any more."""
+    own = scratch.root / ".llmc"
+    _at_work(scratch, f"chmod 700 {own}")
+    scratch.breaks_now()
+    own.chmod(0o500)
+    try:
+        scratch.noticed("failure:")
+        scratch.open("go")
+        scratch.all_landed()
+    finally:
+        own.chmod(0o700)
+
+
+def loop_hangs(scratch: Scratch) -> None:
+    """The daemon lives, and does nothing."""
+    first = _at_work(scratch, "true")
+    scratch.breaks_now()
+    os.kill(first, signal.SIGSTOP)
+    scratch.noticed("heartbeat failure:")
+    scratch.open("go")
+    scratch.all_landed(90)
+
+
+def start_hangs(scratch: Scratch) -> None:
+    """A daemon that registers, and never gets its agents up."""
+    scratch.create()
+    scratch.variables.write_text("export LLMC_STUCK_S=3 LLMC_FAULT=session.launch:before:hang\n")
+    scratch.remedy(f"rm {scratch.variables}")
+    scratch.task(1)
+    scratch.breaks_now()
+    scratch.supervise(ready=False)
+    scratch.noticed("log failure:", "the lane of auto-1")
+    scratch.all_landed(90)
+
+
+def overseer_session_dies(scratch: Scratch) -> None:
+    """The agent that mends is killed in the middle of it."""
+    mended, tried = scratch.directory / "mended", scratch.directory / "tried"
+    check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
+    scratch.create(**{"auto.post_accept_command": check})
+    scratch.remedy(f"test -e {tried} || {{ touch {tried}; {scratch.gate('never')}; }}; touch {mended}")
+    scratch.task(1)
+    scratch.task(2, after=(1,))
+    scratch.supervise()
+    scratch.until(tried.exists, "a remediation runs")
+    scratch.breaks_now()
+    os.kill(scratch.agent_pid("overseer"), signal.SIGKILL)
+    scratch.seen(lambda: "started again" in scratch.said(), "the supervisor starts the agent again")
+    scratch.all_landed()
+
+
+def bad_fix(scratch: Scratch) -> None:
+    """The agent says that it is mended, and it is not."""
+    scratch.create(**{"auto.post_accept_command": "echo the build is red; exit 1"})
+    scratch.remedy("true")
+    scratch.task(1)
+    scratch.task(2, after=(1,), expected=False)
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.noticed("failure:")
+    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+
+
+def remediation_hangs(scratch: Scratch) -> None:
+    check = "echo the build is red; exit 1"
+    scratch.create(**{"auto.post_accept_command": check, "overseer.remediation_timeout_secs": "5"})
+    scratch.remedy(scratch.gate("never"))
+    scratch.task(1)
+    scratch.task(2, after=(1,), expected=False)
+    scratch.supervise()
+    began = scratch.until(lambda: scratch.events("overseer_remediation"), "a remediation began")
+    scratch.breaks_now()
+    scratch.fault_unix = float(began[0]["ts"])
+    scratch.detected("overseer_remediation", outcome="timeout")
+    scratch.require(scratch.ended() == 10, "the supervisor ends with 10")
+
+
+def remediation_fails(scratch: Scratch) -> None:
+    """The agent cannot mend it, and asks for a person."""
+    scratch.create(**{"auto.post_accept_command": "echo the key is gone; exit 1"})
+    scratch.remedy("echo get a new key > $LLMC_ROOT/.llmc/manual_intervention_needed_1.txt")
+    scratch.task(1)
+    scratch.task(2, after=(1,), expected=False)
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.noticed("failure:")
+    scratch.require(scratch.ended() == 11, "the supervisor ends with 11")
+    scratch.require("get a new key" in scratch.said(), "it says what the agent asks for")
+
+
+def other_daemon(scratch: Scratch) -> None:
+    """Somebody ends the daemon and starts another one while the supervisor does not look."""
+    first = _at_work(scratch, "true")
+    os.kill(scratch.supervisor_pid, signal.SIGSTOP)
+    scratch.breaks_now()
+    os.kill(first, signal.SIGKILL)
+    scratch.llmc("up", "--auto", "--detach")
+    other = scratch.daemon(other_than=first)
+    os.kill(scratch.supervisor_pid, signal.SIGCONT)
+    scratch.noticed("identity failure:")
+    scratch.open("go")
+    scratch.all_landed()
+    scratch.require(not processes.is_alive(other), "the other daemon has ended")
+
+
+def _at_work(scratch: Scratch, *remedy: str) -> int:
+    """A fleet with an agent at work, and the pid of its daemon."""
+    scratch.create()
+    scratch.remedy(*remedy)
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    return scratch.daemon()

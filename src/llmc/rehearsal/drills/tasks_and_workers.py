@@ -1,0 +1,189 @@
+"""Drills: where tasks come from, and the workers that do them (rows 1 to 12)."""
+
+import shutil
+from pathlib import Path
+
+from llmc.rehearsal.drills.scratch import Scratch
+
+
+def pool_fails(scratch: Scratch) -> None:
+    broken = scratch.directory / "pool-is-broken"
+    scratch.create(**{"auto.task_pool_command": f"test ! -e {broken} || {{ echo no tracker >&2; exit 9; }}"})
+    scratch.remedy(f"rm {broken}")
+    scratch.task(1)
+    scratch.supervise()
+    scratch.until(lambda: 1 in scratch.landed(), "task 1 landed")
+    scratch.breaks_now()
+    broken.touch()
+    scratch.noticed("log failure:", "(command")
+    scratch.task(2)
+    scratch.all_landed()
+
+
+def pool_hangs(scratch: Scratch) -> None:
+    broken = scratch.directory / "pool-hangs"
+    command = f"test ! -e {broken} || {{ touch {broken}.reached; sleep 1000; }}"
+    scratch.create(**{"auto.task_pool_command": command, "auto.task_pool_timeout_secs": "3"})
+    scratch.remedy(f"rm {broken}")
+    scratch.supervise()
+    broken.touch()
+    scratch.reached("pool-hangs")
+    scratch.breaks_now()  # it hangs since now
+    scratch.noticed("log failure:", "(command")
+    scratch.task(1)
+    scratch.all_landed()
+
+
+def pool_is_empty(scratch: Scratch) -> None:
+    asked = scratch.directory / "asked"
+    scratch.create(**{"auto.task_pool_command": f"echo asked >> {asked}"})
+    scratch.supervise()
+    scratch.breaks_now()  # it never has anything
+    scratch.until(lambda: asked.exists() and len(asked.read_text().split()) >= 3, "it was asked three times")
+    scratch.task(1)
+    scratch.all_landed()
+
+
+def pool_repeats(scratch: Scratch) -> None:
+    """The same task, as long as it is not done: a tracker that does not know yet that somebody works on it."""
+    done = scratch.directory / "done"
+    task = f"id: tracker-1\n# Do 1\n\n{scratch.commit(1, before=scratch.gate('go'))}"
+    answer = scratch.directory / "answer.md"
+    answer.write_text(task)
+    asked = scratch.directory / "asked"
+    command = f"test -e {done} || {{ echo asked >> {asked}; cat {answer}; }}"
+    scratch.create(**{"auto.task_pool_command": command, "auto.concurrency": "2"})
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.reached("go")
+    scratch.until(lambda: len(asked.read_text().split()) >= 3, "it was asked three times")
+    done.touch()
+    scratch.open("go")
+    scratch.expect(1)
+    scratch.all_landed()
+    scratch.require(len(list(scratch.tasks.glob("*.json"))) == 1, "one task file")
+
+
+def agent_killed(scratch: Scratch) -> None:
+    scratch.create()
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise_and_kill_agent("go")
+    scratch.all_landed()
+
+
+def agent_crashes(scratch: Scratch) -> None:
+    """Each task, until somebody mends what makes them crash: the first is put aside, the second proves that it is not the task."""
+    mended = scratch.directory / "mended"
+    scratch.create()
+    scratch.remedy(f"touch {mended}", "llmc tasks requeue 1")
+    crash = f"@sh test -e {mended} || kill -9 $PPID"
+    for number in (1, 2):
+        scratch.task(number, crash, scratch.commit(number))
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.noticed("log failure:", "(crash")
+    scratch.all_landed()
+
+
+def agent_hangs(scratch: Scratch) -> None:
+    scratch.create(**{"overseer.stall_timeout_secs": "4"})
+    scratch.task(1, scratch.half(1, scratch.gate("never")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("never")
+    scratch.breaks_now()
+    scratch.llmc("config", "set", "overseer.stall_timeout_secs", "600")  # for the next daemon
+    scratch.noticed("stall failure:")
+    scratch.all_landed()
+
+
+def worker_in_error(scratch: Scratch) -> None:
+    """A conflict that its agent does not resolve in three rounds; the next attempt begins from the newest base."""
+    scratch.create()
+    person = scratch.directory / "person-was-here"
+    conflict = f"test -e {person} || {{ touch {person}; {scratch.person('shared')}; }}"
+    scratch.task(1, scratch.commit(1, before=conflict, file="shared"), "@on-conflict true")
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.detected("status_changed", to="error")
+    scratch.all_landed()
+
+
+def session_killed(scratch: Scratch) -> None:
+    scratch.create()
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    project = scratch.project()
+    scratch.breaks_now()
+    project.tmux.kill_session(project.session("auto-1"))
+    scratch.detected("status_changed", to="offline")
+    scratch.open("go")
+    scratch.all_landed()
+
+
+def tmux_killed(scratch: Scratch) -> None:
+    """The whole server, with every session on it."""
+    scratch.create(**{"auto.concurrency": "2"})
+    for number in (1, 2):
+        scratch.task(number, f"@sh {scratch.gate(f'go-{number}')}", scratch.commit(number))
+    scratch.supervise()
+    for number in (1, 2):
+        scratch.reached(f"go-{number}")
+    scratch.breaks_now()
+    scratch.project().tmux.kill_server()
+    scratch.detected("status_changed", to="offline")
+    for number in (1, 2):
+        scratch.open(f"go-{number}")
+    scratch.all_landed()
+
+
+def session_killed_again(scratch: Scratch) -> None:
+    """As often as it comes back, until somebody mends what kills it."""
+    scratch.create()
+    mended = scratch.directory / "mended"
+    scratch.remedy(f"touch {mended}")
+    scratch.task(1, f"@sh {scratch.gate('go')}", scratch.commit(1))
+    scratch.supervise()
+    scratch.breaks_now()
+    scratch.until(lambda: _kill_at_work(scratch, mended), "a remediation mends it", 90)
+    scratch.noticed("log failure:", "(tmux")
+    scratch.open("go")
+    scratch.all_landed()
+
+
+def _kill_at_work(scratch: Scratch, mended: Path) -> bool:
+    """Whether it is mended; else its session is killed as soon as it has a task."""
+    if mended.exists():
+        return True
+    project = scratch.project()
+    if project.store.worker("auto-1").assignment is not None:
+        project.tmux.kill_session(project.session("auto-1"))
+    return False
+
+
+def worktree_broken(scratch: Scratch) -> None:
+    """The repository does not know its worktree any more. (A worktree that names another one is put right at once.)"""
+    scratch.create()
+    scratch.remedy("llmc doctor --repair --yes")
+    scratch.task(1, scratch.half(1, scratch.gate("go")), scratch.commit(1))
+    scratch.supervise()
+    scratch.reached("go")
+    scratch.breaks_now()
+    shutil.rmtree(scratch.root / ".git" / "worktrees" / "auto-1")
+    scratch.open("go")
+    scratch.noticed("failure:")
+    scratch.all_landed()
+
+
+def post_accept_fails(scratch: Scratch) -> None:
+    """What landed breaks the build; a commit on top of it mends that."""
+    mended = scratch.directory / "mended"
+    check = f"test -e {mended} || {{ echo the build is red; exit 1; }}"
+    scratch.create(**{"auto.post_accept_command": check})
+    scratch.remedy(f"touch {mended}")
+    scratch.task(1)
+    scratch.task(2, after=(1,))
+    scratch.breaks_now()
+    scratch.supervise()
+    scratch.noticed("log failure:", "(command")
+    scratch.all_landed()

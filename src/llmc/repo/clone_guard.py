@@ -1,0 +1,437 @@
+"""Before git runs in a root: no setting there may run a program of an agent's, or lead git elsewhere.
+
+Agents share the clone's settings and may write their own worktree's. llmc's git would obey them, with a person's rights
+and in a person's commands. So each call of git (repo/git.py) lets the guard of that root look first. While nothing has
+changed that is a handful of stats and no program. What is found is reported, then undone; the rules are in
+repo/rules/clone_config.py. What an agent writes while git already runs is out of reach here.
+"""
+
+import fcntl
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from llmc.base import locks, urls
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import append_line, json_row, write_atomic
+from llmc.config import layout
+from llmc.config.paths import Root
+from llmc.records.state import State
+from llmc.records.store import Store
+from llmc.repo import git, git_config
+from llmc.repo.git_config import Broken, Stamp, stamp
+from llmc.repo.rules.clone_config import (
+    CLONE_SETTINGS,
+    FETCH,
+    Change,
+    Expected,
+    Place,
+    changes,
+    kept_attributes,
+)
+
+#: a file that changed so recently may change again within the same tick of the file system's clock
+RACY_NS = 20_000_000
+#: git writes this into the settings of each repository that it makes
+_FIRST = "core.repositoryformatversion"
+#: an agent that was active so long before a file was written may have written it
+ACTIVE_S = 60.0
+
+
+def stand(root: Root, source: str) -> None:
+    """Put a guard before the clone of a root; `source` as config.toml has it, or the root itself where that is unknown."""
+    path = str(root.path)
+    known = git.guards.get(path)
+    if known is None or known.source != source:
+        git.guards[path] = CloneGuard(path, source)
+
+
+class Undone(Struct, frozen=True):
+    """What was wrong with one file."""
+
+    path: str
+    text: str
+    keys: tuple[str, ...] = ()
+
+
+class CloneGuard:
+    """The guard of one root; remembers which version of each file it has seen to be fine."""
+
+    def __init__(self, root: str, source: str) -> None:
+        self.source = "" if source == root else source
+        self._root = root
+        self._git = f"{root}/.git"
+        self._fine: dict[str, Stamp | None] = {}
+        self._links: dict[str, tuple[Stamp | None, tuple[str, ...]]] = {}
+        #: somebody could not say what was undone: this process, or at its first look perhaps another one
+        self._behind = True
+        self._turn = threading.RLock()
+        self._mine = threading.local()
+
+    def look(self, repo: str) -> None:
+        """Everything that git would read when it runs in this directory of the root."""
+        if getattr(self._mine, "looking", False):
+            return  # this is git as the guard itself calls it
+        with self._looking():
+            if not os.path.lexists(self._git):
+                return  # no clone yet, or none any more: git says so itself
+            self._clone()
+            top = self._top(repo)
+            if top != self._root:
+                self._repository(top)
+            if self._behind and locks.may_take(locks.Rank.STATE):
+                self._catch_up()
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        with self._turn:
+            self._mine.looking = True
+            try:
+                yield
+            finally:
+                self._mine.looking = False
+
+    def _top(self, repo: str) -> str:
+        """Where git finds the repository that a directory belongs to."""
+        here = repo
+        while here != self._root and not os.path.lexists(f"{here}/.git"):
+            here = os.path.dirname(here)
+        return here
+
+    def _clone(self) -> None:
+        if not stat.S_ISDIR(os.lstat(self._git).st_mode) or os.path.lexists(f"{self._git}/commondir"):
+            raise LlmcError(
+                f"{self._git} is not the clone that llmc made: it leads to another place",
+                hint="Look at it; an agent may have replaced it. Nothing was run there.",
+            )
+        self._settings(f"{self._git}/config", Place.CLONE)
+        self._settings(f"{self._git}/config.worktree", Place.ROOT)
+        self._attributes(f"{self._git}/info/attributes")
+
+    def _repository(self, top: str) -> None:
+        """A worktree of the clone, or a repository inside one: a submodule, or an agent's own."""
+        pointer = f"{top}/.git"
+        place = self._led_to(top)
+        if place == pointer:  # a repository of its own
+            self._inner(top, place)
+        elif os.path.dirname(place) == f"{self._git}/worktrees":
+            if not self._linked(top, place):
+                self._lead_back(top)
+                place = self._led_to(top)
+            self._settings(f"{place}/config.worktree", Place.WORKTREE)
+        elif os.path.dirname(top) == f"{self._root}/.worktrees":
+            self._lead_back(top)
+            place = self._led_to(top)
+            self._settings(f"{place}/config.worktree", Place.WORKTREE)
+        elif place.startswith(f"{self._root}/"):
+            self._inner(top, place)
+        else:
+            self._stranger(top, place)
+            return
+        for path in self._gitlinks(top, place):
+            if os.path.lexists(f"{top}/{path}/.git"):
+                self._repository(f"{top}/{path}")
+
+    def _led_to(self, top: str) -> str:
+        """The directory with what belongs to a repository; `.git` itself where it is one."""
+        pointer = f"{top}/.git"
+        if os.path.isdir(pointer):
+            return os.path.realpath(pointer) if os.path.islink(pointer) else pointer
+        text = _first_line(pointer).removeprefix("gitdir:").strip()
+        return os.path.realpath(os.path.join(top, text)) if text else "/"
+
+    def _linked(self, top: str, place: str) -> bool:
+        """Whether the entry in the clone leads back to this worktree, and to the clone."""
+        files = (f"{top}/.git", f"{place}/gitdir", f"{place}/commondir")
+        if all(self._is_fine(path) for path in files):
+            return True
+        stamps = [(path, stamp(path)) for path in files]
+        back = os.path.join(place, _first_line(files[1]))
+        common = os.path.realpath(os.path.join(place, _first_line(files[2])))
+        if os.path.realpath(os.path.dirname(back)) != top or common != self._git:
+            return False
+        for path, found in stamps:
+            self._remember(path, found)
+        return True
+
+    def _lead_back(self, top: str) -> None:
+        """A worktree leads to its own entry in the clone again, and that one to the clone."""
+        entry = f"{self._git}/worktrees/{os.path.basename(top)}"
+        for name in os.listdir(f"{self._git}/worktrees") if os.path.isdir(f"{self._git}/worktrees") else ():
+            back = _first_line(f"{self._git}/worktrees/{name}/gitdir")
+            if os.path.join(f"{self._git}/worktrees/{name}", back) == f"{top}/.git":
+                entry = f"{self._git}/worktrees/{name}"
+        if not os.path.isdir(entry) or os.path.islink(entry):
+            raise LlmcError(
+                f"{top} is no worktree of this root any more: its .git leads elsewhere",
+                hint=f"`llmc doctor --repair` makes it again; what is in {top} is kept.",
+            )
+        self._say(Undone(f"{top}/.git", "it led git to another repository"))
+        for path, text in (
+            (f"{top}/.git", f"gitdir: {entry}"),
+            (f"{entry}/gitdir", f"{top}/.git"),
+            (f"{entry}/commondir", "../.."),
+        ):
+            if os.path.isdir(path) or os.path.islink(path):
+                self._aside(path)
+            write_atomic(Path(path), f"{text}\n".encode(), mode=0o644)
+
+    def _inner(self, top: str, place: str) -> None:
+        """A repository inside a worktree: what its own settings would run, git in the worktree runs too."""
+        shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
+        if not shared.startswith(f"{self._root}/"):
+            self._stranger(top, place)
+            return
+        tree = "" if place == f"{top}/.git" else os.path.relpath(top, place)
+        for folder in dict.fromkeys((shared, place)):
+            self._settings(f"{folder}/config", Place.INNER, tree)
+            self._settings(f"{folder}/config.worktree", Place.INNER, tree)
+            self._attributes(f"{folder}/info/attributes")
+
+    def _stranger(self, top: str, place: str) -> None:
+        """It leads out of the root, where nothing is ours to change: git does not go there if it would run something."""
+        shared = os.path.realpath(os.path.join(place, _first_line(f"{place}/commondir") or "."))
+        files = [f"{folder}/{name}" for folder in (shared, place) for name in ("config", "config.worktree")]
+        for path in files:
+            data = git_config.read_plainly(Path(path))
+            rows = data if isinstance(data, Broken) else git_config.rows_of(data)
+            if isinstance(rows, Broken) or changes(rows, Place.INNER, Expected()):
+                self._say(Undone(f"{top}/.git", f"it leads to {place}, whose settings run programs"))
+                self._aside(f"{top}/.git")
+                return
+
+    def _gitlinks(self, top: str, place: str) -> tuple[str, ...]:
+        """The paths at which the index has another repository's commit: git looks into those too."""
+        index = f"{place}/index"
+        known, now = self._links.get(index), stamp(index)
+        if known is None or known[0] != now:
+            known = (now, _paths_of_gitlinks(top, index))
+            if _is_settled(now):
+                self._links[index] = known
+        return known[1]
+
+    def _settings(self, path: str, place: Place, tree: str = "") -> None:
+        if self._is_fine(path):
+            return
+        before, file = stamp(path), Path(path)
+        if before is None and place not in (Place.CLONE, Place.ROOT):
+            self._remember(path, before)
+            return
+        data = Broken("it is gone") if before is None else git_config.read_plainly(file)
+        rows = data if isinstance(data, Broken) else git_config.rows_of(data)
+        if place is Place.CLONE and not isinstance(rows, Broken) and _FIRST not in dict(rows):
+            rows = Broken("what git needs first of all is not in it")
+        if isinstance(rows, Broken):
+            self._restore(file, place, tree, rows.why)
+            return
+        wrong = changes(rows, place, self._expected(path, tree))
+        if not wrong:
+            self._remember(path, before)
+            return
+        if said := [change for change in wrong if not change.silent]:
+            self._say(Undone(path, _in_words(said), tuple(change.key for change in said)))
+        with fault_step("guard.undo"):
+            git_config.change(file, wrong)
+
+    def _attributes(self, path: str) -> None:
+        if self._is_fine(path):
+            return
+        before = stamp(path)
+        data = git_config.read_plainly(Path(path))
+        if isinstance(data, Broken):
+            self._say(Undone(path, data.why))
+            self._aside(path)
+            return
+        text = data.decode("utf-8", "surrogateescape")
+        kept = kept_attributes(text)
+        if kept == text:
+            self._remember(path, before)
+            return
+        self._say(Undone(path, "it handed files to programs, or kept them out of diffs and merges"))
+        write_atomic(Path(path), kept.encode("utf-8", "surrogateescape"), mode=0o644)
+
+    def _restore(self, file: Path, place: Place, tree: str, why: str) -> None:
+        """A file of settings that cannot be used: as llmc made it, from what is known without it."""
+        self._say(Undone(str(file), f"it could not be used and was made again: {why}"))
+        with fault_step("guard.undo"):
+            if os.path.lexists(file):
+                self._aside(str(file))
+            rows = self._known(place, tree)
+            if rows:
+                git_config.write_new(file, rows)
+
+    def _known(self, place: Place, tree: str) -> list[tuple[str, str]]:
+        if place is Place.ROOT:
+            return [("core.bare", "true")]
+        if place is Place.INNER:
+            return [("core.repositoryformatversion", "0"), *([("core.worktree", tree)] if tree else [])]
+        if place is Place.WORKTREE:
+            return []
+        long_ids = _has_long_ids(self._git)
+        rows = [("core.repositoryformatversion", "1" if long_ids else "0"), ("core.filemode", "true")]
+        rows += [("core.logallrefupdates", "true"), *CLONE_SETTINGS.items()]
+        rows += [("extensions.objectformat", "sha256")] if long_ids else []
+        rows += [("remote.origin.url", urls.split(self.source).address)] if self.source else []
+        return [*rows, ("remote.origin.fetch", FETCH), *self._identity()]
+
+    def _identity(self) -> list[tuple[str, str]]:
+        """The source's own user, as `init` takes it over."""
+        if not os.path.isdir(self.source):
+            return []
+        asked = ("config", "--local", "--get")
+        found = {
+            key: git.git(Path(self.source), *asked, key, check=False) for key in ("user.name", "user.email")
+        }
+        return [(key, done.stdout.strip()) for key, done in found.items() if done.ok and done.stdout.strip()]
+
+    def _expected(self, path: str, tree: str) -> Expected:
+        if not self.source:
+            return Expected(worktree=tree)
+        config = stamp(f"{self._root}/config.toml")
+        own = stamp(path)
+        newer = config is not None and own is not None and config[3] > own[3]
+        return Expected(urls.split(self.source).address, self.source, newer, tree)
+
+    def _aside(self, path: str) -> str:
+        return str(git_config.move_aside(Path(path), Path(self._root, layout.SET_ASIDE)))
+
+    def _is_fine(self, path: str) -> bool:
+        return path in self._fine and self._fine[path] == stamp(path)
+
+    def _remember(self, path: str, found: Stamp | None) -> None:
+        if _is_settled(found):
+            self._fine[path] = found
+
+    def _say(self, undone: Undone) -> None:
+        """Before it is undone: a kill in between means that it is said twice, never that nobody hears of it."""
+        if not locks.may_take(locks.Rank.STATE) or not self._report(undone):
+            append_line(Path(self._root, layout.UNSAID), json.dumps(asdict(undone)).encode())
+            self._behind = True
+
+    def _catch_up(self) -> None:
+        """Say what could not be said when it was undone; a row stays until it is in the state."""
+        with rows_unsaid(self._root) as rows:
+            if all(self._report(row) for row in list(rows)):
+                rows.clear()
+                self._behind = False
+
+    def _report(self, undone: Undone) -> bool:
+        name = os.path.relpath(undone.path, self._root)
+        text = f"{name}: {undone.text}"
+        try:
+            with Store(Root(Path(self._root))).transaction() as tx:
+                suspects = _suspects(tx.state, name, undone.path)
+                who = ", ".join(suspects) or name
+                by = f"; {who} may have written it" if suspects else ""
+                worker = suspects[0] if len(suspects) == 1 else None
+                tx.emit("git_config_undone", worker=worker, reason=text, file=name, keys=list(undone.keys))
+                tx.raise_item(
+                    key_of(self._root, undone),
+                    kind="git_config",
+                    severity="notice",
+                    who=who,
+                    text=f"undone in {text}{by}",
+                    next="llmc doctor --repair",
+                )
+        except LlmcError:  # a state that cannot be written keeps nobody from being safe
+            return False
+        return True
+
+
+@contextmanager
+def rows_unsaid(root: str) -> Iterator[list[Undone]]:
+    """What is undone and not in the state yet; what is left in the list at the end stays."""
+    try:
+        file = open(f"{root}/{layout.UNSAID}", "r+b")
+    except OSError:
+        yield []
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = [_undone(row) for line in file.read().split(b"\n") if (row := json_row(line)) is not None]
+        rows = list(found)
+        yield rows
+        if rows != found:
+            file.seek(0)
+            file.truncate()
+            file.write(b"".join(json.dumps(asdict(row)).encode() + b"\n" for row in rows))
+
+
+def _undone(row: dict[str, Any]) -> Undone:
+    keys = row.get("keys")
+    return Undone(
+        str(row.get("path")), str(row.get("text")), tuple(map(str, keys if isinstance(keys, list) else ()))
+    )
+
+
+def key_of(root: str, undone: Undone) -> str:
+    """Under which name the attention list has it."""
+    return f"git_config:{os.path.relpath(undone.path, root)}"
+
+
+def _in_words(wrong: list[Change]) -> str:
+    parts = []
+    for change in wrong[:5]:
+        found = ", ".join(value[:80] for value in change.found)
+        parts.append(f"{change.key} was {found!r}" if change.found else f"{change.key} was missing")
+    more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    return "; ".join(parts) + more
+
+
+def _suspects(state: State, name: str, path: str) -> list[str]:
+    """The worker whose file it is; of a file that all share, those that were active when it was written."""
+    parts = name.split("/")
+    if parts[0] == ".worktrees" or parts[:2] == [".git", "worktrees"]:
+        own = parts[1] if parts[0] == ".worktrees" else parts[2]
+        return [own] if own in state.workers else []
+    found = stamp(path)
+    written = found[4] / 1e9 if found else time.time()
+    active = [str(w.name) for w in state.workers.values() if w.last_activity_unix + ACTIVE_S >= written]
+    return sorted(active or map(str, state.workers))
+
+
+def _is_settled(found: Stamp | None) -> bool:
+    return found is None or time.time_ns() - found[4] > RACY_NS
+
+
+def _first_line(path: str) -> str:
+    data = git_config.read_plainly(Path(path))
+    return "" if isinstance(data, Broken) else data.split(b"\n")[0].decode("utf-8", "surrogateescape").strip()
+
+
+#: the mode of an entry of the index that is another repository's commit, and the mark of an index in two files
+_GITLINK, _SPLIT = b"\x00\x00\xe0\x00", b"link"
+
+
+def _paths_of_gitlinks(top: str, index: str) -> tuple[str, ...]:
+    try:
+        with open(index, "rb") as file:
+            data = file.read()
+    except OSError:
+        return ()
+    if _GITLINK not in data and _SPLIT not in data[-200_000:]:
+        return ()
+    rows = git.git(Path(top), "ls-files", "--stage", "-z", check=False).stdout.split("\0")
+    return tuple(row.partition("\t")[2] for row in rows if row.startswith("160000 "))
+
+
+def _has_long_ids(place: str) -> bool:
+    """Whether the repository counts in SHA-256: its settings said so, its refs still show it."""
+    text = _first_line(f"{place}/HEAD")
+    names = [text] if not text.startswith("ref:") else []
+    with_refs = Path(place, "refs")
+    names += [_first_line(str(path)) for path in list(with_refs.rglob("*"))[:50] if path.is_file()]
+    packed = git_config.read_plainly(Path(place, "packed-refs"))
+    if isinstance(packed, bytes):
+        names += [line.split(b" ")[0].decode("ascii", "replace") for line in packed.split(b"\n")[1:2]]
+    return any(len(name) == 64 for name in names)

@@ -1,0 +1,127 @@
+"""Files that git ignores and a worktree needs all the same (`.env`, large assets), copied from the source.
+
+Which ones: `[repo].copy` and the source's `.worktreeinclude`, in the syntax of .gitignore and read by git itself. Only
+what the source ignores is copied, nothing a worktree tracks is overwritten, and nothing is written outside of it.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from llmc.base.files import explain, json_record, write_atomic
+from llmc.repo import git, trash
+from llmc.repo.excludes import exclude
+from llmc.repo.project import Place, Project
+
+INCLUDE_FILE = ".worktreeinclude"
+
+#: size and mtime_ns of a source file when it was copied, by name
+Copied = dict[str, list[int]]
+
+
+def copy_files(project: Project, place: Place, worktree: Path) -> list[str]:
+    """Copy what is missing here or newer in the source; the problems. What an agent changed is pinned first."""
+    source = Path(project.source)
+    names = _wanted(project, source)
+    if not names:
+        return []
+    manifest = git.git_paths(worktree, "llmc-copied")[0]
+    before = _read(manifest)
+    tracked = set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
+    problems, stale = [], []
+    for name in names:
+        here = worktree / name
+        # Where nobody works, what is no longer as it was copied is of no worth to anybody.
+        spoilt = not place.has_branch and _changed_here(here, before.get(name))
+        if name in tracked or not (spoilt or _is_stale(source / name, here)):
+            continue
+        if problem := _in_the_way(worktree, name):
+            problems.append(f"{name} is not copied: {problem}")
+        else:
+            stale.append(name)
+    if not stale:
+        return problems
+    _exclude_what_the_worktree_shows(project, worktree, stale)
+    changed = [name for name in stale if _changed_here(worktree / name, before.get(name))]
+    if changed and place.has_branch:
+        ref = trash.pin(project.root, worktree, place.name, "copy", ignored=changed, move_out=False)
+        with project.store.transaction() as tx:
+            tx.emit("work_pinned", worker=place.name, reason="copy", ref=ref)
+    for name in stale:
+        before[name] = _copy(source / name, worktree / name, aside=manifest.with_name("llmc-copying"))
+    write_atomic(manifest, json.dumps(before).encode())
+    return problems
+
+
+def _wanted(project: Project, source: Path) -> list[str]:
+    """The source's ignored files that the patterns name; none of a source without files (bare, a URL)."""
+    patterns = project.config.repo.copy
+    include = source / INCLUDE_FILE
+    if not (source / ".git").exists() or not (patterns or include.is_file()):
+        return []
+    flags = [f"--exclude={pattern}" for pattern in patterns]
+    if include.is_file():
+        flags.append(f"--exclude-from={include}")
+    matching = git.git(source, "ls-files", "-z", "--others", "--ignored", *flags, timeout_s=300).stdout
+    if not matching:
+        return []
+    ignored = git.ignored_of(source, matching)
+    return [name for name in ignored if not name.endswith("/")]  # a slash: a repository inside the source
+
+
+def _is_stale(source: Path, target: Path) -> bool:
+    """Missing, or older than the source; a copy has the time of what it was copied from."""
+    try:
+        have = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    want = source.lstat()
+    return want.st_mtime_ns > have.st_mtime_ns
+
+
+def _in_the_way(worktree: Path, name: str) -> str | None:
+    """Why a file cannot be written at its path without touching something else."""
+    target = worktree / name
+    if target.is_dir() and not target.is_symlink():
+        return "a directory has its name here"
+    for parent in list(target.relative_to(worktree).parents)[:-1]:
+        place = worktree / parent
+        if place.is_symlink():
+            return f"{parent} is a link here, and could lead out of the worktree"
+        if os.path.lexists(place) and not place.is_dir():
+            return f"{parent} is a file here"
+    return None
+
+
+def _changed_here(target: Path, copied: list[int] | None) -> bool:
+    """Whether the file is another one than llmc put there."""
+    return os.path.lexists(target) and copied != _stamp(target)
+
+
+def _copy(source: Path, target: Path, aside: Path) -> list[int]:
+    """The file, or the link itself, with its time; put in place as a whole."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside.unlink(missing_ok=True)
+        shutil.copy2(source, aside, follow_symlinks=False)
+        os.replace(aside, target)
+    except OSError as error:
+        raise explain(error, f"cannot copy {source} to {target}") from error
+    return _stamp(target)
+
+
+def _stamp(path: Path) -> list[int]:
+    stat = path.lstat()
+    return [stat.st_size, stat.st_mtime_ns]
+
+
+def _exclude_what_the_worktree_shows(project: Project, worktree: Path, names: list[str]) -> None:
+    """A source can ignore files by settings of its own, which the clone does not have: then it gets them here."""
+    listed = "".join(f"{name}\0" for name in names)
+    shown = set(names) - set(git.ignored_of(worktree, listed))
+    exclude(project, sorted(shown))
+
+
+def _read(manifest: Path) -> Copied:
+    return json_record(manifest)

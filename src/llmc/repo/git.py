@@ -1,0 +1,487 @@
+"""git, as flat functions: facts come back as data, and failure is never an empty answer."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from llmc.base import proc
+from llmc.base.errors import ToolFailed
+from llmc.base.urls import split
+
+
+class Divergence(Struct, frozen=True):
+    """How a commit relates to its base: ahead, behind and both are three different answers."""
+
+    ahead: int
+    behind: int
+
+
+class TreeState(Struct, frozen=True):
+    """What `git status` says of a worktree; paths as git prints them."""
+
+    tracked: tuple[str, ...]
+    untracked: tuple[str, ...]
+    #: None on a branch without a commit
+    head: str | None = None
+    #: the branch that is checked out, None when HEAD is detached
+    branch: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        return not self.tracked and not self.untracked
+
+
+#: settings that may say that a repository has its checkout elsewhere, or none
+_NOT_PLAIN = re.compile(
+    r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE
+)
+_COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+#: only looked into, for a file with the name of a hook: nothing can be put there
+NO_HOOKS = ("core.hooksPath", "/dev/null")
+
+#: agents share the clone's refs and files: neither a replaced object nor a grafted parent may pass for the real one
+_AS_IT_IS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
+
+#: gives a user and a password to git, which asks for them by the address: neither is in a command line or a file
+_ASK_US = (
+    '!f() { test "$1" = get && '
+    'printf \'username=%s\\npassword=%s\\n\' "$LLMC_GIT_USER" "$LLMC_GIT_PASSWORD"; }; f'
+)
+
+
+class Guard(Protocol):
+    """Looks at a root's clone before git reads its settings (repo/clone_guard.py)."""
+
+    #: where accepted work lands, as config.toml has it
+    source: str
+
+    def look(self, repo: str) -> None: ...
+
+
+#: by the path of the root: whoever opens a root puts its guard here
+guards: dict[str, Guard] = {}
+
+
+def git(
+    repo: Path,
+    *args: str,
+    check: bool = True,
+    input: bytes | None = None,
+    timeout_s: float = 60,
+    env: dict[str, str] | None = None,
+    hooks: bool = False,
+) -> proc.Done:
+    """Run git; `hooks` lets the repository's own hooks run: a person's, never those that agents can write."""
+    guarded = look_first(repo, *args)
+    settings = [] if hooks else [NO_HOOKS]
+    settings += [("core.fsmonitor", "false")] if guarded else []
+    return proc.run(
+        ["git", "-C", str(repo), *args],
+        check=check,
+        input=input,
+        timeout_s=timeout_s,
+        env=proc.clean_env(
+            {
+                **access(guarded.source if guarded else "", settings),
+                **(_AS_IT_IS if guarded else {}),
+                **(env or {}),
+            }
+        ),
+    )
+
+
+def look_first(repo: Path, *args: str) -> Guard | None:
+    """Let the guard of a root look before git runs in it, or reads from it; the guard, if git runs in it."""
+    place = str(repo)
+    inside = [root for root in list(guards) if place == root or place.startswith(f"{root}/")]
+    if inside:
+        guard = guards[max(inside, key=len)]
+        guard.look(place)
+        return guard
+    for root in [root for root in list(guards) if root in args]:
+        guards[root].look(root)
+    return None
+
+
+def access(source: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """Settings for one call that do not show in its command line, with what opens a source that has a password."""
+    found, asks = list(settings), split(source)
+    given: dict[str, str] = {}
+    host = "/".join(asks.address.split("/")[:3])
+    if asks.password:
+        found += [(f"credential.{host}.helper", ""), (f"credential.{host}.helper", _ASK_US)]
+        given = {"LLMC_GIT_USER": asks.user, "LLMC_GIT_PASSWORD": asks.password}
+    elif asks.user:
+        found.append((f"credential.{host}.username", asks.user))
+    for place, (key, value) in enumerate(found):
+        given |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    return {**given, "GIT_CONFIG_COUNT": str(len(found))}
+
+
+def out(repo: Path, *args: str) -> str:
+    return git(repo, *args).stdout.strip()
+
+
+def rows(said: str) -> list[str]:
+    """What git prints with -z. Only NUL ends a row: a name or a subject may hold any other character."""
+    return [row for row in said.split("\0") if row]
+
+
+def refs(repo: Path, pattern: str, *fields: str) -> list[tuple[str, ...]]:
+    """These fields (`refname`, `contents:subject`) of every ref below a pattern."""
+    shape = "".join(f"%({field})%00" for field in fields)
+    *values, _ = git(repo, "for-each-ref", f"--format={shape}", pattern).stdout.split("\0")
+    found = [values[at : at + len(fields)] for at in range(0, len(values), len(fields))]
+    return [(first.removeprefix("\n"), *rest) for first, *rest in found]
+
+
+def resolve(repo: Path, ref: str) -> str | None:
+    """The commit a name stands for, None if there is no such name."""
+    if known := _read(repo, ref):
+        return known
+    done = git(repo, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+    if done.ok:
+        return done.stdout.strip()
+    if done.returncode == 1:
+        return None
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def _read(repo: Path, name: str) -> str | None:
+    """The commit of HEAD or of a branch, from git's own files and without a program; None: git has to be asked."""
+    try:
+        own, common = _git_directories(repo)
+        if name == "HEAD":
+            at = (own / "HEAD").read_text().strip()
+            name = at.removeprefix("ref: ")
+            if name == at:
+                return at if _COMMIT_ID.fullmatch(at) else None
+        if not name.startswith(("refs/heads/", "refs/remotes/", "refs/llmc/")) or ".." in name:
+            return None
+        found = (common / name).read_text().strip()
+    except (OSError, UnicodeDecodeError):  # packed, odd, or none at all
+        return None
+    return found if _COMMIT_ID.fullmatch(found) else None
+
+
+def _git_directories(repo: Path) -> tuple[Path, Path]:
+    """Where git keeps what is a worktree's own, and what all of them share; OSError where that cannot be told so."""
+    place = repo / ".git"
+    if place.is_file():
+        place = repo / _target(place)
+        return place, place / _line(place / "commondir")
+    place = place if place.is_dir() else repo
+    os.stat(place / "HEAD")
+    return place, place
+
+
+def is_object_id(text: str) -> bool:
+    return _COMMIT_ID.fullmatch(text) is not None
+
+
+def head(repo: Path) -> str:
+    return _read(repo, "HEAD") or out(repo, "rev-parse", "--verify", "HEAD^{commit}")
+
+
+def tree_of(repo: Path, commit: str) -> str:
+    return out(repo, "rev-parse", "--verify", f"{commit}^{{tree}}")
+
+
+def same_commit(repo: Path, one: str, other: str) -> bool:
+    known = [name if _COMMIT_ID.fullmatch(name) else _read(repo, name) for name in (one, other)]
+    if all(known):
+        return known[0] == known[1]
+    names = (f"{one}^{{commit}}", f"{other}^{{commit}}")
+    return len(set(out(repo, "rev-parse", *names).split())) == 1
+
+
+def has_commit(repo: Path, commit: str) -> bool:
+    return git(repo, "cat-file", "-e", f"{commit}^{{commit}}", check=False).ok
+
+
+def is_ancestor(repo: Path, older: str, newer: str) -> bool:
+    done = git(repo, "merge-base", "--is-ancestor", older, newer, check=False)
+    if done.returncode in (0, 1):
+        return done.returncode == 0
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def merging_changes_nothing(repo: Path, commit: str, branch: str) -> bool:
+    """Whether a merge of the commit into the branch would leave its tree as it is; a dry run, nothing is touched."""
+    done = git(repo, "merge-tree", "--write-tree", branch, commit, check=False)
+    return done.ok and done.stdout.partition("\n")[0] == tree_of(repo, branch)
+
+
+def divergence(repo: Path, base: str, tip: str) -> Divergence:
+    behind, ahead = out(repo, "rev-list", "--left-right", "--count", f"{base}...{tip}").split()
+    return Divergence(int(ahead), int(behind))
+
+
+def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
+    """Uncommitted changes; never takes the index lock, an agent may be at work there."""
+    which = "--untracked-files=normal" if untracked else "--untracked-files=no"
+    flags = ["--porcelain=v2", "-z", "--branch", "--no-ahead-behind", "--no-renames", which]
+    found = rows(git(worktree, "--no-optional-locks", "status", *flags).stdout)
+    head = _after("# branch.oid ", found)
+    branch = _after("# branch.head ", found)
+    return TreeState(
+        tracked=tuple(row.split(" ", _FIELDS[row[0]])[-1] for row in found if row[:1] in _FIELDS),
+        untracked=tuple(row[2:] for row in found if row.startswith("? ")),
+        head=None if head == "(initial)" else head,
+        branch=None if branch == "(detached)" else branch,
+    )
+
+
+#: how many fields of a row of `status --porcelain=v2` come before the path: of a change, and of a conflict
+_FIELDS = {"1": 8, "u": 10}
+
+
+def _after(start: str, found: list[str]) -> str | None:
+    return next((row.removeprefix(start) for row in found if row.startswith(start)), None)
+
+
+def untracked_files(worktree: Path, *paths: str, ignored: bool = False) -> tuple[str, ...]:
+    """Every untracked file by itself; of a nested repository only its directory, with a slash at the end.
+
+    `ignored`: those that git ignores too. `paths`: only what is at or below one of them.
+    """
+    which = [] if ignored else ["--exclude-standard"]
+    exactly = [f":(literal){path}" for path in paths]
+    done = git(worktree, "ls-files", "--others", *which, "-z", "--", *exactly, timeout_s=300)
+    return tuple(rows(done.stdout))
+
+
+def untracked_places(worktree: Path) -> tuple[str, ...]:
+    """The files and whole directories that `clean -d` would remove, empty directories among them."""
+    flags = ["--others", "--directory", "--exclude-standard", "-z"]
+    return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
+
+
+def show_hidden_changes(worktree: Path) -> None:
+    """Undo `assume-unchanged` and `skip-worktree` of files that are here: git takes those for unchanged, whatever they hold.
+
+    A file that a sparse checkout left out is not here, and stays out.
+    """
+    listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z").stdout))
+    hidden = [name for tag, _, name in listed if tag == "S" or tag.islower()]
+    here = "".join(f"{name}\0" for name in hidden if os.path.lexists(worktree / name))
+    for flag in ("--no-assume-unchanged", "--no-skip-worktree") if here else ():
+        names = here.encode("utf-8", "surrogateescape")
+        git(worktree, "update-index", flag, "-z", "--stdin", input=names)
+
+
+def ignored_of(repo: Path, names: str) -> list[str]:
+    """Of NUL-separated names those that git ignores here; a tracked file is not ignored."""
+    done = git(
+        repo, "check-ignore", "-z", "--stdin", input=names.encode("utf-8", "surrogateescape"), check=False
+    )
+    if done.returncode > 1:
+        raise ToolFailed(done.argv, done.returncode, done.stderr)
+    return rows(done.stdout)
+
+
+_REBASES = ("rebase-merge", "rebase-apply")
+
+
+def rebase_in_progress(worktree: Path) -> bool:
+    return any(path.exists() for path in git_paths(worktree, *_REBASES))
+
+
+def rebase_and_head(worktree: Path) -> tuple[bool, str]:
+    """Whether a rebase is in progress, and the commit of HEAD."""
+    return rebase_in_progress(worktree), head(worktree)
+
+
+def operations_in_progress(worktree: Path) -> list[str]:
+    """What was begun there and not ended: a rebase, merge, cherry-pick, revert or bisect."""
+    marks = {
+        "rebase-merge": "rebase",
+        "rebase-apply": "rebase",
+        "MERGE_HEAD": "merge",
+        "CHERRY_PICK_HEAD": "cherry-pick",
+        "REVERT_HEAD": "revert",
+        "sequencer": "cherry-pick",  # of several commits, between two of them
+        "BISECT_LOG": "bisect",
+    }
+    found = zip(git_paths(worktree, *marks), marks.values(), strict=True)
+    return [name for path, name in found if path.exists()]
+
+
+def operation_in_progress(worktree: Path) -> str | None:
+    """The merge, rebase, cherry-pick or bisect a person is in the middle of, if any."""
+    return next(iter(operations_in_progress(worktree)), None)
+
+
+def git_dir(worktree: Path) -> Path:
+    """Where git keeps what belongs to this worktree alone (its index, its HEAD); raises where there is no such place."""
+    pointer = worktree / ".git"
+    try:
+        place = pointer if pointer.is_dir() else worktree / _target(pointer)
+        os.stat(place / "HEAD")
+    except (OSError, UnicodeDecodeError):
+        said = git(worktree, "rev-parse", "--absolute-git-dir").stdout
+        return Path(said.removesuffix("\n"))
+    return place
+
+
+def git_paths(worktree: Path, *names: str) -> list[Path]:
+    """Files that git keeps for this worktree alone."""
+    place = git_dir(worktree)
+    return [place / name for name in names]
+
+
+def is_worktree_of(worktree: Path, repo: Path) -> bool:
+    """Whether a directory is a linked worktree of this repository, as both of them see it; from git's files alone.
+
+    Asking git is not enough: without its own `.git` it finds the repository of a directory above.
+    """
+    try:
+        own = worktree / _target(worktree / ".git")
+        os.stat(own / "HEAD")
+        back = Path(_line(own / "gitdir"))
+        common = own / _line(own / "commondir")
+        return os.path.samefile(common, repo / ".git") and os.path.samefile(back.parent, worktree)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _target(pointer: Path) -> str:
+    return _line(pointer).removeprefix("gitdir: ")
+
+
+def _line(path: Path) -> str:
+    """The text of one of git's files that hold one line; a path in it may itself hold a line end."""
+    return path.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+def merge_base(repo: Path, one: str, other: str) -> str | None:
+    """Where two commits parted; None when they have no common history."""
+    done = git(repo, "merge-base", one, other, check=False)
+    if done.ok:
+        return done.stdout.split()[0]
+    if done.returncode == 1:
+        return None
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def last_commit_unix(repo: Path, base: str, branch: str) -> float | None:
+    """When the newest commit that the branch has beyond its base was made; None where none can be seen."""
+    done = git(repo, "log", "-1", "--format=%ct", f"{base}..refs/heads/{branch}", "--", check=False)
+    text = done.stdout.strip()
+    return float(text) if done.ok and text.isdecimal() else None
+
+
+def diff(repo: Path, base: str, tip: str) -> str:
+    """What a commit changes, as a patch that does not depend on a person's settings."""
+    plain = ["-p", "--full-index", "--find-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
+    return git(repo, "diff-tree", "-r", *plain, base, tip, "--", timeout_s=300).stdout
+
+
+def conflicted_files(worktree: Path) -> tuple[str, ...]:
+    done = git(worktree, "diff", "--name-only", "-z", "--diff-filter=U")
+    return tuple(rows(done.stdout))
+
+
+def checked_out_at(repo: Path, branch: str) -> Path | None:
+    """The worktree of the repository in which a branch is checked out, or being rebased."""
+    if _has_checked_out(repo, branch):
+        return Path(os.path.realpath(repo))
+    path: str | None = None
+    for line in git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0"):
+        if line.startswith("worktree "):
+            path = line.removeprefix("worktree ")
+        elif line == "bare":
+            path = None
+        elif path and (
+            line == f"branch refs/heads/{branch}"
+            or (line == "detached" and _rebased_branch(Path(path)) == f"refs/heads/{branch}")
+        ):
+            return Path(path)
+    return None
+
+
+def worktrees(repo: Path, *, gone: bool = False) -> list[tuple[str, str]]:
+    """Path and HEAD of every worktree; `gone`: only those whose directory is not there any more."""
+    listed = git(repo, "worktree", "list", "--porcelain", "-z").stdout.split("\0\0")
+    found = [rows(entry) for entry in listed if entry]
+    return [
+        (lines[0].removeprefix("worktree "), _after("HEAD ", lines) or "")
+        for lines in found
+        if not gone or any(line.startswith("prunable") for line in lines)
+    ]
+
+
+def _has_checked_out(repo: Path, branch: str) -> bool:
+    """Whether the repository's own checkout has the branch, from git's files; False: git has to be asked."""
+    try:
+        at = (repo / ".git/HEAD").read_text()
+        return at.strip() == f"ref: refs/heads/{branch}" and not _NOT_PLAIN.search(
+            (repo / ".git/config").read_text()
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _rebased_branch(worktree: Path) -> str | None:
+    """The branch a rebase in progress belongs to: meanwhile git lists the worktree as detached."""
+    if not worktree.is_dir():
+        return None
+    for path in git_paths(worktree, "rebase-merge/head-name", "rebase-apply/head-name"):
+        try:
+            return path.read_text().strip()
+        except OSError:
+            continue
+    return None
+
+
+def default_branch(repo: Path) -> str:
+    """The branch work lands on: what the source has checked out, or what its HEAD names."""
+    # Not --short: with a tag of the same name that prints "heads/main".
+    done = git(repo, "symbolic-ref", "HEAD", check=False)
+    if done.ok:
+        return done.stdout.strip().removeprefix("refs/heads/")
+    for name in ("main", "master"):
+        if resolve(repo, f"refs/heads/{name}"):
+            return name
+    raise ToolFailed(
+        done.argv,
+        done.returncode,
+        done.stderr,
+        message=f"{repo}: cannot tell which branch work should land on",
+    )
+
+
+_FETCHES = 3
+_MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
+
+
+def fetch(repo: Path, source: str, branch: str) -> None:
+    """Bring origin/<branch> up to date (the caller holds the repo lock: parallel fetches fail).
+
+    From the source itself: what the clone calls `origin` is a setting that an agent can change.
+
+    The git of a process that was killed may still be at it, and move the branch under ours: then it is asked again.
+    """
+    for _ in range(_FETCHES):
+        done = git(
+            repo,
+            *["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", source],
+            f"+refs/heads/{branch}:refs/remotes/origin/{branch}",
+            check=False,
+            timeout_s=300,
+        )
+        if done.ok:
+            return
+        if not _MOVED_MEANWHILE.search(done.stderr):
+            break
+    raise ToolFailed(done.argv, done.returncode, done.stderr)
+
+
+def config_get(repo: Path, key: str) -> str | None:
+    done = git(repo, "config", "--get", key, check=False)
+    return done.stdout.strip() or None if done.ok else None

@@ -1,0 +1,151 @@
+"""git's settings files as data, read and changed without trusting what is in them."""
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base import proc, processes
+from llmc.base.errors import LlmcError
+from llmc.base.files import explain, write_atomic
+from llmc.repo.rules.clone_config import Change, Row, parse_plain
+
+#: a file of settings is some hundred bytes; a larger one than this nobody wrote by hand or by git
+MOST_BYTES = 4 * 1024 * 1024
+#: how long a git command may hold `config.lock`
+LOCK_S = 5.0
+
+#: what tells one version of a file from the next
+Stamp = tuple[int, int, int, int, int]
+
+
+class Broken(Struct, frozen=True):
+    """A settings file that git cannot use, or must not be let near."""
+
+    why: str
+
+
+def stamp(path: str) -> Stamp | None:
+    """None: there is nothing. The time of the last change cannot be set back by a program."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def read_plainly(path: Path) -> bytes | Broken:
+    """A regular file's content, whatever else was put in its place; b"" for one that is not there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        return Broken(f"it cannot be read: {'it is a link' if path.is_symlink() else error.strerror}")
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        return Broken("it is no file")
+    with open(fd, "rb") as file:
+        return file.read() if info.st_size <= MOST_BYTES else Broken("it is too large")
+
+
+def rows_of(data: bytes) -> list[Row] | Broken:
+    """The settings in a text, includes not followed. git is asked only where the text is not plain."""
+    rows = parse_plain(data)
+    if rows is not None:
+        return rows
+    listed = proc.run(_config_of("-", "--no-includes", "--list", "-z"), input=data, check=False)
+    if not listed.ok:
+        return Broken(" ".join(listed.stderr.split()) or "git cannot read it")
+    pairs = [row.partition("\n") for row in listed.stdout.split("\0") if row]
+    if any("." not in key for key, _, _ in pairs):
+        return Broken("it has settings without a section")
+    return [(key, value if newline else None) for key, newline, value in pairs]
+
+
+def change(path: Path, wanted: Sequence[Change]) -> None:
+    """Change keys of a file as git does: under its lock, as a whole, and every other byte stays."""
+    with locked(path):
+        data = read_plainly(path)
+        if isinstance(data, Broken):
+            return  # put there this moment: the next look sees it
+        temp = path.with_name(f"{path.name}.llmc")
+        write_atomic(temp, data, mode=0o600)
+        try:
+            for one in wanted:
+                flags = (
+                    ["--unset-all", one.key] if one.wanted is None else ["--replace-all", one.key, one.wanted]
+                )
+                proc.run(_config_of(str(temp), *flags), check=one.wanted is not None)
+            os.replace(temp, path)
+        except OSError as error:
+            raise explain(error, f"cannot write {path}") from error
+        finally:
+            temp.unlink(missing_ok=True)
+
+
+def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
+    """A file with these settings and no others."""
+    temp = path.with_name(f"{path.name}.llmc")
+    write_atomic(temp, b"", mode=0o600)
+    for key, value in rows:
+        proc.run(_config_of(str(temp), "--add", key, value))
+    with locked(path):
+        os.replace(temp, path)
+
+
+def move_aside(path: Path, folder: Path) -> Path:
+    """Whatever is at the path goes into the folder, unread."""
+    kept = folder / f"{path.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.move(path, kept) if path.is_dir() and not path.is_symlink() else os.rename(path, kept)
+    except OSError as error:
+        raise explain(error, f"cannot move {path} away") from error
+    return kept
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold git's own lock of a settings file; one that a process left behind when it was killed is removed."""
+    lock = path.with_name(f"{path.name}.lock")
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            held = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                _drop_stale(lock)
+                deadline = time.monotonic() + LOCK_S
+            time.sleep(0.01)
+        except OSError as error:
+            raise explain(error, f"cannot lock {path}") from error
+    try:
+        yield  # the lock stays open meanwhile: by that others see that its holder lives
+    finally:
+        with contextlib.suppress(OSError):
+            lock.unlink()
+        os.close(held)
+
+
+def _drop_stale(lock: Path) -> None:
+    if processes.works_in(os.path.realpath(lock)):
+        raise LlmcError(
+            f"{lock} has been held for {LOCK_S:g} s by a process that still runs, and settings have to be undone there",
+            hint="End that process, then run this again.",
+        )
+    with contextlib.suppress(OSError):
+        shutil.rmtree(lock) if lock.is_dir() and not lock.is_symlink() else lock.unlink()
+
+
+def _config_of(file: str, *args: str) -> list[str]:
+    """git for one file, and outside of every repository: it must not read the settings it is to judge."""
+    return ["git", "-C", "/", "config", "--file", file, *args]

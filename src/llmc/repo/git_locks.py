@@ -1,0 +1,81 @@
+"""Lock files of git's, in the root's clone and in the source: which there are, and whether a process uses them."""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from llmc.base import processes
+from llmc.base.clock import age_s, now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.files import read_text
+from llmc.config.paths import Root
+from llmc.records.state import State
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.repo.rules.git_lock import GitLock
+
+#: git's own files of objects are many, and have no locks that outlive a command and matter
+_NO_LOCKS_IN = ("objects", "logs")
+
+
+def git_locks(project: Project, state: State | None) -> tuple[GitLock, ...]:
+    """Lock files of the root's clone, without the workers' index.lock (seen with the worker), and of the source.
+
+    A slot's are not looked at: its next user removes them.
+    """
+    clone = project.root.path / ".git"
+    owned = set(state.workers) if state else set()
+    found = [
+        path
+        for path in _lock_files(clone)
+        if not (path.parent.parent.name == "worktrees" and _is_seen_elsewhere(project.root, path, owned))
+    ]
+    own = tuple(_lock(path, project.root.path, of_source=False) for path in found)
+    return (*own, *locks_of_source(project))
+
+
+def _is_seen_elsewhere(root: Root, lock: Path, workers: Collection[str]) -> bool:
+    if lock.name == "index.lock" and lock.parent.name in workers:
+        return True
+    return Path(read_text(lock.with_name("gitdir")).strip()).parent.parent == root.slots
+
+
+def locks_of_source(project: Project) -> tuple[GitLock, ...]:
+    """Lock files that would keep work from landing."""
+    source = _git_dir(project.source)
+    if source is None:
+        return ()
+    of_branch = source / "refs" / "heads" / f"{project.config.repo.default_branch}.lock"
+    found = [*_lock_files(source, deep=False), *([of_branch] if of_branch.exists() else [])]
+    return tuple(_lock(path, Path(project.source), of_source=True) for path in found)
+
+
+def _lock_files(git_dir: Path, *, deep: bool = True) -> Iterator[Path]:
+    for place, folders, names in os.walk(git_dir):
+        here = Path(place)
+        folders[:] = [n for n in folders if deep and not (here == git_dir and n in _NO_LOCKS_IN)]
+        yield from (here / name for name in names if name.endswith(".lock"))
+
+
+def _lock(path: Path, works_in: Path, *, of_source: bool) -> GitLock:
+    try:
+        age = age_s(path.stat().st_mtime, now_unix())
+    except OSError:
+        return GitLock(str(path), 0.0, in_use=True, of_source=of_source)
+    return GitLock(str(path), age, in_use=lock_in_use(path, works_in), of_source=of_source)
+
+
+def lock_in_use(path: Path, works_in: Path) -> bool:
+    """Whether a process has it open, or a git command works in the repository."""
+    at_work = [pid for pid in processes.works_in(str(works_in)) if processes.name_of(pid).startswith("git")]
+    return bool(at_work or processes.works_in(os.path.realpath(path)))
+
+
+def _git_dir(source: str) -> Path | None:
+    if not os.path.isdir(source):
+        return None
+    try:
+        done = git.git(Path(source), "rev-parse", "--absolute-git-dir", check=False)
+    except LlmcError:
+        return None
+    return Path(done.stdout.strip()) if done.ok else None

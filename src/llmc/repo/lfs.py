@@ -1,0 +1,86 @@
+"""Git LFS: the large files of a worktree come from the source's own store, and go there before a commit lands."""
+
+import shutil
+from pathlib import Path
+
+from llmc.repo import git, own_objects
+from llmc.repo.project import Project
+
+MISSING = "the source uses Git LFS, but git-lfs is not installed: large files stay pointers"
+GET_IT = "Install git-lfs (Debian: sudo apt-get install git-lfs), then run `llmc up --detach` again"
+NOT_INSTALLED = f"{MISSING}. {GET_IT}"
+
+
+#: by commit
+_used: dict[str, bool] = {}
+
+
+def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
+    """The worktree's large files are really here; the problem if they cannot be.
+
+    Unless `thorough`, git is asked only where LFS is likely: it has to read the whole tree for that.
+    """
+    likely = (worktree / ".gitattributes").exists() or (project.root.path / ".git/lfs").exists()
+    if not (likely or thorough) or not is_used(worktree, "HEAD"):
+        return []
+    set_up(project.root.path)
+    if not is_installed():
+        return [NOT_INSTALLED]
+    left = _pointers(worktree)
+    if left:
+        git.git(worktree, "lfs", "pull", check=False, timeout_s=3600)
+        left = _pointers(worktree)
+    own_objects.unshare(project.root.path / ".git", below="lfs/objects")  # git-lfs links them to the source's
+    if not left:
+        return []
+    names = ", ".join(left[:5]) + (" ..." if len(left) > 5 else "")
+    return [
+        f"{names}: still LFS pointers, the source does not have them. Run `git lfs pull` in {project.source}"
+    ]
+
+
+def is_installed() -> bool:
+    return shutil.which("git-lfs") is not None
+
+
+def set_up(root: Path) -> None:
+    """git's filters for LFS, in the root's clone only; empty ones without git-lfs, or a person's own would fail."""
+    command = "git-lfs filter-process" if is_installed() else ""
+    have = git.git(root, "config", "--local", "--get", "filter.lfs.process", check=False)
+    if have.ok and have.stdout.strip() == command:
+        return
+    if command:
+        git.git(root, "lfs", "install", "--local", "--force", "--skip-repo")
+        return
+    git.git(root, "config", "filter.lfs.required", "false")
+    for key in ("clean", "smudge", "process"):
+        git.git(root, "config", f"filter.lfs.{key}", "")
+
+
+def send(project: Project, ref: str) -> None:
+    """Large files of a ref that is about to land go to where it lands; without them its checkout would fail."""
+    if not (project.root.path / ".git/lfs/objects").is_dir():
+        return
+    place = Path(project.source)
+    where = f"file://{place.resolve()}" if place.is_dir() else project.source
+    git.git(project.root.path, "lfs", "push", where, ref, timeout_s=3600)
+    own_objects.unshare(project.root.path / ".git", below="lfs/objects")
+
+
+def is_used(repo: Path, commit: str) -> bool:
+    """Whether the .gitattributes of a commit send files through LFS; looked up once for each commit."""
+    known = git.resolve(repo, commit)
+    if known is None:
+        return False
+    if known not in _used:
+        attributes = ["--", ".gitattributes", "*/.gitattributes"]
+        _used[known] = git.git(
+            repo, "grep", "--quiet", "-I", "-e", "filter=lfs", known, *attributes, check=False
+        ).ok
+    return _used[known]
+
+
+def _pointers(worktree: Path) -> list[str]:
+    """The files of which only the pointer is here, as `git lfs ls-files` marks them."""
+    rows = git.git(worktree, "lfs", "ls-files").stdout.split("\n")  # it has no -z
+    return [row.split(" - ", 1)[1] for row in rows if " - " in row and " * " not in row.split(" - ")[0]]

@@ -1,0 +1,184 @@
+"""One root with everything a command needs to act on it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.agents.claude_code import ClaudeCode, Scripted
+from llmc.agents.protocol import Agent
+from llmc.base import locks, urls
+from llmc.base.errors import NotFound, UsageError
+from llmc.base.names import OVERSEER, SessionName
+from llmc.base.panes import Pane
+from llmc.base.tmux import Tmux, Unknown
+from llmc.base.wake import wake
+from llmc.config import trust
+from llmc.config.load import load_config
+from llmc.config.model import Config, Repo
+from llmc.config.paths import OverseerRoot, Root, find_root
+from llmc.records.store import Store
+from llmc.records.worker import WorkerRecord
+from llmc.repo import clone_guard, git
+
+
+class Place(Protocol):
+    """A checkout that llmc furnishes: the worktree of a worker, by its record, or a slot."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worktree_path(self) -> str: ...
+
+    @property
+    def has_branch(self) -> bool:
+        """Whether work is done there. Where none is, nothing has to be kept."""
+        ...
+
+
+class Project(Struct, frozen=True):
+    root: Root
+    config: Config
+    store: Store
+    tmux: Tmux
+    #: this process is the daemon: it needs no wake-up from itself, or it would never sleep
+    in_daemon: bool = False
+    #: whether this process is about to end, so that a long command is not waited for; None: it never is
+    stopping: Callable[[], bool] | None = None
+    #: the directory that the client has to trust, where it is not the root (doctor/canary.py)
+    trusted_as: Path | None = None
+
+    def __post_init__(self) -> None:
+        # From here on git runs in this root behind its guard, whatever calls it.
+        clone_guard.stand(self.root, os.path.expanduser(self.config.repo.source))
+
+    @property
+    def base(self) -> str:
+        """The branch of the root clone that mirrors where work lands."""
+        return f"refs/remotes/origin/{self.config.repo.default_branch}"
+
+    @property
+    def source(self) -> str:
+        """Where accepted work lands: a path, or a URL, without the password that config.toml may have in it."""
+        return urls.split(os.path.expanduser(self.config.repo.source)).address
+
+    def session(self, worker: str) -> SessionName:
+        if self.root.is_default:
+            return SessionName(f"llmc-{worker}")
+        safe = "".join(c if c.isalnum() or c == "-" else "-" for c in self.root.path.name)
+        return SessionName(f"llmc-{safe}-{worker}")
+
+    def pane(self, record: WorkerRecord) -> Pane | Unknown | None:
+        """The pane of a worker's agent; None when it is gone, whatever else is in its session."""
+        return self.tmux.agent(record.name, record.session_id, record.pane_id, record.instance)
+
+    def is_overseer(self, session: SessionName) -> bool:
+        """Whether it is the supervisor's own session: nobody but the supervisor ends that one."""
+        return session == self.session(OVERSEER)
+
+    @contextmanager
+    def worker_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        try:
+            with locks.lock(self.root.lock(f"worker-{worker}"), locks.Rank.WORKER, timeout_s=timeout_s):
+                yield
+        finally:
+            # Events that came meanwhile could not be applied by the daemon: it looks again now.
+            if not self.in_daemon:
+                self.wake(worker)
+
+    @contextmanager
+    def accept_lock(self, worker: str, *, timeout_s: float = 60) -> Iterator[None]:
+        """Taken before the worker's own lock, by whoever is ready to wait for an accept that runs."""
+        with locks.lock(self._accept_lock(worker), locks.Rank.ACCEPT, timeout_s=timeout_s):
+            yield
+
+    def try_accept_lock(self, worker: str) -> AbstractContextManager[bool]:
+        return locks.attempt(self._accept_lock(worker), locks.Rank.ACCEPT)
+
+    def others_accept(self, worker: str) -> bool:
+        """Whether another process, or another thread, is accepting the worker's work at this moment."""
+        return locks.is_locked_by_others(self._accept_lock(worker))
+
+    def _accept_lock(self, worker: str) -> Path:
+        return self.root.lock(f"accept-{worker}")
+
+    @contextmanager
+    def worker_unlocked(self, worker: str) -> Iterator[None]:
+        """While the caller, who has the worker's lock and its accept lock, does not need the first one.
+
+        Taken back under a ticket it cannot block: only an accept of this worker would wait for the ticket with it.
+        """
+        with locks.released(self.root.lock(f"worker-{worker}"), timeout_s=600):
+            if not self.in_daemon:
+                self.wake(worker)
+            yield
+
+    @contextmanager
+    def repo_lock(self) -> Iterator[None]:
+        with locks.lock(self.root.lock("repo"), locks.Rank.REPO, timeout_s=300):
+            yield
+
+    def wake(self, worker: str = "") -> None:
+        wake(self.root.wake_socket(), worker)
+
+    def daemon_runs(self) -> bool:
+        return locks.is_held(self.root.lock("daemon"))
+
+
+def open_project(explicit_root: str | None) -> Project:
+    root = locate_root(explicit_root)
+    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))
+
+
+def for_overseer(project: Project) -> Project:
+    """The same root as seen by the supervisor's own session, which has a record, an inbox and a socket of its own."""
+    root = OverseerRoot(project.root.path)
+    return replace(project, root=root, store=Store(root), in_daemon=True)
+
+
+def of_fleet(project: Project) -> Project:
+    """The root as everybody else sees it, also for whoever has it from `for_overseer`."""
+    if not isinstance(project.root, OverseerRoot):
+        return project
+    root = Root(project.root.path)
+    return replace(project, root=root, store=Store(root))
+
+
+def bare_project(root: Root) -> Project:
+    """A root whose configuration may be broken: enough to stop what runs there."""
+    return Project(root, Config(repo=Repo(source=str(root.path))), Store(root), Tmux(root.tmux_server))
+
+
+def locate_root(explicit: str | None) -> Root:
+    try:
+        cwd = Path(os.path.realpath("."))
+    except FileNotFoundError as error:
+        if not (explicit or os.environ.get("LLMC_ROOT")):
+            hint = "Change to one that exists, or name a root with --root."
+            raise NotFound("the working directory is gone", hint=hint) from error
+        cwd = Path("/")
+    return find_root(
+        *(explicit, os.environ, cwd),
+        lambda: trust.root_of_repository(str(cwd), os.environ, lambda: git.config_get(cwd, "llmc.root")),
+    )
+
+
+def agent_for(project: Project) -> Agent:
+    """The configured agent; LLMC_AGENT (`claude`, `scripted` or a path) overrides."""
+    return agent_named(os.environ.get("LLMC_AGENT") or project.config.defaults.agent, project)
+
+
+def agent_named(choice: str, project: Project) -> Agent:
+    match choice:
+        case "scripted":
+            return Scripted(project.root.agents)
+        case "claude":
+            return ClaudeCode(project.config.defaults.agent_command)
+        case path if "/" in path:
+            return ClaudeCode(path)
+    raise UsageError(f"there is no agent {choice!r}", hint="LLMC_AGENT is `claude`, `scripted`, or a path.")

@@ -1,0 +1,232 @@
+"""Provision: the one function that makes a worker's worktree what it has to be. Safe to repeat."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import append_line, write_atomic
+from llmc.base.proc import Done
+from llmc.records.worker import WorkerRecord
+from llmc.repo import commands, copied_files, git, lfs, serena, submodules, trash, worktrees
+from llmc.repo.project import Place, Project
+
+SETUP_TIMEOUT_S = 1800
+
+
+def provision(project: Project, record: WorkerRecord) -> list[str]:
+    """The worktree is there, on its branch, with the files it needs and its setup done; what is missing all the same."""
+    worktree = Path(record.worktree_path)
+    link(project, record)
+    missing = furnish(project, record, thorough=True)
+    ran = set_up(
+        record,
+        lambda: commands.run_command(
+            project, record.name, project.config.repo.setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S
+        ),
+    )
+    if ran is not None and not ran.ok:
+        raise commands.failure(project, record.name, ran, what="[repo].setup")
+    return missing
+
+
+def set_up(place: Place, run: Callable[[], Done], *, inputs: str = "") -> Done | None:
+    """Run [repo].setup, unless it succeeded here with the same inputs; None: it did, nothing ran."""
+    done = set_up_mark(place)
+    if done.exists() and done.read_text() == inputs:
+        return None
+    done.unlink(missing_ok=True)
+    ran = run()
+    if ran.ok:
+        write_atomic(done, inputs.encode())
+    return ran
+
+
+def set_up_mark(place: Place) -> Path:
+    """Kept beside the worktree's index, so it goes with the worktree; without it a failed setup would never run again."""
+    return git.git_paths(Path(place.worktree_path), "llmc-provisioned")[0]
+
+
+def link(project: Project, record: WorkerRecord) -> None:
+    """The worktree is one that git can work in, and its files are as they were."""
+    if not git.is_worktree_of(Path(record.worktree_path), project.root.path):
+        worktrees.ensure(project, record, refresh_base(project))
+
+
+def furnish(project: Project, place: Place, *, thorough: bool = False) -> list[str]:
+    """What a checkout needs besides its commit, after each change of that; what cannot be had is said once."""
+    worktree = Path(place.worktree_path)
+    missing = submodules.update(project, worktree)
+    missing += lfs.settle(project, worktree, thorough=thorough)
+    missing += copied_files.copy_files(project, place, worktree)
+    missing += serena.settle(project, place, worktree)
+    return _say_once(project, place, worktree, missing)
+
+
+def _say_once(project: Project, place: Place, worktree: Path, missing: list[str]) -> list[str]:
+    """A worktree is provisioned again and again; a problem is news only when it begins."""
+    if not missing:
+        return []
+    said = git.git_paths(worktree, "llmc-said")[0]
+    before = said.read_text().split("\n") if said.exists() else []
+    news = [text for text in missing if text not in before]
+    if news:
+        with project.store.transaction() as tx:
+            for text in news:
+                tx.emit("provision_incomplete", worker=place.name if place.has_branch else None, reason=text)
+        for text in news:
+            append_line(said, text.replace("\n", " ").encode())
+    return news
+
+
+def refresh_base(project: Project) -> str:
+    """Fetch the default branch; the commit it is at now."""
+    branch = project.config.repo.default_branch
+    commit = git.resolve(project.root.path, project.base)
+    if commit is not None and commit == source_tip(project):
+        return commit  # to ask is much cheaper than to fetch nothing
+    with project.repo_lock():
+        git.fetch(project.root.path, project.source, branch)
+    commit = git.resolve(project.root.path, project.base)
+    if commit is None:
+        raise LlmcError(
+            f"the source has no branch {branch!r}",
+            hint="Set [repo].default_branch to the branch work lands on.",
+        )
+    return commit
+
+
+def source_tip(project: Project) -> str | None:
+    """Where the default branch of a local source is at this moment; None where only a fetch can tell."""
+    source = Path(project.source)
+    branch = project.config.repo.default_branch
+    return git.resolve(source, f"refs/heads/{branch}") if source.is_dir() else None
+
+
+def reset_in_place(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+    """The worktree at a commit, clean; what was there is pinned first. The agent's directory stays the same one.
+
+    Returns the trash ref, None when nothing had to be pinned. Ignored files (build caches) stay.
+    """
+    key = f"worktree:{record.name}"
+    try:
+        ref = _reset(project, record, commit, why)
+    except LlmcError as error:
+        with contextlib.suppress(LlmcError), project.store.transaction() as tx:
+            again = f"llmc accept {record.name}" if record.accept else f"llmc reset {record.name}"
+            text = f"its worktree could not be reset: {error.message}"
+            tx.raise_item(key, kind="worktree", severity="blocked", who=record.name, text=text, next=again)
+        raise
+    if key in project.store.read().attention:
+        with project.store.transaction() as tx:
+            tx.clear_item(key)
+    return ref
+
+
+def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+    worktree = Path(record.worktree_path)
+    link(project, record)
+    worktrees.drop_dead_locks(project, record)
+    git.show_hidden_changes(worktree)
+    modules = submodules.pin_changes(project, record, worktree, commit, why)
+    operations = git.operations_in_progress(worktree)
+    found = git.tree_state(worktree)
+    on_branch, head = found.branch == record.branch, found.head
+    if (
+        found.clean
+        and on_branch
+        and not operations
+        and not modules
+        and git.same_commit(worktree, "HEAD", commit)
+    ):
+        furnish(project, record)
+        return None
+    # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
+    tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
+    overwritten = trash.in_the_way(worktree, head, commit, found.tracked, [*modules])
+    ref = None
+    if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
+        ref = trash.pin(
+            *(project.root, worktree, record.name, why),
+            branch=record.branch,
+            ignored=overwritten,
+            known=found,
+        )
+    with fault_step("provision.reset"):
+        _check_out(worktree, record.branch, commit, operations, on_branch=on_branch)
+    # Under the ignore rules of this commit other files are ignored than under those the agent had.
+    with fault_step("provision.clean"):
+        ref = trash.remove_untracked(project.root, worktree, record.name, why, ref)
+    submodules.clean(project, record, worktree, modules, why)
+    furnish(project, record)
+    left = git.tree_state(worktree)
+    if left.tracked:
+        _write_anew(worktree, left.tracked)
+        left = git.tree_state(worktree)
+    if not left.clean:
+        names = ", ".join([*left.tracked, *left.untracked][:5])
+        hint = ""
+        if left.tracked:  # line endings that .gitattributes does not allow, or names that differ by case only
+            hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
+        raise LlmcError(f"{record.name}: its worktree did not become clean ({names})", hint=hint)
+    return ref
+
+
+def _check_out(
+    worktree: Path, branch: str, commit: str, operations: Sequence[str], *, on_branch: bool
+) -> None:
+    """The commit on the worker's branch, whatever was going on there: git would take it up again in the next task."""
+    if "rebase" in operations and not git.git(worktree, "rebase", "--quit", check=False).ok:
+        # It was an `am`, which asks for an identity even to stop.
+        git.git(worktree, *["-c", "user.name=llmc", "-c", "user.email=llmc@localhost"], "am", "--quit")
+    if "cherry-pick" in operations or "revert" in operations:
+        git.git(worktree, "cherry-pick", "--quit", check=False)
+    if not on_branch:
+        # -B takes the worktree back to its branch when the agent left it somewhere else.
+        git.git(worktree, "checkout", "--quiet", "--force", "-B", branch, commit, timeout_s=300)
+    git.git(worktree, "reset", "--quiet", "--hard", commit, timeout_s=300)
+    if "bisect" in operations:
+        git.git(worktree, "bisect", "reset", "HEAD", check=False)
+
+
+def pin_unfinished(project: Project, record: WorkerRecord, why: str) -> str | None:
+    """What a worktree has that the base has not is kept under a trash ref, and stays where it is; None: nothing."""
+    worktree = Path(record.worktree_path)
+    found = git.tree_state(worktree)
+    tip = git.resolve(worktree, f"refs/heads/{record.branch}")
+    if found.clean and _are_in(worktree, {found.head, tip}, project.base):
+        return None
+    return trash.pin(project.root, worktree, record.name, why, branch=record.branch, move_out=False)
+
+
+def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str) -> str | None:
+    """Ignored files that a rebase onto a commit, or back to one, would write over are kept under a trash ref."""
+    worktree = Path(record.worktree_path)
+    head = git.resolve(worktree, "HEAD")
+    blocked = set(trash.in_the_way(worktree, head, commit))
+    # A commit of the worker may add what a later one removes again: the rebase goes through all of them.
+    between = ["--format=", "--name-only", "--no-renames", "--diff-filter=A", "-z", f"{commit}..HEAD", "--"]
+    passed = set(git.rows(git.git(worktree, "log", *between, timeout_s=300).stdout)) if head else set()
+    if passed:
+        passed -= set(git.rows(git.git(worktree, "ls-files", "-z").stdout))
+        blocked |= trash.obstacles(worktree, passed)
+    if not blocked:
+        return None
+    root, name = project.root, record.name
+    return trash.pin(root, worktree, name, why, branch=record.branch, ignored=sorted(blocked), move_out=False)
+
+
+def _write_anew(worktree: Path, names: Sequence[str]) -> None:
+    """Files as an earlier .gitattributes wanted them, which git took for unchanged: now as this commit wants them."""
+    for name in names:
+        if (worktree / name).is_file():
+            (worktree / name).unlink()
+    listed = "".join(f"{name}\0" for name in names).encode(errors="surrogateescape")
+    index = ["checkout-index", "--force", "--quiet", "-z", "--stdin"]
+    git.git(worktree, *index, input=listed, check=False, timeout_s=300)
+    git.git(worktree, "update-index", "-q", "--refresh", check=False, timeout_s=300)
+
+
+def _are_in(worktree: Path, tips: set[str | None], commit: str) -> bool:
+    return all(git.is_ancestor(worktree, tip, commit) for tip in tips if tip)

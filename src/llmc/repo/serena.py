@@ -1,0 +1,183 @@
+"""A Serena project per worktree: with one name for all of them, Serena would edit the files of another worktree.
+
+Serena knows projects by a list in its own configuration, and by the name in each project's file. Both are somebody else's
+files: only the one line that is ours changes, whatever else is in them.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base.errors import LlmcError
+from llmc.base.files import read_text, write_atomic
+from llmc.base.locks import Rank, lock
+from llmc.repo import git
+from llmc.repo.excludes import exclude
+from llmc.repo.project import Place, Project
+
+_NAME = re.compile(r"^project_name[ \t]*:[ \t]*(.*)$", re.MULTILINE)
+_LIST = re.compile(r"^projects[ \t]*:(?P<value>.*)$")
+_ITEM = re.compile(r"^[ \t]*-[ \t]+(?P<value>.*)$")
+_FILES = (".serena/project.local.yml", ".serena/project.yml")
+
+
+def settle(project: Project, place: Place, worktree: Path) -> list[str]:
+    """With [repo].serena: a project of the worker's own, registered with Serena; what could not be done."""
+    if not project.config.repo.serena or not place.has_branch:
+        return []  # nobody works in a slot
+    theirs = Path(project.source) / ".serena/project.yml"
+    # A tracked file must not change; Serena lets the local one beside it win.
+    tracked = git.git(worktree, "ls-files", "--error-unmatch", "--", ".serena/project.yml", check=False).ok
+    name = _FILES[0] if tracked else _FILES[1]
+    target = worktree / name
+    if target.parent.is_symlink() or target.is_symlink():
+        return [f"{target} is a symbolic link: the worktree has no Serena project of its own"]
+    have = target.read_text() if target.is_file() else ""
+    start = have or (theirs.read_text() if theirs.is_file() and not tracked else "")
+    wanted = named(start, _unique_name(project, place, worktree))
+    exclude(project, [name])
+    if have != wanted:
+        target.parent.mkdir(exist_ok=True)
+        write_atomic(target, wanted.encode())
+    return _change_list(lambda found: found.with_path(str(worktree)))
+
+
+def forget(worktree: Path) -> None:
+    """The worktree is gone: Serena would offer a project that is not there."""
+    if str(worktree) in read_text(_config()):
+        _change_list(lambda found: found.without_path(str(worktree)))
+
+
+def named(text: str, name: str) -> str:
+    """A project file with this name, and otherwise as it was."""
+    line = f'project_name: "{name}"'
+    if _NAME.search(text):
+        return _NAME.sub(line, text, count=1)
+    return f"{line}\n{text}"
+
+
+def _unique_name(project: Project, place: Place, worktree: Path) -> str:
+    """`{session_prefix}-{worker}`; with a mark of the root where another project has that: roots may be called alike."""
+    name = str(project.session(place.name))
+    listed = _read_list(read_text(_config()))
+    others = [path for path in (*(listed.paths if listed else ()), project.source) if path != str(worktree)]
+    return f"{name}-{project.root.tmux_server[-8:]}" if name in _names_of(others) else name
+
+
+def _names_of(paths: Iterable[str]) -> set[str]:
+    found = set()
+    for path in paths:
+        texts = (read_text(Path(path) / name) for name in _FILES)
+        named = next((match for text in texts if (match := _NAME.search(text))), None)
+        if named is not None:
+            found.add(_scalar(named[1]))
+    return found
+
+
+def _config() -> Path:
+    home = os.environ.get("SERENA_HOME") or "~/.serena"
+    return Path(os.path.expanduser(home)) / "serena_config.yml"
+
+
+def _change_list(change: "Callable[[_Projects], _Projects]") -> list[str]:
+    """Serena's own list of projects, changed; why it could not be."""
+    path = _config()
+    found = _read_list(read_text(path))
+    if found is not None and change(found) == found:
+        return []
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lock(path.with_name("llmc.lock"), Rank.SERENA):
+            found = _read_list(read_text(path))
+            if found is None:
+                return [
+                    f"Serena does not know the worktree: `projects` in {path} is no plain list; add it there"
+                ]
+            # Where it really is: people link such files.
+            write_atomic(Path(os.path.realpath(path)), change(found).text.encode())
+    except (LlmcError, OSError) as error:
+        return [f"Serena does not know the worktree: {path} cannot be written: {error}"]
+    return []
+
+
+class _Projects(Struct, frozen=True):
+    """Serena's configuration around its list of projects."""
+
+    before: tuple[str, ...] = ()
+    #: the lines of the list; comments among them stay
+    items: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(path for line in self.items if (path := _path(line)))
+
+    @property
+    def text(self) -> str:
+        head = ("projects:", *self.items) if self.paths else ("projects: []", *self.items)
+        return "\n".join((*self.before, *head, *self.after)).rstrip("\n") + "\n"
+
+    def with_path(self, path: str) -> "_Projects":
+        if path in self.paths:
+            return self
+        last = next((line for line in reversed(self.items) if _path(line)), "")
+        indent = last[: len(last) - len(last.lstrip())]
+        line = f"{indent}- {json.dumps(path, ensure_ascii=False)}"
+        return _Projects(self.before, (*self.items, line), self.after)
+
+    def without_path(self, path: str) -> "_Projects":
+        kept = tuple(line for line in self.items if _path(line) != path)
+        return _Projects(self.before, kept, self.after)
+
+
+def _read_list(text: str) -> _Projects | None:
+    """None: it is no list that can be changed line by line. A file without one has an empty one."""
+    lines = text.splitlines()
+    at = next((number for number, line in enumerate(lines) if _LIST.match(line)), None)
+    if at is None:
+        return _Projects(tuple(lines))
+    head = _LIST.match(lines[at])
+    value = _without_comment(head["value"]) if head else ""
+    end = at + 1
+    while end < len(lines) and (_ITEM.match(lines[end]) or _is_aside(lines[end])):
+        end += 1
+    while end > at + 1 and _is_aside(lines[end - 1]):
+        end -= 1  # what follows the last item belongs to the next key
+    items = tuple(lines[at + 1 : end])
+    if value in ("", "[]", "null", "~"):
+        return _Projects(tuple(lines[:at]), items, tuple(lines[end:]))
+    flow = re.fullmatch(r"\[([^\[\]{}]*)\]", value)
+    if flow is None or items:
+        return None
+    listed = tuple(f"- {one.strip()}" for one in flow[1].split(",") if one.strip())
+    return _Projects(tuple(lines[:at]), listed, tuple(lines[end:]))
+
+
+def _is_aside(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _path(line: str) -> str:
+    """The path that an item names; "" for a comment."""
+    item = _ITEM.match(line)
+    return _scalar(item["value"]) if item else ""
+
+
+def _scalar(text: str) -> str:
+    """A text of YAML on one line, without its quotes."""
+    text = _without_comment(text)
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return text.strip('"')
+    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+
+
+def _without_comment(text: str) -> str:
+    quoted = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')""", text)
+    return quoted[1] if quoted else re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()

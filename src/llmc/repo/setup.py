@@ -1,0 +1,284 @@
+"""Setting up: a new root, and new workers in it."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.base import urls
+from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.base.files import explain, private_dir, write_atomic
+from llmc.base.names import WorkerName
+from llmc.base.tmux import Tmux
+from llmc.config import trust
+from llmc.config.load import load_config
+from llmc.config.model import Worker
+from llmc.config.options import check_worker_name
+from llmc.config.paths import Root, default_root, find_root
+from llmc.config.starter import initial_text
+from llmc.config.suggest import LOOKED_AT, Suggestion, suggested_check, task_list_id
+from llmc.records.store import Store
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, lfs, provision
+from llmc.repo.project import Project
+from llmc.repo.rules.clone_config import CLONE_SETTINGS
+
+
+class Source(Struct, frozen=True):
+    """Where accepted work lands."""
+
+    location: str
+    local: bool
+
+
+def find_source(given: str | None, cwd: Path) -> Source:
+    """The repository to work on: a path or URL, else the one around the working directory."""
+    if (given and "://" in given) or (given and given.startswith("git@")):
+        return Source(given, local=False)
+    start = Path(given).expanduser() if given else cwd
+    if not start.is_dir():
+        raise NotFound(f"{start} is not a directory", hint="Name a repository with --source.")
+    done = git.git(start, "rev-parse", "--git-common-dir", check=False)
+    if not done.ok:
+        raise NotFound(
+            f"{start} is not in a git repository",
+            hint="Run `llmc init` inside one, or name it with --source PATH.",
+        )
+    common = Path(os.path.realpath(start / done.stdout.strip()))
+    # Asked of the repository itself: in a worktree of a bare one the answer would be no.
+    if git.out(common, "rev-parse", "--is-bare-repository") == "true":
+        return Source(str(common), local=True)
+    if common.name == ".git":
+        return Source(str(common.parent), local=True)
+    return Source(
+        git.out(start, "rev-parse", "--show-toplevel"), local=True
+    )  # a submodule, or a separate git dir
+
+
+def choose_target(given: str | None, source: Source) -> Path:
+    """Where the root goes: as asked, else ~/llmc, else ~/llmc-<repo> where that is taken."""
+    if given:
+        return Path(os.path.realpath(Path(given).expanduser()))
+    first = default_root()
+    if not _is_taken(first):
+        return Path(os.path.realpath(first))
+    name = Path(source.location).name.removesuffix(".git") or "repo"
+    return Path(os.path.realpath(first.with_name(f"llmc-{name}")))
+
+
+def existing_root(source: Source, target: str | None) -> Root | None:
+    """The root that was made for a source before: at the target, or where the source's git config says."""
+    place = target or (git.config_get(Path(source.location), "llmc.root") if source.local else None)
+    root = Root(Path(trust.real(place))) if place else None
+    if root is None or not root.config.exists():
+        return None
+    return find_root(str(root.path), {}, Path("/"), lambda: None)  # refuses one of another user
+
+
+def create_root(source: Source, target: Path, agent: str) -> Root:
+    """Clone, configure, write the first files; made aside and renamed at the end, so nothing leaves half a root."""
+    if _is_taken(target):
+        if (target / "config.toml").exists():
+            raise Refused(
+                f"{target} is an llmc root already", hint="Choose another place with --target PATH."
+            )
+        raise Refused(f"{target} exists and is not empty", hint="Choose another place with --target PATH.")
+    _refuse_undecodable(source, target)
+    _refuse_nesting(source, target)
+    _refuse_a_clone_of_ours(source)
+    aside = target.with_name(f".{target.name}.init-{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _fill(source, aside, agent, task_list_id(urls.split(source.location).address, str(target)))
+        os.rename(aside, target)
+    except OSError as error:
+        raise explain(error, f"cannot create {target}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    if source.local:
+        git.git(Path(source.location), "config", "llmc.root", str(target))
+    trust.register(str(target))
+    return Root(target)
+
+
+def _fill(source: Source, target: Path, agent: str, list_id: str) -> None:
+    root = Root(target)
+    _clone(source, target)
+    _copy_identity(source, target)
+    branch = _default_branch(source, target)
+    if lfs.is_used(target, f"refs/remotes/origin/{branch}"):
+        lfs.set_up(target)
+    for directory in (root.logs, root.private, root.inbox, root.locks, root.agents, root.bin):
+        private_dir(directory)
+    write_launcher(root)
+    write_atomic(root.config, initial_text(source.location, branch, agent, list_id).encode(), mode=0o600)
+    Store(root).create()
+
+
+def find_check(project: Project) -> Suggestion | None:
+    """A command for `repo.validate`, from the files of the newest commit: that is what will be checked."""
+    root, base = project.root.path, project.base
+    names = git.git(root, "ls-tree", "-z", "--name-only", base, check=False).stdout.split("\0")
+    wanted = [name for name in LOOKED_AT if name in names]
+    return suggested_check(
+        {name: git.git(root, "show", f"{base}:{name}", check=False).stdout for name in wanted}
+    )
+
+
+def add_worker(
+    project: Project, name: str, worker: Worker, warn: Callable[[str], None] = lambda _: None
+) -> WorkerRecord:
+    """A worker with its worktree, in the state and the configuration. Safe to repeat after a crash."""
+    from llmc.config.edit import add_worker as add_to_config
+
+    problem = check_worker_name(name)
+    if problem:
+        raise UsageError(f"{name!r} cannot be a worker's name: {problem}")
+    with project.worker_lock(name):
+        if WorkerName(name) in project.store.read().workers:
+            raise Refused(
+                f"there is a worker {name} already", hint="Choose another name; `llmc status` lists them."
+            )
+        record = _new_record(project, name)
+        for problem in provision.provision(project, record):
+            warn(problem)
+        with project.repo_lock():  # commands for other workers write the same file
+            if name not in load_config(project.root.config).workers:
+                add_to_config(project.root.config, name, worker)
+        with project.store.transaction() as tx:
+            tx.put(record)
+            tx.emit("worker_added", worker=name)
+    return record
+
+
+def ensure_auto_workers(project: Project, names: Iterable[str]) -> None:
+    """The workers of auto mode, in the state only: they have no settings of their own. Their worktrees come with `up`."""
+    with project.store.transaction() as tx:
+        tx.update_auto(nuked=())
+        for name in names:
+            if WorkerName(name) not in tx.state.workers:
+                tx.put(replace(_new_record(project, name), auto=True))
+                tx.emit("worker_added", worker=name)
+
+
+def _new_record(project: Project, name: str) -> WorkerRecord:
+    from llmc.base.clock import now_unix
+
+    now = now_unix()
+    return WorkerRecord(
+        name=WorkerName(name),
+        worktree_path=str(project.root.worktree(name)),
+        branch=f"llmc/{name}",
+        session_id=project.session(name),
+        created_at_unix=now,
+        since_unix=now,
+        last_activity_unix=now,
+        reason="added",
+    )
+
+
+def _clone(source: Source, target: Path) -> None:
+    """By git's transport even from a local path: `--local` would make hard links to a person's own objects, and lean on
+    their alternates; an agent that overwrites a pack in the root would overwrite theirs."""
+    settings = [f"--config={key}={value}" for key, value in CLONE_SETTINGS.items()]
+    target.mkdir(mode=0o700)
+    clone = ["clone", "--quiet", "--origin", "origin", "--no-checkout", "--no-local", *settings]
+    where = [urls.split(source.location).address, str(target)]
+    git.git(target.parent, *clone, *where, timeout_s=3600, env=git.access(source.location, [git.NO_HOOKS]))
+    _without_checkout(target)
+
+
+def configure_clone(target: Path) -> None:
+    """The settings of a root's clone; safe to repeat."""
+    for key, value in CLONE_SETTINGS.items():
+        git.git(target, "config", "--replace-all", key, value)
+    _without_checkout(target)
+
+
+def _without_checkout(target: Path) -> None:
+    """A source that tracks `config.toml` or `logs/` cannot collide with what is ours in the root itself."""
+    git.git(target, "config", "--unset-all", "core.bare", check=False)
+    git.git(target, "config", "--worktree", "core.bare", "true")
+
+
+def _copy_identity(source: Source, target: Path) -> None:
+    """A source with an identity of its own: the workers' commits carry it too."""
+    if not source.local:
+        return
+    which = ["--local", "-z", "--get-regexp", r"^user\.(name|email)$"]
+    rows = git.git(Path(source.location), "config", *which, check=False).stdout.split("\0")
+    identity = dict(row.split("\n", 1) for row in rows if "\n" in row)
+    for key, value in identity.items():
+        git.git(target, "config", key, value.strip())
+
+
+def _default_branch(source: Source, target: Path) -> str:
+    done = git.git(target, "symbolic-ref", "refs/remotes/origin/HEAD", check=False)
+    if done.ok:
+        return done.stdout.strip().removeprefix("refs/remotes/origin/")
+    if source.local:
+        branch = git.default_branch(Path(source.location))
+        if git.resolve(Path(source.location), f"refs/heads/{branch}"):
+            return branch
+    raise LlmcError(
+        f"{source.location} has no commits yet", hint="Make a first commit there, then run llmc init."
+    )
+
+
+def write_launcher(root: Root) -> None:
+    """`llmc` as the agents find it on their PATH: this very installation."""
+    script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m llmc "$@"\n'
+    write_atomic(root.bin / "llmc", script.encode(), mode=0o700)
+
+
+def _refuse_undecodable(source: Source, target: Path) -> None:
+    """config.toml, state.json and the agents' settings are UTF-8, and hold both paths; git's own lists hold lines."""
+    if "\n" in str(target):
+        raise UsageError(
+            f"{str(target)!a} has a line break in it, git cannot keep worktrees there",
+            hint="Choose another place with --target PATH.",
+        )
+    for text, option in ((source.location, "--source"), (str(target), "--target")):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"{text!a} is not UTF-8 text", hint=f"Choose another place with {option} PATH."
+            ) from error
+
+
+def _refuse_a_clone_of_ours(source: Source) -> None:
+    """The private clone of another root is no place for work to land."""
+    place = Path(source.location)
+    for directory in (place, place.parent):
+        if source.local and (directory / ".llmc").is_dir() and (directory / "config.toml").exists():
+            raise Refused(
+                f"{directory} is an llmc root, not a source repository",
+                hint="Run `llmc init` in your own repository.",
+            )
+
+
+def _refuse_nesting(source: Source, target: Path) -> None:
+    if source.local and target.is_relative_to(source.location):
+        raise Refused(
+            f"{target} is inside the source repository",
+            hint="Choose a place outside of it with --target PATH.",
+        )
+
+
+def _is_taken(path: Path) -> bool:
+    try:
+        return any(path.iterdir())
+    except NotADirectoryError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def new_project(root: Root) -> Project:
+    return Project(root, load_config(root.config), Store(root), Tmux(root.tmux_server))

@@ -1,0 +1,187 @@
+"""Submodules of a worktree: taken from the source's own copies where it has them, else from where they come from.
+
+git forbids submodules from a local path by default. llmc allows it for one thing only: the repositories that the
+source itself has for its submodules.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from llmc.base.errors import Refused
+from llmc.base.proc import Done
+from llmc.config.paths import Root
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, trash
+from llmc.repo.project import Project
+from llmc.repo.rules.clone_config import NO_PUSH
+
+
+class Submodule(Struct, frozen=True):
+    name: str
+    path: str
+    commit: str
+
+
+def update(project: Project, worktree: Path) -> list[str]:
+    """Every submodule at the commit its superproject names; those that cannot be had, as problems."""
+    if not (worktree / ".gitmodules").exists():
+        return []
+    return _update(project.root, worktree.name, worktree, _store(project))
+
+
+def pin_changes(
+    project: Project, record: WorkerRecord, worktree: Path, commit: str, why: str
+) -> dict[str, str | None]:
+    """Before a reset to a commit: what is only in a submodule is pinned there, under the ref that comes back.
+
+    One that is no submodule in the commit is moved into the trash: git would leave it, or write over its files.
+    """
+    if not (worktree / ".gitmodules").exists():
+        return {}
+    here = [module.path for module in _listed(worktree) if (worktree / module.path / ".git").exists()]
+    pinned = {path: _pin_one(project.root, record.name, worktree / path, why) for path in here}
+    wanted = git.rows(git.git(worktree, "ls-tree", "-z", commit, "--", *here).stdout) if here else []
+    stays = {row.partition("\t")[2] for row in wanted if row.startswith("160000 ")}
+    gone = [path for path in here if path not in stays]
+    if gone:
+        ref = trash.pin_commit(project.root, record.name, why, git.head(worktree))
+        trash.take_out(worktree, gone, trash.folder_of(project.root, ref))
+    return {path: pinned[path] for path in stays}
+
+
+def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
+    git.show_hidden_changes(place)
+    own = git.out(place, "rev-list", "--max-count=1", "HEAD", "--branches", "--not", "--remotes")
+    state = git.tree_state(place)
+    blocked = trash.in_the_way(place, state.head, state.head, state.tracked) if state.head else []
+    if not own and not blocked and state.clean:
+        return None
+    return trash.pin(root, place, worker, why, ignored=blocked)
+
+
+def clean(
+    project: Project, record: WorkerRecord, worktree: Path, before: Mapping[str, str | None], why: str
+) -> None:
+    """After a reset: the submodules of `before` hold nothing of the old task. What had to be kept is pinned."""
+    for path, kept in before.items():
+        git.git(worktree / path, "reset", "--quiet", "--hard", timeout_s=300)
+        trash.remove_untracked(project.root, worktree / path, record.name, why, kept)
+
+
+def scrub(worktree: Path, *, ignored: bool) -> None:
+    """Nothing but their commits is left in the submodules of a checkout where nobody works."""
+    if (worktree / ".gitmodules").exists():
+        # A new index has none of the bits that would hide a change (`skip-worktree`, `assume-unchanged`).
+        again = (
+            "git read-tree HEAD && { git update-index -q --refresh; git reset -q --hard; } && git clean -ffdq"
+        )
+        each = again + ("x" if ignored else "")
+        git.git(worktree, "submodule", "foreach", "--quiet", "--recursive", each, timeout_s=600)
+
+
+def refuse_unknown_commits(project: Project, record: WorkerRecord) -> None:
+    """A submodule's commit that only the worker has would land as a name of something nobody can get."""
+    worktree = Path(record.worktree_path)
+    store = _store(project) if (worktree / ".gitmodules").exists() else None
+    if store is None:
+        return
+    for module in _listed(worktree):
+        place = worktree / module.path
+        known = _knows(store / module.name, module.commit)
+        if (store / module.name).is_dir() and not known and (place / ".git").exists():
+            theirs = Path(project.source) / module.path
+            raise Refused(
+                f"{record.name} moved the submodule {module.path} to {module.commit[:12]}, which the source does not have",
+                hint=f"Take it over first: git -C {theirs} fetch {place} {module.commit}",
+            )
+
+
+def _update(root: Root, worker: str, superproject: Path, store: Path | None) -> list[str]:
+    problems: list[str] = []
+    for module in _listed(superproject):
+        place = superproject / module.path
+        if not _is_at(place, module.commit):
+            _keep_ignored(root, worker, place, module, store)
+            done = _fetch(superproject, module, store)
+            if not done.ok:
+                said = (done.stderr or done.stdout).strip()
+                reason = said[max(0, said.find("fatal: ")) :]
+                reason = reason.partition("\n")[0] if "fatal: " in said else said.rpartition("\n")[2]
+                problems.append(
+                    f"the submodule {module.path} is not here: {reason}. "
+                    "Run `git submodule update --init` in the source, then `llmc up --detach` again"
+                )
+                continue
+            git.git(place, "config", "remote.origin.pushurl", NO_PUSH)
+        if (place / ".gitmodules").exists():
+            inner = store / module.name / "modules" if store else None
+            problems += [f"{module.path}: {problem}" for problem in _update(root, worker, place, inner)]
+    return problems
+
+
+def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store: Path | None) -> None:
+    """Checking out another commit of a submodule writes over ignored files in its way: those are pinned first."""
+    if not (place / ".git").exists():
+        return
+    if not _knows(place, module.commit) and store is not None:
+        git.git(
+            place, *["fetch", "--quiet", "--no-tags", str(store / module.name), module.commit], check=False
+        )
+    if _knows(place, module.commit):
+        blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit, ())
+        if blocked:
+            trash.pin(root, place, worker, "submodule", ignored=blocked)
+
+
+def _knows(repo: Path, commit: str) -> bool:
+    return git.git(repo, "cat-file", "-e", f"{commit}^{{commit}}", check=False).ok
+
+
+def _fetch(superproject: Path, module: Submodule, store: Path | None) -> Done:
+    command = ["submodule", "update", "--init", "--quiet", "--", module.path]
+    own = store / module.name if store else None
+    if own is not None and own.is_dir():
+        # As a URL git copies the objects; by the bare path it would make hard links to a person's own.
+        allowed = [
+            "-c",
+            "protocol.file.allow=always",
+            "-c",
+            f"submodule.{module.name}.url=file://{quote(str(own))}",
+        ]
+        done = git.git(superproject, *allowed, *command, check=False, timeout_s=1800)
+        if done.ok:
+            return done
+    return git.git(superproject, *command, check=False, timeout_s=1800)
+
+
+def _is_at(place: Path, commit: str) -> bool:
+    return (place / ".git").exists() and git.resolve(place, "HEAD") == commit
+
+
+def _listed(superproject: Path) -> list[Submodule]:
+    """Those that .gitmodules names and the index has a commit for."""
+    flags = ["--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$"]
+    rows = git.git(superproject, "config", *flags, check=False).stdout.split("\0")
+    names = {
+        path: key[len("submodule.") : -len(".path")] for key, _, path in (row.partition("\n") for row in rows)
+    }
+    names.pop("", None)
+    if not names:
+        return []
+    found = []
+    for row in git.git(superproject, "ls-files", "-s", "-z", "--", *names).stdout.split("\0"):
+        facts, _, path = row.partition("\t")
+        if facts.startswith("160000 ") and path in names:
+            found.append(Submodule(names[path], path, facts.split()[1]))
+    return found
+
+
+def _store(project: Project) -> Path | None:
+    """Where a local source keeps the repositories of its submodules."""
+    source = Path(project.source)
+    if not source.is_dir():
+        return None
+    return source / git.out(source, "rev-parse", "--git-common-dir") / "modules"

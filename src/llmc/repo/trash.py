@@ -1,0 +1,378 @@
+"""Nothing is ever deleted: what a reset would remove is pinned under a trash ref first."""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from llmc.base.errors import LlmcError
+from llmc.base.files import explain, private_dir
+from llmc.config.paths import Root
+from llmc.records.store import Store
+from llmc.repo import git
+
+#: larger untracked files, and nested repositories, are moved into the trash directory instead of into git
+MAX_PINNED_BYTES = 20 * 1024 * 1024
+
+PREFIX = "refs/llmc/trash/"
+
+#: names that git takes into no tree, or out of none on some systems
+_NOT_FOR_GIT = re.compile(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DOTALL)
+
+#: what is pinned is on the disk before anything is removed; git's default leaves that to the kernel
+_DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
+
+#: how the subject of a commit begins that keeps files which were in none
+PINNED = "llmc: pinned before"
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "llmc",
+    "GIT_AUTHOR_EMAIL": "llmc@localhost",
+    "GIT_COMMITTER_NAME": "llmc",
+    "GIT_COMMITTER_EMAIL": "llmc@localhost",
+}
+
+
+def pin(
+    root: Root,
+    worktree: Path,
+    worker: str,
+    why: str,
+    *,
+    branch: str = "",
+    ignored: Sequence[str] = (),
+    tips: Sequence[str] = (),
+    move_out: bool = True,
+    known: git.TreeState | None = None,
+) -> str:
+    """Keep HEAD, changed and untracked files of a worktree as a commit; the ref that names it.
+
+    With `branch`, its tip is kept too, when HEAD is somewhere else; so are further `tips`; `ignored` names ignored
+    files and directories to keep. Without `move_out`, an untracked file that does not fit into git stays where it is.
+    `known` is what the caller saw of the worktree a moment ago. A pin that fails raises, and so stops the step that
+    wanted to remove something; the worktree is then as it was.
+    """
+    ref = _new_ref(root, worker, why)
+    head = git.resolve(worktree, "HEAD")  # None: an orphan branch without a commit
+    state = known or git.tree_state(worktree)
+    untracked = git.untracked_files(worktree) if state.untracked else ()
+    forced = [*_files_at(worktree, ignored), *(_staged_anew(worktree, head) if state.tracked else ())]
+    unfit = _unfit(worktree, untracked)
+    too_much = _unfit(worktree, forced) if move_out else [name for name in forced if name.endswith("/")]
+    forced = [name for name in forced if name not in too_much]
+    others = [tip for tip in [git.resolve(worktree, f"refs/heads/{branch}")] if tip] if branch else []
+    others = [tip for tip in dict.fromkeys([*others, *tips]) if tip != head]
+    commit = head
+    if commit is None or others or ignored or not state.clean:
+        commit = _snapshot(worktree, head, others, unfit, forced, f"{PINNED} {why}")
+    _keep(worktree, ref, commit, worker)
+    take_out(worktree, dict.fromkeys([*(unfit if move_out else ()), *too_much]), folder_of(root, ref))
+    return ref
+
+
+def in_the_way(
+    worktree: Path, head: str | None, commit: str, changed: Sequence[str] = (), own: Sequence[str] = ()
+) -> list[str]:
+    """What `reset --hard` would remove to make room for a commit's files, though no commit has it.
+
+    That is an ignored file that the commit adds; and, whether the commit or the agent changed the kind of a path
+    (`changed`: tracked files that are not as HEAD has them), a directory with ignored files where a file has to be, or
+    a file where a directory has to be. `own` are the submodules, which git leaves alone.
+    """
+    before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    kinds = ["--name-only", "-z", "--no-renames", "--diff-filter=AT"]
+    added = git.rows(git.git(worktree, "diff-tree", "-r", *kinds, before, commit, timeout_s=300).stdout)
+    other_kind = [name for name in changed if not _is_file(worktree / name)]
+    return sorted(obstacles(worktree, [*added, *other_kind]) - {*own})
+
+
+def obstacles(worktree: Path, names: Iterable[str]) -> set[str]:
+    """What is where these files have to be: at a path, or a file where the path needs a directory."""
+    return {_obstacle(worktree, name) for name in names} - {""}
+
+
+def _obstacle(worktree: Path, name: str) -> str:
+    """What is at a path, or is a file where the path needs a directory; "" for nothing."""
+    place = str(worktree)
+    parts = name.split("/")
+    for count, part in enumerate(parts, start=1):
+        place = os.path.join(place, part)
+        if not os.path.lexists(place):
+            return ""
+        if os.path.islink(place) or not os.path.isdir(place):
+            return "/".join(parts[:count])
+    return name
+
+
+def remove_untracked(root: Root, worktree: Path, worker: str, why: str, kept: str | None) -> str | None:
+    """Remove what `clean -d` would; a file goes only when a ref has its very content.
+
+    `kept` is the ref that an earlier pin made. What that ref lacks is added to it, or to a new ref where there was no
+    pin; the ref comes back, None when nothing had to be pinned at all.
+    """
+    places = git.untracked_places(worktree)
+    if not places:
+        return kept
+    names = git.untracked_files(worktree)
+    if names:
+        kept = _pin_files(root, worktree, worker, why, kept, names)
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(worktree / name)
+        _remove_empty(worktree, os.path.dirname(name))
+    return _sweep(root, worktree, worker, why, kept, places)
+
+
+def _pin_files(
+    root: Root, worktree: Path, worker: str, why: str, kept: str | None, names: Sequence[str]
+) -> str | None:
+    """These files are in the ref, or in its directory; a nested repository and a huge file are moved there."""
+    start = kept or git.head(worktree)
+    unfit = _unfit(worktree, names)
+    tree = _tree_of_files(worktree, start, [], [name for name in names if name not in unfit], rest=False)
+    known = git.tree_of(worktree, start)
+    if kept and tree == known and not unfit:
+        return kept
+    ref = kept or _new_ref(root, worker, why)
+    commit = git.resolve(worktree, start)
+    assert commit is not None
+    if tree != known:
+        commit = _commit(worktree, tree, [commit], f"{PINNED} {why}")
+    _keep(worktree, ref, commit, worker)
+    take_out(worktree, unfit, folder_of(root, ref))
+    return ref
+
+
+def _sweep(
+    root: Root, worktree: Path, worker: str, why: str, kept: str | None, places: Iterable[str]
+) -> str | None:
+    """Directories without a file go. A damaged `.git` in one, which git does not list, is moved into the trash."""
+    left = [name for place in places if place.endswith("/") for name in _odd(worktree, place.rstrip("/"))]
+    ignored = set(git.ignored_of(worktree, "".join(f"{name}\0" for name in left))) if left else set()
+    damaged = [name for name in left if name.endswith("/.git") and name not in ignored]
+    if damaged:
+        kept = kept or pin_commit(root, worker, why, git.head(worktree))
+        take_out(worktree, damaged, folder_of(root, kept))
+    for name in left:
+        if name not in ignored:
+            _remove_empty(worktree, os.path.dirname(name) if name in damaged else name)
+    return kept
+
+
+def _odd(worktree: Path, place: str) -> list[str]:
+    """Empty directories in a directory, and what is called `.git`."""
+    found = []
+    for folder, folders, files in os.walk(worktree / place):
+        name = os.path.relpath(folder, worktree)
+        if ".git" in (*folders, *files):
+            found.append(f"{name}/.git")
+            folders[:] = [inner for inner in folders if inner != ".git"]
+        elif not folders and not files:
+            found.append(name)
+    return found
+
+
+def _remove_empty(worktree: Path, name: str) -> None:
+    """An empty directory, and those around it that are empty then."""
+    with contextlib.suppress(OSError):
+        while name:
+            os.rmdir(worktree / name)
+            name = os.path.dirname(name)
+
+
+def pin_commit(root: Root, worker: str, why: str, commit: str) -> str:
+    """Keep a commit that no worktree has checked out; the ref that names it."""
+    ref = _new_ref(root, worker, why)
+    _keep(root.path, ref, commit, worker)
+    return ref
+
+
+def folder_of(root: Root, ref: str) -> Path:
+    """The directory for what belongs to a ref but is not in git."""
+    worker, _, rest = short(ref).partition("/")
+    return root.trash / f"{worker}-{'-'.join(rest.split('-')[:2])}"
+
+
+def _new_ref(root: Root, worker: str, why: str) -> str:
+    """A name for what is to be kept, and in the event log: whatever crashes, nothing is here that nobody knows of."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.urandom(2).hex()}"
+    ref = f"{PREFIX}{worker}/{stamp}-{why}"
+    # A broken state must not keep anybody from keeping work.
+    with contextlib.suppress(LlmcError), Store(root).transaction() as tx:
+        tx.emit("pinning", worker=worker, reason=why, ref=ref)
+    return ref
+
+
+def _keep(repo: Path, ref: str, commit: str, worker: str) -> None:
+    """Name a commit, and look whether the name and everything it stands for are really there."""
+    git.git(repo, *_DURABLE, "update-ref", "-m", "llmc: pinned", ref, commit)
+    # What the remotes have was there before, and is not read again.
+    walk = ["rev-list", "--objects", "--quiet", commit, "--not", "--remotes"]
+    whole = git.git(repo, *walk, check=False, timeout_s=300)
+    if not whole.ok or git.resolve(repo, ref) != commit:
+        said = f": {whole.stderr.strip()}" if whole.stderr.strip() else ""
+        raise LlmcError(
+            f"{worker}: its work could not be pinned under {ref}, and nothing was removed{said}",
+            hint="Check the disk and the root's clone: llmc doctor",
+        )
+
+
+def safe(name: str) -> str:
+    """A name as a part of a ref and of a file's name."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "unnamed"
+
+
+#: why a pin has a worker's own commits of what landed as one
+ACCEPTED = "accepted"
+
+
+def late_key(about: str) -> str:
+    """The attention item about what a worker committed too late: by its ref, or by its worker until that is pinned."""
+    return f"late:{about}"
+
+
+def short(ref: str) -> str:
+    """A trash ref as people write it: `adam/20261115T101612-1a2a-reset`."""
+    return ref.removeprefix(PREFIX)
+
+
+def _snapshot(
+    worktree: Path,
+    head: str | None,
+    others: list[str],
+    unfit: list[str],
+    forced: Sequence[str],
+    message: str,
+) -> str:
+    """A commit of the worktree as it is; its further parents keep what is in neither HEAD nor the files."""
+    tree = _tree_of_files(worktree, head, unfit, forced)
+    staged = _tree_of_index(worktree)
+    born = [head] if head else []
+    parents = born + [tip for tip in others if head is None or not git.is_ancestor(worktree, tip, head)]
+    if staged not in (None, tree, *(git.tree_of(worktree, commit) for commit in born)):
+        parents.append(_commit(worktree, str(staged), born, f"{message} (what was staged)"))
+    if head and parents == [head] and tree == git.tree_of(worktree, head):
+        return head
+    return _commit(worktree, tree, parents, message)
+
+
+def _commit(worktree: Path, tree: str, parents: list[str], message: str) -> str:
+    flags = [flag for parent in parents for flag in ("-p", parent)]
+    made = git.git(worktree, *_DURABLE, "commit-tree", tree, *flags, "-m", message, env=_IDENTITY)
+    return made.stdout.strip()
+
+
+def is_pin(repo: Path, commit: str) -> bool:
+    """Whether llmc made this commit, to keep files that were in none."""
+    made = git.out(repo, "show", "--no-patch", "--format=%ae %s", commit)
+    return made.startswith(f"{_IDENTITY['GIT_AUTHOR_EMAIL']} {PINNED}")
+
+
+def files_as_tree(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
+    """A worktree's files as a tree, committed or not; and the names of those that do not fit into one. Nothing changes."""
+    unfit = _unfit(worktree, git.untracked_files(worktree))
+    return _tree_of_files(worktree, head, unfit, ()), tuple(unfit)
+
+
+def _tree_of_files(
+    worktree: Path, head: str | None, unfit: list[str], forced: Sequence[str], *, rest: bool = True
+) -> str:
+    """The files as a tree, made with an index of its own: the worktree and its index do not change.
+
+    `forced` are added though git ignores them; without `rest`, the other paths stay as `head` has them.
+    """
+    index = git.git_paths(worktree, f"llmc-pin-{os.getpid()}")[0]
+    env = {"GIT_INDEX_FILE": str(index)}
+    settings = [*_DURABLE, "-c", "core.safecrlf=false"]
+    add = [*settings, "add", "--pathspec-from-file=-", "--pathspec-file-nul"]
+    fit = [".", *(f":(exclude,literal){name.rstrip('/')}" for name in unfit)]
+    exactly = [f":(literal){name}" for name in forced]
+    try:
+        git.git(worktree, "read-tree", head or "--empty", env=env)
+        if rest:
+            git.git(worktree, *add, "--all", env=env, input=_nul_separated(fit), timeout_s=300)
+        if exactly:
+            git.git(worktree, *add, "--force", env=env, input=_nul_separated(exactly), timeout_s=300)
+        return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
+    finally:
+        index.unlink(missing_ok=True)
+
+
+def _tree_of_index(worktree: Path) -> str | None:
+    """What is staged, as a tree; without the files that are in conflict, whose versions are in commits."""
+    index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
+    env = {"GIT_INDEX_FILE": str(copy)}
+    try:
+        shutil.copyfile(index, copy)
+        unmerged = git.rows(git.git(worktree, "ls-files", "--unmerged", "-z", env=env).stdout)
+        if unmerged:
+            names = _nul_separated([row.partition("\t")[2] for row in unmerged])
+            git.git(worktree, "update-index", "--force-remove", "-z", "--stdin", env=env, input=names)
+        return git.git(worktree, *_DURABLE, "write-tree", env=env).stdout.strip()
+    except FileNotFoundError:
+        return None
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _staged_anew(worktree: Path, head: str | None) -> list[str]:
+    """Files that are staged and not in HEAD: git may ignore them, and would then keep only what was staged."""
+    flags = ["--cached", "--ita-visible-in-index", "--name-only", "--no-renames", "--diff-filter=A", "-z"]
+    since = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
+    listed = git.rows(git.git(worktree, "diff-index", *flags, since).stdout)
+    return [name for name in listed if _is_file(worktree / name)]
+
+
+def _is_file(path: Path) -> bool:
+    """A file or a link; what a link leads to does not matter."""
+    return path.is_symlink() or (os.path.lexists(path) and not path.is_dir())
+
+
+def _files_at(worktree: Path, names: Sequence[str]) -> list[str]:
+    """Each name, and for a directory what is in it, ignored or not."""
+    folders = [name for name in names if not _is_file(worktree / name)]
+    inside = git.untracked_files(worktree, *folders, ignored=True) if folders else ()
+    return [*(name for name in names if name not in folders), *inside]
+
+
+def _nul_separated(names: Sequence[str]) -> bytes:
+    return "\0".join(names).encode("utf-8", "surrogateescape")
+
+
+def _unfit(worktree: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if not _fits_into_git(worktree, name)]
+
+
+def _fits_into_git(worktree: Path, name: str) -> bool:
+    """A nested repository (the only directory git lists) would become a mere link, a huge file would stay forever."""
+    path = worktree / name
+    if any(_NOT_FOR_GIT.fullmatch(part) for part in name.split("/")):
+        return False
+    try:
+        return path.is_symlink() or (not path.is_dir() and path.lstat().st_size <= MAX_PINNED_BYTES)
+    except FileNotFoundError:
+        return True
+
+
+def take_out(worktree: Path, names: Iterable[str], folder: Path) -> None:
+    """Out of a worktree, into the trash directory; what is there already stays."""
+    for name in names:
+        target = _free(private_dir(folder) / name.rstrip("/"))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(worktree / name, target)
+        except OSError as error:
+            raise explain(error, f"cannot move {worktree / name} to {folder}") from error
+
+
+def _free(path: Path) -> Path:
+    """This path, or the first one like it at which nothing is."""
+    return next(
+        free
+        for n in itertools.count()
+        if not os.path.lexists(free := path.with_name(path.name + f".{n}" * bool(n)))
+    )

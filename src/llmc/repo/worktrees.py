@@ -1,0 +1,164 @@
+"""A worktree that git can work in: linked to the root's clone, and without a lock that a killed git left behind."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from llmc.base import processes
+from llmc.base.errors import LlmcError, Refused
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, lfs, trash
+from llmc.repo.project import Project
+
+#: how long a git command of another process may hold a lock before it is looked at who that is
+LOCK_S = 2.0
+#: how long a git command that only reads, and holds nothing, may be in the way of that look
+READER_S = 1.0
+
+
+def ensure(project: Project, record: WorkerRecord, base: str) -> None:
+    """The worktree is there and linked to the clone; files that are there stay as they are. Safe to repeat."""
+    root, worktree = project.root.path, Path(record.worktree_path)
+    if git.is_worktree_of(worktree, root):
+        return
+    with project.repo_lock():
+        if not os.path.lexists(worktree) or (worktree.is_dir() and not os.listdir(worktree)):
+            _add(project, record, worktree, base)
+        else:
+            _link(project, record, worktree, base)
+
+
+def prune(project: Project) -> None:
+    """Forget the worktrees whose directory is gone. The caller holds the repo lock.
+
+    One that lost only its `.git` file is linked again first: git would forget that one too, and with it what is staged
+    there. Of the others, a commit that only their HEAD names is pinned.
+    """
+    root = project.root.path
+    if all(_is_linked(entry) for entry in _entries(root)):
+        return
+    git.git(root, "worktree", "repair", check=False)
+    for path, head in git.worktrees(root, gone=True):
+        if head and git.resolve(root, head) is not None and not _is_kept(root, head):
+            trash.pin_commit(project.root, trash.safe(Path(path).name), "worktree", head)
+    git.git(root, "worktree", "prune")
+
+
+def _entries(root: Path) -> list[Path]:
+    """What git keeps for each worktree."""
+    place = root / ".git/worktrees"
+    return list(place.iterdir()) if place.is_dir() else []
+
+
+def _is_linked(entry: Path) -> bool:
+    """Whether an entry and its worktree name each other, so that git would neither repair nor forget it."""
+    try:
+        pointer = Path((entry / "gitdir").read_text().removesuffix("\n"))
+        there = pointer.read_text().removesuffix("\n").removeprefix("gitdir: ")
+        return (entry / "HEAD").exists() and os.path.samefile(pointer.parent / there, entry)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _is_kept(root: Path, commit: str) -> bool:
+    return bool(git.out(root, "for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit))
+
+
+def drop_dead_locks(project: Project, record: WorkerRecord) -> list[str]:
+    """Remove the locks of git commands that are gone: every later one would fail. Refused while one is at work."""
+    worktree = Path(record.worktree_path)
+    own = git.git_dir(worktree)
+    places = [own / "index.lock", own / "HEAD.lock"]
+    places.append(project.root.path / ".git/refs/heads" / f"{record.branch}.lock")
+    dropped = [str(lock) for lock in places if os.path.lexists(lock) and _drop(record.name, worktree, lock)]
+    if dropped:
+        with project.store.transaction() as tx:
+            tx.emit("lock_removed", worker=record.name, paths=dropped)
+    return dropped
+
+
+def lock_holders(worktree: Path, lock: Path) -> list[int]:
+    """The git commands at work in a worktree, and whatever has the lock open."""
+    at_work = [pid for pid in processes.works_in(str(worktree)) if processes.name_of(pid).startswith("git")]
+    return [*at_work, *processes.works_in(os.path.realpath(lock))]
+
+
+def _drop(name: str, worktree: Path, lock: Path) -> bool:
+    """Whether the lock was there, and dead."""
+    before = os.lstat(lock).st_ino
+    if processes.wait_until(lambda: not os.path.lexists(lock), LOCK_S, interval_s=0.05):
+        return False
+    if not processes.wait_until(lambda: not lock_holders(worktree, lock), READER_S, interval_s=0.1):
+        pids = ", ".join(f"{pid} ({processes.command_of(pid)[:60]})" for pid in lock_holders(worktree, lock))
+        raise Refused(
+            f"{name}: git is at work in its worktree and holds {lock}: pid {pids or 'unknown'}",
+            hint="Wait until it is done, or end it; then try again.",
+        )
+    try:
+        if os.lstat(lock).st_ino != before:
+            raise Refused(f"{name}: git is at work in its worktree, see {lock}", hint="Try again.")
+        os.unlink(lock)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _add(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
+    root = project.root.path
+    worktree.parent.mkdir(mode=0o700, exist_ok=True)
+    prune(project)
+    if lfs.is_used(root, base):
+        lfs.set_up(root)  # before files are checked out, so that they come whole
+    git.git(root, "worktree", "add", "--quiet", *_where(root, record, worktree, base), timeout_s=600)
+
+
+def _where(root: Path, record: WorkerRecord, place: Path, base: str) -> list[str]:
+    exists = git.resolve(root, f"refs/heads/{record.branch}") is not None
+    return [str(place), record.branch] if exists else ["-b", record.branch, str(place), base]
+
+
+def _link(project: Project, record: WorkerRecord, worktree: Path, base: str) -> None:
+    """A directory with files becomes the worktree again. Its own wrong `.git`, perhaps a repository, is kept."""
+    root = project.root.path
+    if not worktree.is_dir():
+        raise LlmcError(
+            f"{worktree} is not a directory", hint=f"Move it away, then: llmc reset {record.name}"
+        )
+    halves = _half_entries(root, worktree)
+    has_pointer = os.path.lexists(worktree / ".git")
+    ref = None
+    if has_pointer or halves:
+        tip = git.resolve(root, f"refs/heads/{record.branch}") or base
+        ref = trash.pin_commit(project.root, record.name, "relink", tip)
+        trash.take_out(root / ".git/worktrees", halves, trash.folder_of(project.root, ref))
+        trash.take_out(worktree, [".git"] if has_pointer else [], trash.folder_of(project.root, ref))
+    prune(project)
+    if not git.is_worktree_of(worktree, root):
+        _link_to_new_entry(root, record, worktree, base)
+    if not git.is_worktree_of(worktree, root):
+        raise LlmcError(f"{worktree} could not be linked to {root}", hint="See: llmc doctor")
+    with project.store.transaction() as tx:
+        tx.emit("worktree_linked", worker=record.name, ref=ref)
+
+
+def _half_entries(root: Path, worktree: Path) -> list[str]:
+    """Entries of git for this worktree that git cannot use: `worktree repair` would link the worktree to one again."""
+    found = []
+    for entry in _entries(root):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            named = (entry / "gitdir").read_text().strip()
+            if named == str(worktree / ".git") and not (entry / "HEAD").exists():
+                found.append(entry.name)
+    return found
+
+
+def _link_to_new_entry(root: Path, record: WorkerRecord, worktree: Path, base: str) -> None:
+    """git's own entry for the worktree is gone: a new one is made beside it, without files, and then moved here."""
+    aside = worktree.with_name(f".{worktree.name}.link")
+    git.git(root, "worktree", "remove", "--force", str(aside), check=False)  # of one that was killed here
+    where = _where(root, record, aside, base)
+    git.git(root, "worktree", "add", "--quiet", "--no-checkout", *where, timeout_s=600)
+    os.rename(aside / ".git", worktree / ".git")
+    os.rmdir(aside)
+    git.git(root, "worktree", "repair", str(worktree))
+    git.git(worktree, "reset", "--quiet", timeout_s=300)  # the index only: files that differ show as changes

@@ -1,0 +1,101 @@
+"""Rows of the ledger and of the event log that nobody can use: readers skip them, a person is told, `doctor --repair` puts them aside.
+
+Only the end of each file is looked at, where what happened lately is. A row that a full disk or a kill cut short is none of
+them: its writer wrote it again, or did not do what it was about to.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.attention import raising
+from llmc.base import given
+from llmc.base.files import append_line
+from llmc.config.paths import Root
+from llmc.records.books import is_entry
+from llmc.repo.project import Project
+
+TAIL_BYTES = 1 << 18
+SHOWN_CHARS = 60
+_PREFIX = "rows "
+
+
+class BadRow(Struct, frozen=True):
+    path: Path
+    offset: int
+    line: bytes
+
+    @property
+    def beginning(self) -> str:
+        return given.written_out(self.line[:SHOWN_CHARS].decode(errors="replace"))
+
+
+def bad_rows(root: Root) -> list[BadRow]:
+    return [row for path in (root.tasks_ledger, root.events) for row in _in(root, path)]
+
+
+def _in(root: Root, path: Path) -> Iterator[BadRow]:
+    try:
+        with path.open("rb") as file:
+            start = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
+            file.seek(start)
+            data = file.read(TAIL_BYTES)
+    except FileNotFoundError:
+        return
+    whole = data[: data.rfind(b"\n") + 1]  # the last one is being written
+    if start:
+        begin = whole.find(b"\n") + 1
+        start, whole = start + begin, whole[begin:]
+    can_be_used = is_entry if path == root.tasks_ledger else _is_event
+    for line in whole.split(b"\n"):
+        if line.strip() and not _is_torn(line) and not can_be_used(given.row(line) or {}):
+            yield BadRow(path, start, line)
+        start += len(line) + 1
+
+
+def _is_torn(line: bytes) -> bool:
+    return line.startswith(b"{") and not line.rstrip().endswith(b"}")
+
+
+def _is_event(row: dict[str, Any]) -> bool:
+    return isinstance(row.get("action"), str) and given.number(row.get("ts")) is not None
+
+
+def words(path: Path, rows: list[BadRow]) -> str:
+    many = f"{len(rows)} rows" if len(rows) > 1 else "a row"
+    return f"{many} of {path} cannot be used, and the rest is read without; it begins: {rows[0].beginning}"
+
+
+def by_file(root: Root) -> dict[Path, list[BadRow]]:
+    found: dict[Path, list[BadRow]] = {}
+    for row in bad_rows(root):
+        found.setdefault(row.path, []).append(row)
+    return found
+
+
+def tell(project: Project) -> None:
+    """The attention list has them while they are there."""
+    wanted = {
+        f"{_PREFIX}{path.name}": {
+            "kind": "bad_input",
+            # What the ledger forgets may be done twice; of the event log only a report is less.
+            "severity": "waiting" if path == project.root.tasks_ledger else "notice",
+            "who": path.name,
+            "text": words(path, rows),
+            "next": "llmc doctor --repair",
+        }
+        for path, rows in by_file(project.root).items()
+    }
+    raising.sync(project, (_PREFIX,), wanted)
+
+
+def put_aside(root: Root, path: Path) -> None:
+    """Each into a file beside the logs, then blanks in its place: whoever appends, or knows an offset, notices nothing."""
+    for row in _in(root, path):
+        append_line(root.logs / "bad-rows.log", path.name.encode() + b": " + row.line, durable=True)
+        with path.open("r+b", buffering=0) as file:
+            if os.pread(file.fileno(), len(row.line), row.offset) == row.line:  # not rotated meanwhile
+                os.pwrite(file.fileno(), b" " * len(row.line), row.offset)

@@ -1,0 +1,400 @@
+"""The morning report: what auto mode did, what it cost, and what waits for a person. Pure.
+
+It is computed from the event log and from how things are now; no model is asked. An attempt at a task counts where it
+ended: inside the period with all it took, also what lies before; else not at all.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from llmc.base.names import TaskKey
+from llmc.records.items import Item, counts
+from llmc.reports.rules.digest_history import (
+    Attempt,
+    End,
+    History,
+    Interruption,
+    Landing,
+    Park,
+    RunEnd,
+    Span,
+    Spend,
+)
+from llmc.reports.rules.digest_reader import Row, read
+from llmc.reports.rules.digest_waits import Facts, Waiting, waiting
+
+
+class Accepted(Struct, frozen=True):
+    """What landed: a task, or with no task a person's own accept."""
+
+    task_id: str | None
+    subject: str
+    worker: str
+    #: None: nothing had to change
+    commit: str | None
+    at_unix: float
+    #: from the claim to the landing; None where the log begins later
+    took_s: float | None
+    #: this one, and those that failed before it
+    attempts: int
+    conflicts: int
+    sent_back: int
+    #: of this attempt
+    spend: Spend
+
+
+class Ended(Struct, frozen=True):
+    """An attempt that did not land, or is still open."""
+
+    task_id: str
+    subject: str
+    worker: str
+    cause: str
+    reason: str
+    #: where unfinished work is pinned
+    ref: str | None
+    began_unix: float | None
+    ended_unix: float | None
+    spend: Spend
+
+
+class Held(Struct, frozen=True):
+    """A task that waits for a person since its last attempt, in this period: it failed, or used up its budget."""
+
+    task_id: str
+    subject: str
+    #: `quarantined` or `parked`
+    hold: str
+    worker: str
+    cause: str
+    reason: str
+    ref: str | None
+    attempts: int
+
+
+class Outcome(Struct, frozen=True):
+    """What all attempts with one end took."""
+
+    attempts: int
+    spend: Spend
+
+
+class Pauses(Struct, frozen=True):
+    times: int
+    total_s: float
+
+
+class Commands(Struct, frozen=True):
+    """Runs of the post-accept command."""
+
+    times: int
+    failed: int
+    total_s: float
+
+
+class Runs(Struct, frozen=True):
+    """Auto mode itself: how often it was started, how the last run ended, and how fast it was."""
+
+    times: int
+    #: running, stopped, failed, killed; None where there was no run
+    how: str | None
+    reason: str
+    cause: str
+    worker: str | None
+    task_id: str | None
+    ended_unix: float | None
+    total_s: float
+    #: of that, while the fleet was parked
+    parked_s: float
+    #: tasks accepted in an hour of run time without parks; None without such time
+    tasks_per_hour: float | None
+
+
+class Digest(Struct, frozen=True):
+    since_unix: float
+    until_unix: float
+    waiting: tuple[Waiting, ...]
+    accepted: tuple[Accepted, ...]
+    undone: tuple[Accepted, ...]
+    held: tuple[Held, ...]
+    failed: tuple[Ended, ...]
+    #: of `failed`, by cause, the most frequent first
+    failed_by_cause: dict[str, int]
+    released: tuple[Ended, ...]
+    #: over their budget
+    parked: tuple[Ended, ...]
+    open: tuple[Ended, ...]
+    #: by end, and `other` for what belongs to no task; their sum is `total_spend`
+    spend: dict[str, Outcome]
+    total_spend: Spend
+    #: all known cost, divided by the tasks that landed; None without either
+    cost_per_accepted: float | None
+    #: by cause
+    parks: dict[str, Pauses]
+    dirty_source: Pauses
+    post_accept: Commands
+    runs: Runs
+    #: crashes, failures and remediations, in order
+    interruptions: tuple[Interruption, ...] = ()
+    #: what could not be read, and is missing here
+    problems: tuple[str, ...] = ()
+    #: the attention list, as `status --json` has it; `waiting` says more of the same items
+    attention: tuple[Item, ...] = ()
+
+    @property
+    def waits(self) -> tuple[Waiting, ...]:
+        """What a person has to do something about."""
+        return tuple(item for item in self.waiting if counts(item.severity))
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing happened in the period."""
+        counted = any(row.attempts for row in self.spend.values()) or self.total_spend != Spend()
+        return not (counted or self.runs.times or self.undone)
+
+
+def digest(
+    rows: Iterable[Row], since: float, now: float, facts: Facts, problems: tuple[str, ...] = ()
+) -> Digest:
+    """The report on everything that ended since then, and on what is open now."""
+    history = read(rows, facts.list_name)
+    view = _View(history, since, max(now, since), facts)
+    by_end = {end: view.attempts(end) for end in End}
+    landed = [view.landing(landing) for landing in history.landings if not landing.undone]
+    accepted = [view.accepted(attempt) for attempt in by_end[End.ACCEPTED]]
+    spend = _spend(view, by_end, len([row for row in landed if row.at_unix >= since]))
+    total = sum((row.spend for row in spend.values()), Spend())
+    failed = [view.ended(attempt) for attempt in by_end[End.FAILED]]
+    causes = Counter(row.cause or "unknown" for row in failed)
+    return Digest(
+        since_unix=since,
+        until_unix=view.until,
+        waiting=waiting(history, facts),
+        accepted=_by_time([*accepted, *(row for row in landed if row.at_unix >= since)]),
+        undone=_by_time(view.undone()),
+        held=tuple(view.held()),
+        failed=tuple(failed),
+        failed_by_cause=dict(sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
+        released=tuple(view.ended(attempt) for attempt in by_end[End.RELEASED]),
+        parked=tuple(view.ended(attempt) for attempt in by_end[End.PARKED]),
+        open=tuple(view.ended(attempt) for attempt in by_end[End.OPEN]),
+        spend=spend,
+        total_spend=total,
+        cost_per_accepted=total.cost / len(accepted) if accepted and total.cost is not None else None,
+        parks=view.parks(),
+        dirty_source=view.dirty(),
+        post_accept=view.post_accept(),
+        runs=view.runs(len(accepted)),
+        interruptions=view.interruptions(),
+        problems=problems,
+        attention=tuple(facts.items),
+    )
+
+
+def as_json(report: Digest) -> dict[str, Any]:
+    """The whole structure as plain data."""
+    plain: dict[str, Any] = to_builtins(report)
+    return {**plain, "attention": [item._asdict() for item in report.attention]}
+
+
+class _View:
+    """A history, looked at through the period."""
+
+    def __init__(self, history: History, since: float, until: float, facts: Facts) -> None:
+        self.history, self.since, self.until, self.facts = history, since, until, facts
+        self._subjects = {TaskKey(facts.list_name, task.id): task.subject for task in facts.tasks or ()} | {
+            task: subject for task, subject in history.subjects.items() if subject
+        }
+        self._number = _numbered(history.attempts)
+
+    def attempts(self, end: End) -> list[Attempt]:
+        """Those with this end that ended in the period, or are open."""
+        return [
+            attempt
+            for attempt in self.history.attempts
+            if attempt.end is end and (attempt.ended is None or attempt.ended >= self.since)
+        ]
+
+    def accepted(self, attempt: Attempt) -> Accepted:
+        took_s = None
+        if attempt.began is not None and attempt.ended is not None:
+            took_s = max(0.0, attempt.ended - attempt.began)
+        return Accepted(
+            attempt.task.id,
+            self.subject(attempt),
+            attempt.worker,
+            attempt.commit or None,
+            attempt.ended or 0.0,
+            took_s,
+            self._number[id(attempt)],
+            attempt.conflicts,
+            attempt.sent_back,
+            attempt.spend,
+        )
+
+    def landing(self, landing: Landing) -> Accepted:
+        subject = landing.prompt.strip().partition("\n")[0]
+        return Accepted(None, subject, landing.worker, landing.commit, landing.at, None, 1, 0, 0, Spend())
+
+    def undone(self) -> list[Accepted]:
+        """Accepts that were taken back in the period, whenever they landed."""
+        inside = {commit for commit, at in self.history.undone.items() if at >= self.since}
+        attempts = [a for a in self.history.attempts if a.end is End.UNDONE and a.commit in inside]
+        landings = [landing for landing in self.history.landings if landing.commit in inside]
+        return [*map(self.accepted, attempts), *map(self.landing, landings)]
+
+    def ended(self, attempt: Attempt) -> Ended:
+        return Ended(
+            attempt.task.id,
+            self.subject(attempt),
+            attempt.worker,
+            attempt.cause,
+            attempt.reason,
+            attempt.ref or None,
+            attempt.began,
+            attempt.ended,
+            attempt.spend,
+        )
+
+    def held(self) -> Iterable[Held]:
+        for attempt in [*self.attempts(End.FAILED), *self.attempts(End.PARKED)]:
+            if attempt.hold:
+                yield Held(
+                    attempt.task.id,
+                    self.subject(attempt),
+                    attempt.hold,
+                    attempt.worker,
+                    attempt.cause,
+                    attempt.reason,
+                    attempt.ref or None,
+                    max(self._number[id(attempt)], attempt.number or 0),  # the log may begin after the first
+                )
+
+    def subject(self, attempt: Attempt) -> str:
+        return attempt.subject or self._subjects.get(attempt.task, "")
+
+    def parks(self) -> dict[str, Pauses]:
+        """By cause: how often, and how long while auto mode ran."""
+        times: Counter[str] = Counter()
+        spans: dict[str, list[Span]] = {}
+        for park in self.history.parks:
+            if inside := self._parked(park):
+                times[park.cause or "unknown"] += 1
+                spans.setdefault(park.cause or "unknown", []).extend(inside)
+        return {cause: Pauses(times[cause], length(spans[cause])) for cause in sorted(spans)}
+
+    def dirty(self) -> Pauses:
+        times = sum(begin >= self.since for begin, _ in self.history.dirty)
+        return Pauses(times, length(clip(self.history.dirty, self.period)))
+
+    def post_accept(self) -> Commands:
+        runs = [run for run in self.history.post_accepts if run.at >= self.since]
+        return Commands(len(runs), sum(run.failed for run in runs), math.fsum(run.elapsed_s for run in runs))
+
+    def runs(self, accepted: int) -> Runs:
+        spans = self._run_spans()
+        parked = [span for park in self.history.parks for span in self._parked(park)]
+        total_s, parked_s = length(spans), length(parked)
+        work_h = (total_s - parked_s) / 3600
+        inside = [r for r in self.history.runs if r.ended is None or r.ended >= self.since]
+        if not inside:
+            return Runs(0, None, "", "", None, None, None, 0.0, 0.0, None)
+        last = inside[-1]
+        how = last.how
+        if how is RunEnd.RUNNING and not self.facts.running:
+            how = RunEnd.KILLED
+        ended = self._end() if how is RunEnd.KILLED and last.ended is None else last.ended
+        return Runs(
+            len(inside),
+            how,
+            last.reason,
+            last.cause,
+            last.worker or None,
+            last.task or None,
+            ended,
+            total_s,
+            parked_s,
+            accepted / work_h if work_h > 0 else None,
+        )
+
+    def interruptions(self) -> tuple[Interruption, ...]:
+        """What the supervisor said, and the runs that did not end in order."""
+        found = list(self.history.interruptions)
+        for run in self.history.runs:
+            if run.how is RunEnd.FAILED and run.ended is not None:
+                cause = f" ({run.cause})" if run.cause else ""
+                found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
+            elif run.how is RunEnd.KILLED and run.ended is not None:
+                found.append(Interruption(run.ended, "the daemon was killed; this is its last sign of life"))
+        inside = [one for one in found if one.at_unix >= self.since]
+        return tuple(sorted(inside, key=lambda one: one.at_unix))
+
+    @property
+    def period(self) -> Span:
+        return (self.since, self.until)
+
+    def _run_spans(self) -> list[Span]:
+        begun = (self.since if run.began is None else run.began for run in self.history.runs)
+        ended = (self._end() if run.ended is None else run.ended for run in self.history.runs)
+        return clip(zip(begun, ended, strict=True), self.period)
+
+    def _parked(self, park: Park) -> list[Span]:
+        """When a park kept a run from working."""
+        span = (park.began, self._end() if park.ended is None else park.ended)
+        return overlap([span], self._run_spans())
+
+    def _end(self) -> float:
+        """Where what has no end in the log ends: now, or with the last sign of life."""
+        return self.until if self.facts.running else min(self.history.last, self.until)
+
+
+def _spend(view: _View, by_end: dict[End, list[Attempt]], landings: int) -> dict[str, Outcome]:
+    found = {}
+    for end, attempts in by_end.items():
+        count = len(attempts) + (landings if end is End.ACCEPTED else 0)
+        found[end.value] = Outcome(count, sum((attempt.spend for attempt in attempts), Spend()))
+    other = [spend for at, spend in view.history.other_spend if at >= view.since]
+    found["other"] = Outcome(0, sum(other, Spend()))
+    return found
+
+
+def _numbered(attempts: Iterable[Attempt]) -> dict[int, int]:
+    """Which try at its task each attempt is; it starts over once the task landed, or a person has put it back."""
+    failures: dict[TaskKey, int] = {}
+    found = {}
+    for attempt in attempts:
+        found[id(attempt)] = 1 + failures.get(attempt.task, 0)
+        if attempt.hold or attempt.end in (End.ACCEPTED, End.UNDONE):
+            failures[attempt.task] = 0
+        elif attempt.end is End.FAILED:
+            failures[attempt.task] = found[id(attempt)]
+    return found
+
+
+def _by_time(rows: Iterable[Accepted]) -> tuple[Accepted, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.at_unix, row.task_id or "", row.commit or "")))
+
+
+def clip(spans: Iterable[Span], limits: Span) -> list[Span]:
+    """The parts of the spans inside the limits."""
+    found = [(max(begin, limits[0]), min(end, limits[1])) for begin, end in spans]
+    return [(begin, end) for begin, end in found if begin < end]
+
+
+def overlap(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+    """The parts of the spans that lie in any of the others."""
+    others = list(others)
+    return [part for span in spans for other in others for part in clip([span], other)]
+
+
+def length(spans: Iterable[Span]) -> float:
+    """How long they are together; what lies in several counts once."""
+    total, reached = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total

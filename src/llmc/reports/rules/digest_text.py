@@ -1,0 +1,342 @@
+"""The morning report for people: what waits for them first, then what landed, what did not, and what it took. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from llmc.base.text import cells, gist, padded, printable, shortened, wrap
+from llmc.config.durations import format_duration
+from llmc.notifications.rules.notices import BODY_CHARS, Notice
+from llmc.records.task import in_order
+from llmc.reports.rules.digest import Accepted, Commands, Digest, Ended, Held, Pauses
+from llmc.reports.rules.digest_history import Spend
+from llmc.reports.rules.digest_waits import Waiting
+
+#: makes a text stand out: (text, style) -> text
+Paint = Callable[[str, str], str]
+#: a time as people in this place say it
+When = Callable[[float], str]
+
+#: so many that wait are explained; of the others only the command is named
+MOST_WAITING = 6
+#: a reason that begins with so much of another one is the same
+SAME = 40
+#: so many that landed have a line each; more stand side by side
+MOST_LANDED = 12
+#: only the last ones are shown
+MOST_INTERRUPTIONS = 8
+#: so wide are columns side by side, if the page has room for all that way; else the second
+COLUMNS = (38, 26)
+#: a page that is read at one go; of what landed, the rest is named by number only
+MOST_LINES = 50
+LEAST_ROWS = 6
+MOST_NAMES = 60
+MOST_WIDTH = 160
+TRASH = "refs/llmc/trash/"
+
+
+def render(report: Digest, width: int, paint: Paint, when: When) -> str:
+    """The whole report; every line fits into `width` cells."""
+    page = _Page(max(40, min(width, MOST_WIDTH)), paint, when)
+    first = [page.head(report), page.waiting(report.waits)]
+    last = [
+        page.notices(tuple(item for item in report.waiting if item not in report.waits)),
+        page.not_landed(report),
+        page.interruptions(report),
+        page.spend(report),
+        page.pauses(report),
+    ]
+    taken = sum(len(part) + 1 for part in [*first, *last] if part)
+    landed = page.landed(report.accepted, max(LEAST_ROWS, MOST_LINES - taken - 2))
+    return "\n\n".join("\n".join(part) for part in [*first, landed, *last] if part)
+
+
+def tokens(count: int) -> str:
+    """950, 12k, 3.4M."""
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            shown = count / size
+            return f"{shown:.1f}{unit}" if shown < 10 else f"{shown:.0f}{unit}"
+    return str(count)
+
+
+def money(amount: float) -> str:
+    return f"${amount:,.2f}" if amount >= 0.01 or amount == 0 else "less than a cent"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: list[str]) -> str:
+    """With commas between, as many as a few lines can hold."""
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+
+
+def ranges(ids: Iterable[str]) -> list[str]:
+    """In order; numbers that follow each other are one: 3-5."""
+    found: list[list[str]] = []
+    for name in sorted(ids, key=in_order):
+        is_word, value, _ = in_order(name)
+        if found and not is_word and in_order(found[-1][-1]) == (0, value - 1, ""):
+            found[-1][1:] = [name]
+        else:
+            found.append([name])
+    return ["-".join(parts) for parts in found]
+
+
+class _Page:
+    def __init__(self, width: int, paint: Paint, when: When) -> None:
+        self.width, self.paint, self.when = width, paint, when
+
+    def head(self, report: Digest) -> list[str]:
+        period = f"{self.when(report.since_unix)} to {self.when(report.until_unix)}"
+        long = format_duration(report.until_unix - report.since_unix)
+        lines = [self.paint(shortened(f"{period} ({long})", self.width), "bold")]
+        if report.is_empty:
+            rest = "" if report.waits else ", and nothing waits for you"
+            lines += self._plain(f"A quiet time: no task was begun, nothing landed{rest}.", 0, 2)
+        else:
+            lines += self._plain(f"{summary(report)}.", 0, 2)
+            lines += self._run(report)
+        for problem in report.problems:
+            lines += [self.paint(line, "red") for line in self._plain(f"not known: {problem}", 0, 3)]
+        return lines
+
+    def _run(self, report: Digest) -> list[str]:
+        runs = report.runs
+        at = f" at {self.when(runs.ended_unix)}" if runs.ended_unix is not None else ""
+        cause = f" ({runs.cause})" if runs.cause else ""
+        place = "".join(
+            f" {word} {name}" for word, name in (("on", runs.worker), ("at task", runs.task_id)) if name
+        )
+        why = f": {runs.reason}" if runs.reason else ""
+        said = {
+            "running": "Auto mode is running.",
+            "stopped": f"Auto mode stopped{at}{why}",
+            "failed": f"Auto mode failed{at}{cause}{place}{why}",
+            "killed": f"Auto mode ended without a word; its last sign is of {self.when(runs.ended_unix or 0)}",
+        }.get(runs.how or "", "")
+        again = f" It was started {runs.times} times." if runs.times > 1 else ""
+        text = said + ("" if not said or said.endswith(".") else ".") + again
+        style = "red" if runs.how in ("failed", "killed") else ""
+        return [self.paint(line, style) if style else line for line in self._plain(text, 0, 3)]
+
+    def waiting(self, items: tuple[Waiting, ...]) -> list[str]:
+        lines = [self.paint(f"Waits for you ({len(items)})", "bold")] if items else []
+        for item in items[:MOST_WAITING]:
+            gain = f"   {_held_up(item)}" if item.unblocks else ""
+            command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
+            lines.append(f"  {self.paint(command, 'yellow')}{gain}")
+            lines += self._plain(_about(item), 6, 2)
+            if item.ref:
+                lines += self._plain(f"its work: llmc trash show {item.ref.removeprefix(TRASH)}", 6, 2)
+        if others := items[MOST_WAITING:]:
+            commands = listed([item.command or item.kind for item in others])
+            lines += self._plain(f"and {len(others)} more: {commands}", 2, 4)
+        return lines
+
+    def notices(self, items: tuple[Waiting, ...]) -> list[str]:
+        lines = [self.paint("Worth knowing", "bold")] if items else []
+        for item in items[:MOST_WAITING]:
+            lines += self._plain(_about(item), 2, 2)
+        return lines
+
+    def landed(self, rows: tuple[Accepted, ...], most: int) -> list[str]:
+        """In at most so many lines, but for its title."""
+        if not rows:
+            return []
+        title = self.paint(f"Landed ({len(rows)})", "bold")
+        if len(rows) <= MOST_LANDED:
+            return [title, *self._table(rows)]
+        hard = [f"{_name(row)}{_trouble(row)}" for row in rows if _trouble(row)]
+        notes = self._plain(f"not at once: {listed(hard)}", 2, 2) if hard else []
+        most = max(3, most - len(notes))
+        counts = [max(1, (self.width - 2) // column) for column in COLUMNS]
+        count = next((n for n in counts if n * most >= len(rows)), counts[-1])
+        shown = rows if count * most >= len(rows) else rows[: count * (most - 2)]
+        others = [_name(row) for row in rows[len(shown) :]]
+        more = self._plain(f"and {len(others)} more: {listed(ranges(others))}", 2, 2) if others else []
+        return [title, *self._side_by_side(shown, count), *more, *notes]
+
+    def _table(self, rows: Iterable[Accepted]) -> list[str]:
+        shown = [
+            (
+                row.task_id or "-",
+                (row.commit or "no change")[:9],
+                row.worker or "-",
+                "" if row.took_s is None else format_duration(row.took_s),
+            )
+            for row in rows
+        ]
+        widths = [max(cells(printable(cell)) for cell in column) for column in zip(*shown, strict=True)]
+        lines = []
+        for row, parts in zip(rows, shown, strict=True):
+            head = "  ".join(padded(printable(c), w) for c, w in zip(parts, widths, strict=True))
+            room = self.width - 4 - cells(head)
+            lines.append(f"  {head}  {shortened(printable(row.subject) + _trouble(row), max(8, room))}")
+        return [shortened(line, self.width) for line in lines]
+
+    def _side_by_side(self, rows: tuple[Accepted, ...], count: int) -> list[str]:
+        column = (self.width - 2) // count
+        name = max(cells(printable(row.task_id or "-")) for row in rows)
+
+        def entry(row: Accepted) -> str:
+            head = padded(printable(row.task_id or "-"), name)
+            said = f"{head} {printable(row.subject or row.commit or '')}"
+            return padded(shortened(said, column - 2), column)
+
+        lines = ("".join(map(entry, rows[i : i + count])) for i in range(0, len(rows), count))
+        return [f"  {line}".rstrip() for line in lines]
+
+    def not_landed(self, report: Digest) -> list[str]:
+        lines: list[str] = []
+        if report.failed:
+            causes = ", ".join(f"{count} {cause}" for cause, count in report.failed_by_cause.items())
+            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed: {causes}", 2, 2)
+            lines += self._failures(report.failed)
+        for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
+            held = [_held(row) for row in report.held if row.hold == hold]
+            if held:
+                lines += self._plain(f"{words}: {listed(held)}", 2, 2)
+        for rows, words in ((report.released, "given back"), (report.open, "still open")):
+            if rows:
+                lines += self._plain(f"{words}: {_tasks(rows)}", 2, 2)
+        if report.undone:
+            said = [f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone]
+            lines += self._plain(f"taken back with undo: {listed(said)}", 2, 2)
+        return [self.paint("Did not land", "bold"), *lines] if lines else []
+
+    def _failures(self, rows: tuple[Ended, ...]) -> Iterator[str]:
+        """The last word of each cause: one line says what to look for."""
+        last = {row.cause: row for row in rows if row.reason}
+        for row in list(last.values())[:3]:
+            yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {gist(row.reason)}", 4, 2)
+
+    def interruptions(self, report: Digest) -> list[str]:
+        rows = report.interruptions
+        if not rows:
+            return []
+        lines = [self.paint(f"Interruptions ({len(rows)})", "bold")]
+        if len(rows) > MOST_INTERRUPTIONS:
+            lines.append(f"  {len(rows) - MOST_INTERRUPTIONS} earlier ones: llmc events")
+        for row in rows[-MOST_INTERRUPTIONS:]:
+            lines += self._plain(f"{self.when(row.at_unix)}  {row.text}", 2, 2)
+        return lines
+
+    def spend(self, report: Digest) -> list[str]:
+        rows = [(name, row) for name, row in report.spend.items() if row.spend != Spend()]
+        if not rows:
+            return []
+        width = max(len(name) for name, _ in rows)
+        lines = [f"  {name:<{width}}  {_spent(row.spend)}" for name, row in rows]
+        if len(rows) > 1:
+            lines.append(f"  {'in all':<{width}}  {_spent(report.total_spend)}")
+        if report.cost_per_accepted is not None:
+            lines.append(
+                f"  {money(report.cost_per_accepted)} for each task that landed, everything included"
+            )
+        return [self.paint("Spent", "bold"), *(shortened(line, self.width) for line in lines)]
+
+    def pauses(self, report: Digest) -> list[str]:
+        said = [
+            f"parked ({cause}): {counted(row.times, 'time')}, {_long(row)}"
+            for cause, row in report.parks.items()
+        ]
+        if report.dirty_source.times:
+            row = report.dirty_source
+            said.append(f"uncommitted changes in the source: {counted(row.times, 'time')}, {_long(row)}")
+        if report.post_accept.times:
+            done = report.post_accept
+            bad = f", {done.failed} failed" if done.failed else ""
+            said.append(f"post-accept command: {counted(done.times, 'run')}{bad}, {_long(done)}")
+        if not said:
+            return []
+        return [self.paint("Waited", "bold"), *(line for text in said for line in self._plain(text, 2, 2))]
+
+    def _plain(self, text: str, indent: int, most: int) -> list[str]:
+        return [" " * indent + line for line in wrap(printable(text), self.width - indent, most)]
+
+
+def summary(report: Digest) -> str:
+    """The night in a sentence, without its full stop."""
+    tasks = [row for row in report.accepted if row.task_id is not None]
+    by_hand = len(report.accepted) - len(tasks)
+    runs = report.runs
+    parts = [f"{counted(len(tasks), 'task')} landed"] if tasks or runs.times else []
+    if runs.tasks_per_hour:
+        parked = " without the parks" if runs.parked_s else ""
+        parts[0] += f" in {format_duration(runs.total_s)} ({runs.tasks_per_hour:.1f} an hour{parked})"
+    if by_hand:
+        parts.append(f"{counted(by_hand, 'accept')} by hand")
+    if report.total_spend.cost is not None:
+        parts.append(money(report.total_spend.cost))
+    if report.waits:
+        count = len(report.waits)
+        parts.append(f"{count} {'waits' if count == 1 else 'wait'} for you")
+    return ", ".join(parts) or "Nothing landed"
+
+
+def _long(row: Pauses | Commands) -> str:
+    return format_duration(row.total_s) + (" in all" if row.times > 1 else "")
+
+
+def _held_up(item: Waiting) -> str:
+    """What can go on when a person has done this."""
+    what = counted(item.unblocks or 0, "part" if item.kind == "goal_question" else "task")
+    return f"{what} {'waits' if item.unblocks == 1 else 'wait'} for it"
+
+
+def _about(item: Waiting) -> str:
+    """The item itself may say why already."""
+    reason = item.why.partition(": ")[2] or item.why
+    return item.what if not reason or reason[:SAME] in item.what else f"{item.what} ({item.why})"
+
+
+def _name(row: Accepted) -> str:
+    return row.task_id or (row.commit or "")[:9]
+
+
+def _trouble(row: Accepted) -> str:
+    """What did not go smoothly; often nothing."""
+    said = [
+        f"attempt {row.attempts}" if row.attempts > 1 else "",
+        counted(row.conflicts, "conflict") if row.conflicts else "",
+        f"sent back {row.sent_back}x" if row.sent_back else "",
+    ]
+    return f" ({', '.join(part for part in said if part)})" if any(said) else ""
+
+
+def _held(row: Held) -> str:
+    """A task that waits for a person: why, and after how many attempts."""
+    return f"{row.task_id} ({', '.join(filter(None, (row.cause, counted(row.attempts, 'attempt'))))})"
+
+
+def _tasks(rows: Iterable[Ended]) -> str:
+    """Each task once, with why; the same task twice is said by a number."""
+    times = Counter((row.task_id, row.cause) for row in rows)
+    return listed(
+        [
+            f"{task} ({', '.join(word for word in (cause, f'{count}x' if count > 1 else '') if word)})"
+            if cause or count > 1
+            else task
+            for (task, cause), count in times.items()
+        ]
+    )
+
+
+def _spent(spend: Spend) -> str:
+    cached = spend.cache_read_input_tokens
+    said = f"{tokens(spend.tokens)} tokens" + (f" ({tokens(cached)} more from the cache)" if cached else "")
+    if spend.cost is None:
+        return said
+    missing = f", and {tokens(spend.unpriced_tokens)} without a price" if spend.unpriced_tokens else ""
+    return f"{said}, {money(spend.cost)}{missing}"
+
+
+def ended_notice(found: Digest, text: str) -> Notice:
+    """What a person is told when auto mode ends; its title counts as the report itself does."""
+    words = "nothing happened" if found.is_empty and not found.waits else summary(found)
+    facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
+    return Notice(
+        "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:BODY_CHARS], facts
+    )

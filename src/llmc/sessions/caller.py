@@ -1,0 +1,78 @@
+"""Who runs this command: a person, a worker's agent, the supervisor's agent. Every command that changes something asks."""
+
+import re
+from enum import StrEnum
+
+from msgspec import Struct
+
+from llmc.base import callers
+from llmc.base.callers import Mark, Server
+from llmc.base.errors import ToolFailed
+from llmc.base.names import OVERSEER
+from llmc.base.tmux import Tmux
+
+
+class Kind(StrEnum):
+    PERSON = "person"
+    WORKER = "worker"
+    #: the supervisor's own agent, in its own pane
+    OVERSEER = "overseer"
+    #: nobody that could be told; `why` says what is odd
+    UNKNOWN = "unknown"
+
+
+class Caller(Struct, frozen=True):
+    kind: Kind
+    #: of an agent: its name, the mark of its launch, and its root
+    name: str = ""
+    instance: str = ""
+    root: str = ""
+    why: str = ""
+
+
+#: what a pane was started with: sessions.py gives launch.py a file of this name
+_LAUNCHED = re.compile(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
+
+
+def caller() -> Caller:
+    """By process ancestry and by the pane; never by a variable alone."""
+    kin = callers.processes()
+    if not kin:
+        return Caller(Kind.UNKNOWN, why="/proc cannot be read")
+    server = callers.server(kin)
+    found = callers.mark(kin)
+    pane = None
+    if server is not None and (found is None or found.worker == OVERSEER):
+        try:
+            pane = _launched_in(server)
+        except ToolFailed as error:
+            return Caller(Kind.UNKNOWN, why=f"tmux gave no answer: {error.message}")
+    if found is not None and found.worker == OVERSEER:
+        return _overseer(found, pane)
+    found = found or pane
+    if found is not None:
+        return Caller(Kind.WORKER, found.worker, found.instance, found.root)
+    if server is not None and server.is_job:
+        return Caller(Kind.UNKNOWN, why="tmux itself started it, not a shell in one of its windows")
+    return Caller(Kind.PERSON)
+
+
+def _overseer(found: Mark, pane: Mark | None) -> Caller:
+    """The name alone is a variable that anybody can set."""
+    if pane is None or (pane.pid, pane.worker, pane.instance) != (found.pid, OVERSEER, found.instance):
+        return Caller(
+            Kind.UNKNOWN, why="it says that it is the supervisor's agent, and does not run in its pane"
+        )
+    return Caller(Kind.OVERSEER, OVERSEER, found.instance, found.root)
+
+
+def _launched_in(server: Server) -> Mark | None:
+    """What llmc started in the pane that we run in; None for a window of a person's own.
+
+    By the command of the pane, not by its marks: those are options, which an agent can take off its own pane.
+    """
+    rows = Tmux(server.name).run("list-panes", "-a", "-F", "#{pane_pid} #{pane_start_command}").stdout
+    for pid, _, command in (row.partition(" ") for row in rows.splitlines()):
+        if pid == str(server.child) and (launch := _LAUNCHED.search(command)):
+            return Mark(server.child, launch["worker"], launch["instance"], "")
+    return None

@@ -1,0 +1,49 @@
+"""The text of a prompt, made fit for a terminal: what arrives is exactly what `normalise` returns. Pure."""
+
+import re
+import unicodedata
+
+from llmc.base.errors import UsageError
+from llmc.base.names import PromptId, header_line
+
+#: longer prompts go into a file, and the agent is told to read it
+MAX_TYPED_BYTES = 100_000
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+#: invisible characters, which the client drops (2.1.325): soft hyphens, zero-width and direction marks, fillers
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a]"
+)
+#: joiners, variation selectors and tags are part of emoji and of some scripts; after ASCII the client drops them too
+_JOINER_AFTER_ASCII = re.compile(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]+")
+
+
+def normalise(text: str) -> str:
+    """Tabs to four spaces, every line end to LF, composed Unicode (NFC), no invisible characters, no trailing blanks.
+
+    The client itself would do the same to some texts; so all texts are alike, and what is sent is what arrives.
+    Control characters are refused: an escape sequence could break out of the paste.
+    """
+    text = re.sub("\r\n|[\r\u2028\u2029]", "\n", text).replace("\t", "    ")
+    text = _JOINER_AFTER_ASCII.sub("", _INVISIBLE.sub("", text))
+    bad = _CONTROL.search(text)
+    if bad:
+        line = text.count("\n", 0, bad.start()) + 1
+        raise UsageError(
+            f"the prompt has a control character (U+{ord(bad[0]):04X}) in line {line}",
+            hint="Remove it; a terminal would act on it instead of showing it to the agent.",
+        )
+    text = unicodedata.normalize("NFC", text).rstrip()
+    if not text:
+        raise UsageError("the prompt is empty", hint="Say what the agent should do.")
+    return text
+
+
+def typed(prompt_id: PromptId, text: str) -> str:
+    """What is pasted: header, text, final newline. They disarm a leading `/` or `!`, a bare `exit`, a trailing `\\`."""
+    return f"{header_line(prompt_id)}\n{text}\n"
+
+
+def too_long(text: str) -> bool:
+    return len(text.encode()) > MAX_TYPED_BYTES

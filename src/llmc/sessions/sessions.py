@@ -1,0 +1,422 @@
+"""Agent sessions: the one place that starts and ends an agent, and that compares sessions with the state."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc import hook_client, launch
+from llmc.agents.client_files import client_state, client_status
+from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.attention.rules.workers import NOT_TAKEN
+from llmc.base import processes
+from llmc.base.clock import age_s, now_unix
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.files import private_dir, write_atomic
+from llmc.base.given import written_out
+from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
+from llmc.base.panes import Pane
+from llmc.base.proc import CALLER_DIR
+from llmc.base.tmux import Unknown, shell_join
+from llmc.records import inbox
+from llmc.records.causes import Cause
+from llmc.records.hook_events import HookEvent
+from llmc.records.transitions import Step, step
+from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
+from llmc.repo.project import Project, agent_for
+from llmc.sessions import intake, leftovers, quiet
+from llmc.sessions.rules import decide, self_review
+from llmc.sessions.rules.decide import ANOTHER_MODEL
+
+#: git variables that would point an agent at somebody else's repository
+_MISLEADING = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "LLMC_FAULT",
+    "LLMC_AGENT",
+    CALLER_DIR,
+)
+
+#: how long an agent has to write down that its turn was interrupted
+INTERRUPTED_S = 0.5
+
+_TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
+
+#: tools that wait for somebody who is not there in auto mode
+_NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
+
+
+def start(project: Project, name: str) -> None:
+    """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
+    record = intake.apply_pending(project, name)
+    pane = project.pane(record)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up --detach` again.")
+    if isinstance(pane, Pane) and not pane.dead and record.instance:
+        adopt(project, record, pane)
+        return
+    _launch(project, record, index=sorted(project.store.read().workers).index(record.name))
+
+
+def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
+    """The agent of an llmc that knew sessions only goes on running; from now on its pane is known."""
+    if record.pane_id:
+        return
+    if not pane.instance:
+        argv = _died_argv(project, record.name, record.instance)
+        project.tmux.adopt(pane, argv, instance=record.instance, worker=record.name)
+    with project.store.transaction() as tx:
+        tx.update(record.name, pane_id=pane.id)
+
+
+def _launch(project: Project, record: WorkerRecord, index: int) -> None:
+    agent = agent_for(project)
+    instance = os.urandom(6).hex()
+    environment = _environment(project, record, agent, instance, index)
+    problem = agent.setup_problem(_to_trust(project, record), environment)
+    if problem:
+        _record_failure(project, record, problem, untrusted=True)
+        raise LlmcError(f"{record.name}: {problem}")
+    leftovers.end_launch(project, record.name, record.instance)
+    private_dir(project.root.inbox / record.name)
+    request = _launch_request(project, record, agent)
+    argv = agent.argv(request)
+    spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
+    payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
+    with fault_step("session.launch"):
+        if record.status not in (Status.OFFLINE, Status.ERROR):
+            mark_offline(project, record, "session gone")
+        with project.store.transaction() as tx:
+            tx.update(
+                record.name,
+                instance=instance,
+                pane_id=PaneId(""),
+                agent=agent.name,
+                model=request.model,
+                config_dir=str(agent.config_dir(environment)),
+                delivery=_not_taken(record) or record.delivery,
+                **({} if record.status is Status.ERROR else {"error_reason": "", "cause": ""}),
+            )
+            tx.clear_item(_trust_key(record))
+            launched_as = {"instance": instance, "agent": agent.name, "model": request.model}
+            tx.emit("session_launched", worker=record.name, **launched_as)
+        write_atomic(spec, json.dumps(payload).encode())
+        _close_panes(project, record)
+        pane_id = project.tmux.launch(
+            record.session_id,
+            record.worktree_path,
+            [sys.executable, "-I", "-S", launch.__file__, str(spec)],
+            _died_argv(project, record.name, instance),
+            instance=instance,
+            worker=record.name,
+        )
+        with project.store.transaction() as tx:  # until then the pane's own mark says whose it is
+            tx.update(record.name, pane_id=pane_id)
+
+
+def _not_taken(record: WorkerRecord) -> Delivery | None:
+    """A message that waited in the queue of the client that has ended: no other client takes it from there.
+
+    An auto worker's task goes back, and is told as a whole.
+    """
+    if record.auto or record.delivery is None or not (_resumable(record) and quiet.never_left_queue(record)):
+        return None
+    return replace(record.delivery, outcome=Outcome.UNCONFIRMED, reason=NOT_TAKEN)
+
+
+def _died_argv(project: Project, name: str, instance: str) -> list[str]:
+    return ["env", f"LLMC_INSTANCE={instance}", *_hook_argv(project, name), "PaneDied"]
+
+
+def _close_panes(project: Project, record: WorkerRecord) -> None:
+    """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
+    pane = project.pane(record)
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    for found in panes.values():
+        if launched(found)[0] == record.name or found == pane:
+            _end_pane(project, found)
+
+
+def _end_pane(project: Project, pane: Pane) -> None:
+    """The pane goes last: its mark says what else is of the launch, to whoever goes on after a crash."""
+    worker, instance = launched(pane)
+    end_program(pane)
+    leftovers.end_launch(project, worker, instance)
+    project.tmux.kill_pane(pane)
+
+
+def end_program(pane: Pane) -> None:
+    """End what a pane runs: a child of the tmux server, whatever else has its pid by now."""
+    if not pane.dead:
+        processes.terminate(processes.identify(pane.pid, parent=pane.server_pid), grace_s=5)
+
+
+def _to_trust(project: Project, record: WorkerRecord) -> Path:
+    """The directory the client must trust: that of the repository, which for worktrees is the root."""
+    if project.trusted_as is not None:
+        return project.trusted_as
+    place = Path(record.worktree_path)
+    return project.root.path if place.is_relative_to(project.root.worktrees) else place
+
+
+def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
+    """Wait until the launched agent says it is ready; the problem if it does not. The caller holds the lock."""
+    record = project.store.worker(name)
+    instance = record.instance
+
+    def started() -> bool:
+        events = inbox.read(project.root, name)
+        return any(
+            isinstance(e, HookEvent) and e.instance == instance and e.name in ("SessionStart", "PaneDied")
+            for e in events
+        )
+
+    if record.status is Status.OFFLINE and instance and not processes.wait_until(started, timeout_s):
+        problem = (
+            f"the agent did not report ready in {timeout_s:g} s; look at it with `llmc peek {name}` "
+            "(a dialog? a login?) and run `llmc up --detach` again"
+        )
+        _record_failure(project, record, problem)
+        return problem
+    after = intake.apply_pending(project, name)
+    if after.status is not Status.OFFLINE:
+        return None
+    if not after.error_reason:
+        said = _last_line(project, after)
+        problem = "the agent ended at once" + (f": {said}" if said else f"; see `llmc peek {name}`")
+        _record_failure(project, after, problem)
+        return problem
+    return after.error_reason
+
+
+def _last_line(project: Project, record: WorkerRecord) -> str:
+    """What a program that has ended said last on its screen; tmux's own line about its end is not it."""
+    pane = project.pane(record)
+    if not isinstance(pane, Pane):
+        return ""
+    with suppress(LlmcError):
+        lines = project.tmux.capture(pane, history=200).splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("Pane is dead")]
+        return written_out(said[-1])[:300] if said else ""
+    return ""
+
+
+def end(project: Project, name: str, reason: str) -> None:
+    """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
+    record = intake.apply_pending(project, name)
+    pane = project.pane(record)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
+    if isinstance(pane, Pane) and pane.dead and record.status not in (Status.OFFLINE, Status.ERROR):
+        record = intake.apply_exit(project, record)
+    if record.status not in (Status.OFFLINE, Status.ERROR):
+        # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
+        mark_offline(project, record, reason)
+    if isinstance(pane, Pane) and not pane.dead:
+        if status_of(record, pane) is ClientStatus.BUSY and not quiet.has_queue(record, pane):
+            project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
+            processes.wait_until(
+                lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
+            )
+        end_program(pane)
+    processes.kill(processes.leftovers(record.instance))
+    _close_panes(project, record)
+    intake.apply_pending(project, name)
+
+
+def launched(pane: Pane) -> tuple[str, str]:
+    """The worker and the instance that a pane was launched for, by its marks or its environment; ("", "") for a person's own."""
+    if pane.instance or pane.dead:
+        return pane.worker, pane.instance
+    environment = processes.environment(pane.pid)
+    return environment.get("LLMC_WORKER", ""), environment.get("LLMC_INSTANCE", "")
+
+
+def end_stray(project: Project, session: SessionName) -> None:
+    """End the agents in a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
+    if project.is_overseer(session):
+        raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"{session}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    for pane in panes.values():
+        worker, instance = launched(pane)
+        if pane.session != session or not instance or worker == OVERSEER:
+            continue
+        if pane.attached:
+            raise Refused(
+                f"somebody is attached to {session}",
+                hint="Detach first (C-b d, or C-b C-b d inside another tmux).",
+            )
+        _end_pane(project, pane)
+
+
+def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
+    """What the client in the pane says of itself."""
+    return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
+
+
+def reconcile(project: Project, name: str) -> None:
+    """Compare one worker's record with tmux: a pane that is gone makes it offline. Unknown changes nothing."""
+    record = intake.apply_pending(project, name)
+    pane = project.pane(record)
+    if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
+        return
+    if pane is None:
+        leftovers.end_with_its_agent(project, record)
+        mark_offline(project, record, "session gone", error_reason="its tmux pane is gone", cause=Cause.TMUX)
+        return
+    if pane.dead:
+        intake.apply_exit(project, record)
+        return
+    adopt(project, record, pane)
+    if change := client_contradicts(record, pane.pid, now_unix()):
+        with project.store.transaction() as tx:
+            tx.move(name, change)
+
+
+def wants_a_look(record: WorkerRecord, pid: int, now: float) -> bool:
+    """What no hook tells: the client contradicts its hooks, or a self-review waits for a person to leave."""
+    waits = not record.held and self_review.todo(record) is not None
+    return waits or client_contradicts(record, pid, now) is not None
+
+
+def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | None:
+    """The step that the client's status file calls for, where its hooks cannot tell."""
+    if record.status not in decide.CLIENT_CAN_CONTRADICT:
+        return None
+    status, since_unix = client_state(Path(record.config_dir), pid)
+    for_s = age_s(max(since_unix, record.since_unix), now)
+    busy, idle, waiting = (
+        status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
+    )
+    return decide.client_says(record, busy, idle, for_s, is_waiting=waiting)
+
+
+def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: str) -> None:
+    with project.store.transaction() as tx:
+        tx.move(record.name, step(Status.OFFLINE, reason, **fields))
+
+
+def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
+    """Why llmc must keep its hands off a worker: a person holds it or is attached."""
+    if record.held:
+        return f"{record.name} is held; `llmc release {record.name}` gives it back"
+    if pane is not None and pane.attached:
+        return (
+            f"somebody is attached to {record.name}; detach first (C-b d, or C-b C-b d inside another tmux)"
+        )
+    return None
+
+
+def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Launch:
+    settings = write_settings(project, record.name, agent)
+    defaults = project.config.defaults
+    return Launch(
+        settings=settings,
+        model=model_for(project, record),
+        skip_permissions=defaults.skip_permissions,
+        allowed_tools=tuple(defaults.allowed_tools),
+        disallowed_tools=_NEED_A_PERSON if record.auto else (),
+        resume=_resumable(record),
+    )
+
+
+def model_for(project: Project, record: WorkerRecord) -> str:
+    """The Claude model that it needs now: its task's own, or the worker's."""
+    of_task = record.assignment.model if record.assignment else ""
+    return of_task or project.config.model_of(record.name)
+
+
+def has_its_model(project: Project, record: WorkerRecord) -> bool:
+    """Whether its agent was launched with that: a client keeps the model it began with."""
+    return (record.model or project.config.model_of(record.name)) == model_for(project, record)
+
+
+def relaunch_with_its_model(project: Project, name: str) -> str | None:
+    """Another agent in the place of one with another model, for a task that it was not told of; the problem, if there is one.
+
+    The caller holds the worker's lock. A worker that becomes idle has no task: it gets it back here.
+    """
+    assignment = project.store.worker(name).assignment
+    end(project, name, ANOTHER_MODEL)
+    start(project, name)
+    problem = wait_ready(project, name, project.config.defaults.ready_timeout_s)
+    if problem is None:
+        with project.store.transaction() as tx:
+            tx.update(name, assignment=assignment)
+    return problem
+
+
+def settings_file(project: Project, name: str) -> Path:
+    """The file that registers llmc's hooks with a worker's agent."""
+    return project.root.agents / f"{name}.settings.json"
+
+
+def settings_text(project: Project, name: str, agent: Agent) -> bytes:
+    command = shell_join(_hook_argv(project, name))
+    return json.dumps(agent.settings(command), indent=1).encode()
+
+
+def write_settings(project: Project, name: str, agent: Agent) -> Path:
+    private_dir(project.root.agents)
+    write_atomic(settings_file(project, name), settings_text(project, name, agent))
+    return settings_file(project, name)
+
+
+def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
+    """The conversation to continue: a worker with a task whose transcript was begun."""
+    if record.current_prompt and record.claude_session_id and os.path.exists(record.transcript_path):
+        return record.claude_session_id
+    return None
+
+
+def _environment(
+    project: Project, record: WorkerRecord, agent: Agent, instance: str, index: int
+) -> dict[str, str]:
+    base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
+    base.update(project.config.defaults.env)
+    base.pop(_TASK_LIST, None)
+    environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
+    return {
+        **environment,
+        "LLMC_ROOT": str(project.root.path),
+        "LLMC_WORKER": record.name,
+        "LLMC_INDEX": str(index),
+        **_task_list(project, record),
+        "LLMC_INSTANCE": instance,
+        "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
+    }
+
+
+def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
+    list_id = project.config.auto.task_list_id
+    return {_TASK_LIST: list_id} if list_id and record.shares_the_list else {}
+
+
+def _hook_argv(project: Project, name: str) -> list[str]:
+    inbox_dir = project.root.inbox / name
+    socket_path = project.root.wake_socket()
+    return [sys.executable, "-I", "-S", hook_client.__file__, str(inbox_dir), str(socket_path)]
+
+
+def _record_failure(project: Project, record: WorkerRecord, problem: str, *, untrusted: bool = False) -> None:
+    with project.store.transaction() as tx:
+        tx.update(record.name, error_reason=problem, cause=Cause.CONFIG)
+        if not untrusted:
+            return
+        again = "llmc init --trust && llmc up --detach"
+        about = {"kind": "trust", "severity": "blocked", "who": record.name}
+        tx.raise_item(_trust_key(record), text=problem, next=again, **about)
+
+
+def _trust_key(record: WorkerRecord) -> str:
+    return f"trust:{record.name}"

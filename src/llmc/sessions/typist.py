@@ -1,0 +1,376 @@
+"""The typist: presses the keys of one delivery, and believes only the agent's own word that it arrived.
+
+Proof is the agent's UserPromptSubmit hook, or a row of its transcript, that names our id. The screen is looked at
+here and nowhere else, and only to decide which keys can do no harm.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc.agents.client_files import asks_by_itself, row_text, rows_since, size_of
+from llmc.agents.composer import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.protocol import ClientStatus
+from llmc.base import processes
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.faults import FaultInjected
+from llmc.base.faults import step as fault_step
+from llmc.base.names import PromptId, carries, header_id, header_line
+from llmc.base.panes import Pane
+from llmc.base.processes import wait_until
+from llmc.base.tmux import Unknown
+from llmc.records import inbox
+from llmc.records.hook_events import HookEvent, Malformed
+from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
+from llmc.repo.project import Project
+from llmc.sessions.sessions import is_taken, status_of
+
+#: how long the agent has to confirm before Enter is tried again, and how often it is tried
+PROOF_WAIT_S = 2.0
+ENTERS = 3
+#: how long the agent has to begin a new conversation on /clear
+CLEAR_WAIT_S = 5.0
+#: how long a client may be busy after it has said that its turn is over
+AFTER_STOP_S = 3.0
+#: how long a redraw may lag behind what the agent has done already
+REDRAW_S = 2.0
+#: how long to wait for our text to show up in the box before the first Enter
+SETTLE_S = 1.0
+POLL_S = 0.004
+#: each look at the screen runs a program: soon at first, then less often
+LOOK_S, LOOK_LATER_S = 0.01, 0.1
+CLEARING_KEYS = 12
+#: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
+REST_S = 1.0
+DOUBT_S = 30.0
+#: what llmc may type into
+_FREE = (Box.EMPTY, Box.BLANK)
+_STILL_UNCLEAR = "it was typed, and the agent has been too busy since to tell whether it has it"
+
+
+class _Trace(Enum):
+    """What can be seen of a delivery that was interrupted."""
+
+    ARRIVED = auto()
+    IN_BOX = auto()
+    NONE = auto()
+    UNCLEAR = auto()
+
+
+class Refusal(Exception):
+    """Typing now would do harm; the text says why and what a person can do."""
+
+    def __init__(self, obstacle: Obstacle, words: str) -> None:
+        super().__init__(words)
+        self.obstacle = obstacle
+
+
+def has_empty_box(project: Project, record: WorkerRecord) -> bool:
+    """Whether a resting agent's input box can be seen and holds nothing, once the screen has settled."""
+    pane = project.pane(record)
+    if not isinstance(pane, Pane):
+        return False
+    return _see(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S)
+
+
+def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
+    """What of a person keeps llmc from typing into an agent, or from ending it. One that does not run has nobody there."""
+    refusal = what_is_in_way(project, record, patience_s)
+    return refusal if refusal is not None and refusal.obstacle.is_person else None
+
+
+def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
+    """Why a prompt would be refused now; nothing is pressed to find out. `patience_s` is how long a redraw may take."""
+    try:
+        typist = Typist(project, record, _no_prompt())
+        typist._refuse_if_a_dialog_or_person_is_there()
+        if not _see(lambda: typist._box().box in _FREE, patience_s):
+            typist._refuse_what_is_in_the_box()
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def begin_anew(project: Project, record: WorkerRecord) -> None:
+    """`/clear` with no prompt after it; a Refusal where no new conversation began."""
+    typist = Typist(project, record, _no_prompt())
+    was_busy = typist._refuse_if_a_dialog_or_person_is_there()
+    if not typist._wait_for_an_empty_box():
+        typist._refuse_what_is_in_the_box()
+    typist._new_conversation(was_busy)
+
+
+def _no_prompt() -> Delivery:
+    return Delivery(prompt_id=PromptId("clear"), outcome=Outcome.PENDING, at_unix=now_unix(), clear=True)
+
+
+def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until the screen shows it; whether it did."""
+    return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
+
+
+def _box(project: Project, pane: Pane) -> Composer:
+    return composer(*project.tmux.screen(pane))
+
+
+def leave(project: Project, record: WorkerRecord) -> None:
+    """`/exit`: the agent ends by itself, where nothing but that is in its box."""
+    pane = project.pane(record)
+    if isinstance(pane, Pane) and has_empty_box(project, record):
+        project.tmux.send_keys(pane, "/exit", "Enter")
+
+
+class Typist:
+    """One delivery in progress."""
+
+    def __init__(self, project: Project, record: WorkerRecord, delivery: Delivery) -> None:
+        self.project = project
+        self.record = record
+        self.name = record.name
+        self.delivery = delivery
+        self.header = header_line(delivery.prompt_id)
+        self.pane = self._living_pane()
+        self.proof: Outcome | None = None
+        self.seen: dict[str, HookEvent | Malformed] = {}
+        self.transcript = Path(record.transcript_path)
+        # A first delivery can only show up in what is written from now on.
+        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
+
+    def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
+        """What became of it; why if it did not arrive, and what was in its way if that is known."""
+        was_typed = self.delivery.outcome is Outcome.TYPED
+        trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
+        if trace is _Trace.ARRIVED:
+            return self._proof() or Outcome.ACKNOWLEDGED, "found after an interruption", None
+        if trace is _Trace.UNCLEAR:
+            return Outcome.UNCONFIRMED, _STILL_UNCLEAR, None
+        was_busy = self._refuse_if_a_dialog_or_person_is_there()
+        if trace is not _Trace.IN_BOX:
+            is_empty = self._wait_for_an_empty_box()
+            if was_typed and not is_empty and self._box_is_ours():
+                return self._press_enter(was_busy)  # a slow agent has shown only now what it was given
+            if not is_empty:
+                self._refuse_what_is_in_the_box()
+            if self.delivery.clear and not self.delivery.cleared:
+                self._new_conversation(was_busy)
+            self._paste()
+        return self._press_enter(was_busy)
+
+    def _trace_of_an_earlier_try(self) -> "_Trace":
+        """What became of the keys that somebody sent before they were interrupted.
+
+        That nothing can be seen proves nothing yet: the agent may be slow. Only an agent that rests, with an
+        empty box and no word of our id, has not got it. One that waits for a processor, or is stopped, does not rest.
+        """
+        rested_s, before = 0.0, time.monotonic()
+        deadline = before + DOUBT_S
+        while before < deadline:
+            if self._proof():
+                return _Trace.ARRIVED
+            if not self._lives():
+                return _Trace.NONE
+            time.sleep(0.02)
+            now = time.monotonic()
+            if self._status() not in (ClientStatus.IDLE, ClientStatus.UNKNOWN, ClientStatus.SHELL):
+                rested_s = 0.0
+            elif not processes.waits_for_a_turn(self.pane.pid):
+                rested_s += min(now - before, 0.1)  # we may be the slow one
+            before = now
+            if rested_s > REST_S:
+                return _Trace.IN_BOX if self._box_is_ours() else _Trace.NONE
+        return _Trace.UNCLEAR
+
+    def _living_pane(self) -> Pane:
+        pane = self.project.pane(self.record)
+        if isinstance(pane, Unknown):
+            raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+        if pane is None or pane.dead or not processes.is_alive(pane.pid):
+            raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up --detach` starts it")
+        return pane
+
+    def _refuse_if_a_dialog_or_person_is_there(self) -> bool:
+        """Whether the agent is busy; raises where our text would answer a dialog or get under a person's keys."""
+        taken = is_taken(self.record, self.pane)
+        if taken:
+            raise Refusal(Obstacle.HELD if self.record.held else Obstacle.ATTACHED, taken)
+        status = self._status()
+        if status is ClientStatus.WAITING:
+            attach = f"`llmc attach {self.name}` and answer it first"
+            words = f"{self.name} has a dialog open, and the text would answer it; {attach}"
+            asks = asks_by_itself(Path(self.record.config_dir), self.pane.pid)
+            raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
+        return status is ClientStatus.BUSY
+
+    def _wait_for_an_empty_box(self) -> bool:
+        """The screen may lag, and is drawn anew at any moment: what was seen once counts.
+
+        Blanks are removed: they are nobody's text, but a client would take `  /clear` for a prompt.
+        """
+        _see(lambda: self._box().box in _FREE, REDRAW_S)
+        if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
+            self._keys(*["C-u"] * CLEARING_KEYS)
+        return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
+
+    def _refuse_what_is_in_the_box(self) -> None:
+        """Our text must not be joined to somebody else's, nor become a word in a person's search."""
+        box = self._box()
+        attach = f"`llmc attach {self.name}`"
+        if box.box is Box.ABSENT:
+            words = (
+                f"the screen of {self.name} shows something else than its input box; {attach}, then close it"
+            )
+            raise Refusal(Obstacle.SCREEN, words)
+        if box.box is not Box.EMPTY:
+            shown = f" ({box.text[:40]!r})" if box.text else ""
+            if self._is_left_over(box):
+                words = f"an earlier prompt is still in the input box of {self.name}{shown}; {attach}, then clear it"
+                raise Refusal(Obstacle.LEFTOVER, words)
+            words = f"a draft is in the input box of {self.name}{shown}; {attach}, then send or clear it"
+            raise Refusal(Obstacle.DRAFT, words)
+
+    def _is_left_over(self, box: Composer) -> bool:
+        """Whether the text is llmc's own: by its header, or because a prompt was typed of which no proof came."""
+        last = self.record.delivery
+        in_doubt = last is not None and last.outcome in (Outcome.UNCONFIRMED, Outcome.TYPED)
+        return header_id(box.text) is not None or (in_doubt and is_placeholder(box))
+
+    def _new_conversation(self, was_busy: bool) -> None:
+        # A client is busy for a moment more after it has said that its turn is over.
+        if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
+            words = f"{self.name} is busy, it cannot begin a new conversation now"
+            raise Refusal(Obstacle.BUSY, words)
+        with fault_step("submit.clear"):
+            before = {event.id for event in self._events()}
+            self._keys("/clear", "Enter")
+            for _ in range(ENTERS):
+                if wait_until(lambda: self._cleared(before), CLEAR_WAIT_S, interval_s=POLL_S):
+                    break
+                if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
+                    self._keys("Enter")
+            else:
+                words = f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
+                raise Refusal(Obstacle.NO_CLEAR if self._lives() else Obstacle.DEAD, words)
+        self._remember(replace(self.delivery, cleared=True))
+
+    def _rests(self) -> bool:
+        return self._status() is not ClientStatus.BUSY
+
+    def _cleared(self, before: set[str]) -> bool:
+        for event in self._events():
+            if event.id not in before and event.name == "SessionStart" and event.text("source") == "clear":
+                self.transcript, self.transcript_offset = Path(event.text("transcript_path")), 0
+                return True
+        return False
+
+    def _paste(self) -> None:
+        # From here on a crash leaves doubt, so whoever tries next looks for proof first.
+        self._remember(replace(self.delivery, outcome=Outcome.TYPED))
+        buffer = f"llmc-{os.urandom(4).hex()}"
+        with fault_step("submit.paste"):
+            if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
+                words = f"the agent of {self.name} has just ended; `llmc up --detach` starts it again"
+                raise Refusal(Obstacle.DEAD, words)
+        _see(self._box_is_ours, SETTLE_S)
+
+    def _press_enter(self, was_busy: bool) -> tuple[Outcome, str, Obstacle | None]:
+        for attempt in range(ENTERS):
+            if attempt == 0 or self._is_safe_to_press():
+                self._enter()
+            if wait_until(self._is_settled, PROOF_WAIT_S, interval_s=POLL_S):
+                break
+        with fault_step("submit.receipt"):
+            proof = self._proof()
+        if proof is None:
+            problem = self._take_back()
+            # An Enter that a slow agent has read by now has sent the text, which then looks as if we had removed it.
+            trace = self._trace_of_an_earlier_try()
+            if trace is not _Trace.ARRIVED:
+                died = None if self._lives() else Obstacle.DEAD
+                return Outcome.UNCONFIRMED, _STILL_UNCLEAR if trace is _Trace.UNCLEAR else problem, died
+            proof = self._proof() or Outcome.ACKNOWLEDGED
+        return (Outcome.QUEUED if was_busy else proof), "", None
+
+    def _lives(self) -> bool:
+        return processes.is_alive(self.pane.pid)
+
+    def _is_settled(self) -> bool:
+        """The agent has said that it has it, or will never say anything any more."""
+        return self._proof() is not None or not self._lives()
+
+    def _enter(self) -> None:
+        try:
+            with fault_step("submit.enter"):
+                self._keys("Enter")
+        except FaultInjected:
+            pass  # the fault is an Enter that never reached the agent
+
+    def _is_safe_to_press(self) -> bool:
+        """Enter may be repeated only while it can do nothing but send our own text."""
+        return self._status() is not ClientStatus.WAITING and self._box_is_ours()
+
+    def _take_back(self) -> str:
+        """Remove our own text from the box, so that it is not sent later together with something else."""
+        if not self._lives():
+            return "the agent ended before it confirmed the prompt"
+        if not self._is_safe_to_press():
+            return "no proof of arrival in time, and the text is no longer in the input box"
+        for _ in range(3):
+            # One C-u removes one line. Escape would do it at once, but would also interrupt a running turn.
+            self._keys(*["C-u"] * CLEARING_KEYS)
+            if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
+                return "the agent did not take the prompt; it was removed from its input box"
+            if not self._is_safe_to_press():
+                break
+        return "the agent did not take the prompt, and it may still be in its input box"
+
+    def _proof(self) -> Outcome | None:
+        """The agent's own word that the prompt has arrived; once given it stands."""
+        self.proof = self.proof or self._proof_in_inbox() or self._proof_in_transcript()
+        return self.proof
+
+    def _proof_in_inbox(self) -> Outcome | None:
+        for event in self._events():
+            if event.name == "UserPromptSubmit" and self._is_ours(event.text("prompt")):
+                return Outcome.ACKNOWLEDGED
+        return None
+
+    def _proof_in_transcript(self) -> Outcome | None:
+        found = rows_since(self.transcript, self.header.encode(), self.transcript_offset)
+        rows, self.transcript_offset = found
+        for row in rows:
+            if self._is_ours(row_text(row)):
+                return Outcome.QUEUED if row.get("type") == "queue-operation" else Outcome.ACKNOWLEDGED
+        return None
+
+    def _is_ours(self, text: str) -> bool:
+        return carries(text, self.delivery.prompt_id)
+
+    def _events(self) -> list[HookEvent]:
+        """This launch's events in the inbox; each file is read once."""
+        for event_id in inbox.pending_ids(self.project.root, self.name):
+            if event_id not in self.seen and (event := inbox.load(self.project.root, self.name, event_id)):
+                self.seen[event_id] = event
+        mine = (event for _, event in sorted(self.seen.items()) if isinstance(event, HookEvent))
+        return [event for event in mine if event.instance == self.record.instance]
+
+    def _remember(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        with self.project.store.transaction() as tx:
+            tx.update(self.name, delivery=delivery)
+
+    def _status(self) -> ClientStatus:
+        return status_of(self.record, self.pane)
+
+    def _box(self) -> Composer:
+        return _box(self.project, self.pane)
+
+    def _box_is_ours(self) -> bool:
+        return holds(self._box(), self.header, self.delivery.text)
+
+    def _keys(self, *keys: str) -> None:
+        self.project.tmux.send_keys(self.pane, *keys)

@@ -1,0 +1,374 @@
+"""The supervisor: starts the daemon, looks whether it is well, and does what overseer/ decides when it is not."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from llmc.base import locks
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import Exit, LlmcError, Refused, UsageError
+from llmc.doctor import canary
+from llmc.repo.project import Project, open_project
+from llmc.supervisor import supervised_daemon, supervisor_facts
+from llmc.supervisor.model import Failure, FailureKind, Identity
+from llmc.supervisor.rules import decide, health, words
+from llmc.supervisor.rules.prompt import cleaned, remediation_prompt
+from llmc.supervisor.supervised_daemon import Running
+from llmc.supervisor.supervisor_record import Journal, former
+from llmc.supervisor.supervisor_roles import Broke, Ended, Remedy, Show, Tell, Timing
+from llmc.supervisor.supervisor_watch import LogTail, Watch
+from llmc.workers.reset import reset_unattended
+
+#: what tells only that the daemon has ended
+_UNEXPLAINED = (FailureKind.START, FailureKind.PROCESS)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def check(project: Project) -> None:
+    """What is wrong is said before anything starts."""
+    if not project.config.overseer.remediation_prompt.strip():
+        raise UsageError(
+            "the supervisor needs overseer.remediation_prompt, and it is not set",
+            hint='Say what an agent that mends a failure should know: llmc config set overseer.remediation_prompt "..."',
+        )
+    if not project.config.auto.task_list_id:
+        raise UsageError(
+            "auto mode needs a task list, and auto.task_list_id is not set",
+            hint="Name one: llmc config set auto.task_list_id my-project",
+        )
+    supervised_daemon.check_program()
+
+
+class Supervisor:
+    """One per root; it runs until it is told to stop, or a person is needed."""
+
+    def __init__(
+        self, project: Project, remedy: Remedy, tell: Tell, show: Show, timing: Timing | None = None
+    ) -> None:
+        self._project = project
+        self._remedy = remedy
+        self._tell = tell
+        self._show = show
+        self._timing = timing or Timing()
+        self._stop = threading.Event()
+        self._journal = Journal(project)
+        self._history = decide.History()
+        self._daemon: Running | None = None
+
+    def run(self) -> int:
+        """Keep a daemon alive; the exit code."""
+        check(self._project)
+        claim = locks.hold_forever(self._project.root.lock("overseer"))
+        if claim is None:
+            raise Refused(
+                f"a supervisor runs for this root already: {locks.holder(self._project.root.lock('overseer'))}",
+                hint="`llmc status` shows it; Ctrl-C in its terminal ends it.",
+            )
+        try:
+            with self._signals():
+                return self._run()
+        finally:
+            os.close(claim)
+
+    def _run(self) -> int:
+        self._begin()
+        try:
+            ended = self._supervise()
+        except LlmcError as error:
+            ended = decide.End(Exit.HUMAN, error.message, error.hint)
+        except Exception as error:
+            # The daemon runs on, and the next supervisor takes it over.
+            self._notify(
+                "overseer_ended", "llmc: the supervisor has a bug", f"{type(error).__name__}: {error}"
+            )
+            raise
+        return self._shut_down() if ended is None else self._end(ended)
+
+    def _begin(self) -> None:
+        before = former(self._project.root)
+        self._daemon = supervised_daemon.adopt(self._project, before.daemon)
+        if self._daemon is None and self._project.daemon_runs():
+            raise Refused(
+                f"a daemon runs for this root already: {locks.holder(self._project.root.lock('daemon'))}",
+                hint="Stop it with `llmc down`; the supervisor starts its own.",
+            )
+        self._history = decide.History(remediations=before.remediations)
+        identity = self._daemon.identity if self._daemon else None
+        self._journal.begin(identity, before.remediations)
+        self._say(f"supervisor {os.getpid()} for {self._project.root.path}; Ctrl-C ends it and the daemon")
+        if identity is not None:
+            self._say(f"took over the daemon {identity.pid}")
+        self._open_session()
+
+    def _open_session(self) -> None:
+        """It is opened for a remediation once more, so one that does not start now is no reason to end."""
+        try:
+            problem = self._remedy.open_session(self._project, self._repeat)
+        except LlmcError as error:
+            problem = error.message
+        if problem:
+            self._say(f"the session for remediations is not ready: {problem}", "yellow")
+
+    def _repeat(self, text: str) -> None:
+        line = cleaned(text)
+        self._show(line, words.style_of(line))
+
+    def _supervise(self) -> decide.End | None:
+        """Daemon after daemon; None once we are told to stop."""
+        while not self._stop.is_set():
+            tail = LogTail(self._project.root.logs / "daemon.jsonl")
+            try:
+                found = self._daemon or self._start()
+                failure = self._watch(found, tail) if isinstance(found, Running) else found
+                if isinstance(failure, Failure):
+                    failure = self._explained(failure, tail)
+            finally:
+                tail.close()
+            ended = failure if failure is None or isinstance(failure, decide.End) else self._handle(failure)
+            if ended is not None:
+                return ended
+        return None
+
+    def _start(self) -> Running | Failure | decide.End | None:
+        """A new daemon; None when we are told to stop meanwhile."""
+        ended = decide.before_start(supervisor_facts.manual_notes(self._project.root))
+        if ended is not None:
+            return ended
+        self._reload()
+        if refused := self._refused_by_canary():
+            return refused
+        found = supervised_daemon.start(self._project, self._stop.is_set, self._timing.register_s)
+        if isinstance(found, Failure):
+            return None if self._stop.is_set() else found
+        self._daemon = found
+        self._journal.daemon(found.identity)
+        pid = found.identity.pid
+        self._note(
+            "overseer_daemon_started",
+            f"daemon {pid} started",
+            pid=pid,
+            instance_id=found.identity.instance_id,
+        )
+        return found
+
+    def _refused_by_canary(self) -> decide.End | None:
+        """The client is tried here, where a probe may take its time; `up --auto` then knows it. No agent can mend it."""
+        try:
+            canary.require(self._project, self._say)
+        except Refused as error:
+            return decide.End(Exit.HUMAN, error.message, error.hint)
+        except LlmcError:
+            return None  # whatever is wrong, the daemon says so itself
+        return None
+
+    def _watch(self, daemon: Running, tail: LogTail) -> Failure | None:
+        """What is wrong with it, once something is; None when we are told to stop."""
+        settings = self._project.config.overseer
+        limits = health.Limits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
+        watch = Watch(self._project, daemon, tail, settings.check_interval_secs)
+        while not self._stop.is_set():
+            if jump := watch.clock_jump():
+                text = f"{jump}: no age is judged for one full limit"
+                self._say(text)
+                self._journal.log(text)
+            failure = health.judge(daemon.identity, watch.look(limits), limits)
+            if failure is not None:
+                return failure
+            self._stop.wait(settings.check_interval_secs)
+        return None
+
+    def _explained(self, failure: Failure, tail: LogTail) -> Failure:
+        """With what the daemon itself said of it, or else printed."""
+        said = health.judge_records(tail.read()) if failure.kind in _UNEXPLAINED else None
+        if said is not None:
+            failure = replace(failure, cause=said.cause, record=said.record)
+        if failure.kind is FailureKind.PROCESS:
+            failure = replace(failure, output=supervised_daemon.last_words(self._project))
+        if not failure.cause and supervisor_facts.disk_is_full(self._project.root):
+            failure = replace(failure, cause="disk")
+        return failure
+
+    def _handle(self, failure: Failure) -> decide.End | None:
+        """End the daemon, then do what the rules say; None: go on with a new one."""
+        identity, ran_s = (self._daemon.identity, self._daemon.ran_s()) if self._daemon else (None, 0.0)
+        stalled = supervisor_facts.stalled_workers(self._project)
+        text = f"{failure.kind} failure: {failure.text}"
+        is_failure = failure.kind is not FailureKind.DRAINED
+        if is_failure:
+            self._say(text, "red")
+            self._journal.log(text)
+        # First the end of the daemon: one that hangs may hold the lock that an event needs.
+        self._end_daemon()
+        if is_failure:
+            fields = {"kind": failure.kind, "cause": failure.cause, "ran_s": round(ran_s, 1)}
+            self._journal.note("overseer_failure", text, reason=failure.text, **fields)
+        if self._stop.is_set():
+            return None
+        verdict, self._history = decide.after_failure(
+            failure, self._history, ran_s, now_unix(), self._limits()
+        )
+        match verdict:
+            case decide.End():
+                return verdict
+            case decide.Remediate():
+                return self._remediate(failure, identity, verdict.attempt)
+            case decide.Restart():
+                self._restart(failure.text, verdict, stalled if verdict.resets else [])
+        return None
+
+    def _limits(self) -> decide.Limits:
+        overseer, auto = self._project.config.overseer, self._project.config.auto
+        return decide.Limits(
+            overseer.restart_cooldown_secs,
+            overseer.max_remediations_per_day,
+            auto.limit_backoff_secs,
+            auto.api_backoff_secs,
+        )
+
+    def _end_daemon(self) -> None:
+        """SIGTERM at once, SIGKILL after the grace; raises where a daemon lives on all the same."""
+        running, self._daemon = self._daemon, None
+        supervised_daemon.end_all(self._project, running, self._timing.grace_s)
+        self._journal.daemon(None)
+        if running is not None:
+            pid = running.identity.pid
+            self._note("overseer_daemon_ended", f"daemon {pid} has ended", pid=pid)
+
+    def _remediate(self, failure: Failure, identity: Identity | None, attempt: int) -> decide.End | None:
+        self._reload()
+        self._journal.remediating(attempt, self._history.remediations)
+        self._journal.note("overseer_remediation", f"remediation {attempt} began", attempt=attempt)
+        self._notify("overseer_failure", "llmc: the daemon failed, a remediation begins", failure.text)
+        done = self._tried(remediation_prompt(supervisor_facts.situation(self._project, failure, identity)))
+        self._journal.note(
+            "overseer_remediation",
+            f"remediation {attempt}: {done.outcome}",
+            reason=done.problem,
+            attempt=attempt,
+            outcome=done.outcome,
+            duration_s=round(done.duration_s, 1),
+            log=str(done.log) if done.log else None,
+        )
+        self._journal.running()
+        if self._stop.is_set():
+            return None
+        if done.outcome == "completed":
+            self._repeat(words.RESTARTING)
+            return None
+        verdict, self._history = decide.after_remediation(
+            done.cause, done.problem, self._history, self._limits()
+        )
+        if isinstance(verdict, decide.Restart):
+            self._restart(done.problem, verdict, [])
+        return verdict if isinstance(verdict, decide.End) else None
+
+    def _tried(self, prompt: str) -> Ended:
+        """A remediation says itself how it goes; one that breaks is one that failed."""
+        began, limit_s = monotonic(), self._project.config.overseer.remediation_timeout_secs
+        try:
+            return self._remedy.remediate(
+                self._project, prompt, limit_s=limit_s, stopping=self._stop.is_set, say=self._repeat
+            )
+        except LlmcError as error:
+            problem = f"{error.message} {error.hint}".strip()
+        except Exception as error:
+            problem = f"a bug in the remediation: {type(error).__name__}: {error}"
+        broke = Broke(problem, monotonic() - began)
+        self._repeat(words.outcome(broke.outcome, broke.duration_s, broke.problem))
+        return broke
+
+    def _restart(self, reason: str, verdict: decide.Restart, workers: list[str]) -> None:
+        """Without a remediation; the workers that got nowhere start over."""
+        self._notify("overseer_failure", "llmc: the daemon is started again", reason)
+        for name in workers:
+            self._reset(name)
+        wait = f" in {verdict.after_s:g} s" if verdict.after_s else ""
+        self._note(
+            "overseer_restart",
+            f"{verdict.why}; the daemon is started again{wait}",
+            reason=reason,
+            after_s=verdict.after_s,
+            workers=workers,
+        )
+        self._stop.wait(verdict.after_s)
+
+    def _reset(self, name: str) -> None:
+        try:
+            with self._project.worker_lock(name):
+                done = reset_unattended(self._project, name)
+        except LlmcError as error:
+            self._say(f"{name} was not reset: {error.message}", "yellow")
+            return
+        kept = f"; its work is kept in {done.pinned}" if done.pinned else ""
+        self._say(f"{name} was reset{kept}")
+
+    def _reload(self) -> None:
+        """A remediation may have changed the configuration; one that is broken is for the daemon to say."""
+        with contextlib.suppress(LlmcError):
+            fresh = open_project(str(self._project.root.path))
+            if fresh.config.overseer.remediation_prompt.strip():
+                self._project = fresh
+
+    def _shut_down(self) -> int:
+        """We were told to: the daemon ends in order, then we do."""
+        self._say("ending the daemon ... (Ctrl-C again: at once)")
+        try:
+            self._end_daemon()
+        except LlmcError as error:
+            return self._end(decide.End(Exit.FAILED, error.message, error.hint))
+        self._close_session()
+        self._journal.end(Exit.DONE, "it was told to")
+        self._journal.auto_not_wanted()
+        self._say("the daemon and the supervisor have ended")
+        return Exit.DONE
+
+    def _end(self, ended: decide.End) -> int:
+        """By ourselves: whoever reads it knows why, and what to do."""
+        with contextlib.suppress(LlmcError):
+            self._end_daemon()
+        self._close_session()
+        self._journal.end(ended.code, ended.why)
+        self._journal.log(ended.advice)
+        self._say(f"the supervisor ends: {ended.why}", "green" if ended.code is Exit.DONE else "red")
+        self._say(ended.advice)
+        self._notify("overseer_ended", "llmc: the supervisor has ended", f"{ended.why}\n{ended.advice}")
+        return ended.code
+
+    def _close_session(self) -> None:
+        with contextlib.suppress(LlmcError):
+            self._remedy.close_session(self._project)
+
+    def _note(self, action: str, text: str, style: str = "", *, reason: str = "", **fields: Any) -> None:
+        self._say(text, style)
+        self._journal.note(action, text, reason=reason, **fields)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._show(f"{time.strftime('%H:%M:%S')} {text}", style)
+
+    def _notify(self, kind: str, title: str, body: str) -> None:
+        """Whoever cannot be told must not keep the daemon from being started again."""
+        with contextlib.suppress(Exception):
+            self._tell(self._project, kind, title, body, key=f"{kind}-{now_unix():.3f}")
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._told) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _told(self, number: int, _: object) -> None:
+        """The first signal ends the daemon in order; another one ends us at once."""
+        if self._stop.is_set() and number != signal.SIGHUP:  # a terminal that closes says it twice
+            os.write(2, b"llmc: ended at once; the daemon may still be ending (see `llmc status`)\n")
+            os._exit(128 + number)
+        self._stop.set()

@@ -1,0 +1,102 @@
+"""Tasks from outside: a command of the person's is asked when nobody has anything to do, and its answer becomes a file."""
+
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from llmc.agents.task_files import TaskFiles
+from llmc.base.errors import NotFound, UsageError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import private_dir, read_text
+from llmc.records.causes import Cause
+from llmc.records.ledger import Ledger
+from llmc.records.task import Task
+from llmc.repo import commands
+from llmc.repo.project import Project
+from llmc.tasks import task_list
+from llmc.tasks.rules.choose import completed_ids
+from llmc.tasks.rules.draft import Draft
+from llmc.tasks.rules.pool import Failed, NoTask, read
+
+LOG = "task_pool"
+
+
+class PoolFailed(Exception):
+    """The command cannot be relied on."""
+
+    cause = Cause.COMMAND
+
+    def __init__(self, reason: str, output: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.output = output
+
+
+def take_in(project: Project, files: TaskFiles, ledger: Ledger) -> Task | None:
+    """Ask for a task, and add it to the list; None when there is none, or it is open already.
+
+    An answer is a file with a name before anything is made of it: see `take_up`.
+    """
+    path = _ask(project)
+    if path is None:
+        return None
+    books = ledger.books()
+    tasks = task_list.believed_tasks(files, books)
+    done = completed_ids(tasks, books.completed_in(files.list_name), books.claimed_in(files.list_name))
+    there = {str(task.ours.get("key")) for task in tasks if task.id not in done}
+    return _make(project, files, ledger, path, there)
+
+
+def take_up(project: Project, files: TaskFiles, ledger: Ledger) -> None:
+    """Answers that a crash cut off become tasks, unless they have."""
+    there = {str(task.ours.get("key")) for task in task_list.believed_tasks(files, ledger.books())}
+    for path in sorted(project.root.task_pool.glob("answer-*.txt")):
+        _make(project, files, ledger, path, there)
+
+
+def _make(
+    project: Project, files: TaskFiles, ledger: Ledger, path: Path, there: Collection[str]
+) -> Task | None:
+    answer = read(0, read_text(path), key=path.stem)
+    task = None
+    try:
+        with fault_step("task_pool.add"):
+            if isinstance(answer, Draft) and answer.key not in there:
+                task = task_list.add(files, answer, ledger)
+    except (UsageError, NotFound):
+        path.unlink()  # it names a task that is not there: no later attempt would help
+        raise
+    if task is not None:
+        with project.store.transaction() as tx:
+            tx.emit("task_received", **files.key(task.id).fields(), subject=task.subject)
+    path.unlink()
+    return task
+
+
+def _ask(project: Project) -> Path | None:
+    """Where the answer is, complete; None when there is none."""
+    part = private_dir(project.root.task_pool) / "answer.part"
+    command = project.config.auto.task_pool_command
+    with fault_step("task_pool.ask"):
+        done = commands.run_in_log(
+            project,
+            LOG,
+            command,
+            cwd=commands.callers_place(project),
+            timeout_s=project.config.auto.task_pool_timeout_secs,
+            answer=part,
+            LLMC_SOURCE=project.source,
+        )
+    text = read_text(part)
+    match read(done.returncode, text, key="any"):
+        case NoTask():
+            part.unlink()
+            return None
+        case Failed(reason):
+            part.unlink()
+            reason += commands.where_it_ran(project, done.returncode)
+            raise PoolFailed(reason, "\n".join(filter(None, (done.stdout.strip(), text.strip()))))
+    whole = part.with_name(f"answer-{time.time_ns()}.txt")
+    os.rename(part, whole)
+    return whole

@@ -1,0 +1,242 @@
+"""The task list of a root: Claude Code's own files, as llmc and its agents share them."""
+
+import heapq
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.agents.task_files import TaskFiles, Unreadable, list_name
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.faults import step as fault_step
+from llmc.base.names import TaskId, TaskKey
+from llmc.records.books import Books, Claim, entry
+from llmc.records.ledger import Ledger
+from llmc.records.task import Task, TaskStatus, in_order
+from llmc.repo.project import Project, agent_for
+from llmc.tasks.rules import draft as drafts
+from llmc.tasks.rules.choose import completed_ids
+from llmc.tasks.rules.draft import BadDraft, Draft
+from llmc.tasks.rules.draw import states
+from llmc.tasks.rules.graph import Needs, cycle, dangling, needs
+from llmc.tasks.rules.origin import believed
+
+
+class Overview(Struct, frozen=True):
+    """Everything in the list, and what is wrong with it."""
+
+    list_name: str
+    tasks: dict[TaskId, Task]
+    edges: Needs
+    states: dict[TaskId, str]
+    unreadable: list[Unreadable]
+    problems: list[str]
+    #: how many that landed earlier are not in `tasks`
+    earlier: int = 0
+
+    def key(self, task_id: str) -> TaskKey:
+        return TaskKey(self.list_name, TaskId(task_id))
+
+
+def open_list(project: Project) -> TaskFiles:
+    auto = project.config.auto
+    if not auto.task_list_id:
+        raise UsageError(
+            "this root has no task list", hint="Name one: llmc config set auto.task_list_id my-project"
+        )
+    if auto.tasks_root:
+        parent = Path(os.path.expanduser(auto.tasks_root))
+    else:
+        parent = agent_for(project).config_dir(os.environ) / "tasks"
+    return TaskFiles(parent / list_name(auto.task_list_id))
+
+
+def open_ledger(project: Project) -> Ledger:
+    configured = project.config.auto.task_list_id
+    return Ledger(
+        project.root.tasks_ledger, project.root.log("task_pool"), list_name(configured) if configured else ""
+    )
+
+
+def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Overview:
+    """The files, and what the ledger knows better or alone: the client removes files of completed tasks.
+
+    `recent`: how many of those that landed are in it, the newest; None: all of them.
+    """
+    found = files.listing()
+    landed = books.completed_in(files.list_name)
+    wanted = landed if recent is None else _newest(files, books, landed, recent)
+    gone = [
+        Task(
+            task_id, books.subjects.get(files.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
+        )
+        for task_id in wanted
+        if task_id not in found.tasks
+    ]
+    there = [task for task in found.tasks.values() if task.id in wanted or not _is_settled(task, landed)]
+    tasks = sorted([*there, *gone], key=lambda task: in_order(task.id))
+    edges = needs(tasks)
+    completed = completed_ids(tasks, landed, books.claimed_in(files.list_name))
+    problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
+    known = completed | {bad.task_id for bad in found.unreadable}
+    problems += [
+        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, known)
+    ]
+    if circle := cycle(edges):
+        problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
+    words = states(tasks, edges, completed, lambda task_id: books.kept_back(files.key(task_id)), landed)
+    return Overview(
+        files.list_name,
+        {task.id: task for task in tasks},
+        edges,
+        words,
+        found.unreadable,
+        problems,
+        earlier=len(landed) - len(wanted),
+    )
+
+
+def _newest(files: TaskFiles, books: Books, landed: Collection[TaskId], count: int) -> set[TaskId]:
+    def at(task_id: TaskId) -> float:
+        found = books.landed.get(files.key(task_id))
+        return found.at_unix if found else 0.0
+
+    return set(heapq.nlargest(count, landed, key=at))
+
+
+def _is_settled(task: Task, landed: Collection[TaskId]) -> bool:
+    """By the ledger and by its file: a pending file under the number of a task that landed is a question."""
+    return task.status is TaskStatus.COMPLETED and task.id in landed
+
+
+class Left(Struct, frozen=True):
+    """What is not completed yet."""
+
+    open: list[TaskId]
+    #: of these, what waits for a person's word
+    held: list[TaskId]
+    #: nothing of it can be begun, and nobody is at any of it
+    stuck: bool
+
+
+def left_to_do(project: Project) -> Left:
+    found = overview(open_list(project), open_ledger(project).books(), recent=0)
+    left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
+    waiting = ("ready", "waits", TaskStatus.IN_PROGRESS)
+    held = [task for task in left if found.states[task] not in waiting]
+    moving = any(found.states[task] in ("ready", TaskStatus.IN_PROGRESS) for task in left)
+    return Left(left, held, stuck=bool(left) and not moving)
+
+
+def believed_tasks(files: TaskFiles, books: Books) -> list[Task]:
+    """The tasks of a list as far as llmc believes their files."""
+    found = files.listing().tasks.values()
+    return [believed(task, books.made.get(files.key(task.id))) for task in found]
+
+
+def add(files: TaskFiles, draft: Draft, ledger: Ledger) -> Task:
+    """A new task; what it waits for has to exist."""
+    try:
+        draft = drafts.check(draft)
+    except BadDraft as error:
+        raise UsageError(f"the task was not added: {error}") from error
+    known = files.listing().tasks
+
+    def existing(name: str) -> TaskId:
+        if name not in known:
+            raise NotFound(
+                f"the task was not added: there is no task {name}", hint="`llmc tasks list` shows them."
+            )
+        return TaskId(name)
+
+    fields = drafts.fields(draft, existing)
+    _refuse_circle(known.values(), [replace(draft, name="the new task")])
+    return _create(files, ledger, fields, draft)
+
+
+def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
+    """What the command line says wins over what the file says; further tasks to wait for are added."""
+    after, before = (*draft.after, *given["after"]), (*draft.before, *given["before"])
+    others = {
+        key: value for key, value in given.items() if value is not None and key not in ("after", "before")
+    }
+    return replace(draft, **others, after=after, before=before)
+
+
+def _create(files: TaskFiles, ledger: Ledger, fields: dict[str, Any], draft: Draft) -> Task:
+    """The file, and then the row that says that it is ours: without one, it is a file that somebody put there."""
+    task = files.create(fields, ledger.books().highest_in(files.list_name))
+    of_goal = {name: value for name, value in (("dispatch", task.dispatch), ("part", task.part)) if value}
+    made = Claim("", files.key(task.id), "")
+    with fault_step("task.created"):
+        ledger.write(entry("created", made, now_unix(), by=draft.by, **of_goal))
+    return task
+
+
+def import_all(files: TaskFiles, found: Iterable[Draft], ledger: Ledger) -> list[Task]:
+    """Tasks that may name each other; nothing is added unless all of them can be."""
+    wanted = list(found)
+    names = [draft.name for draft in wanted]
+    known = files.listing().tasks
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(
+            f"nothing was imported: two tasks are called {twice[0]!r}", hint="Give one a `name:`."
+        )
+    for draft in wanted:
+        for other in (*draft.after, *draft.before):
+            if other not in names and other not in known:
+                raise NotFound(f"nothing was imported: {draft.name} names {other!r}, which is nowhere")
+    try:
+        ordered = drafts.in_order(wanted)
+    except BadDraft as error:
+        raise UsageError(f"nothing was imported: {error}") from error
+    _refuse_circle(known.values(), wanted)
+    made: dict[str, TaskId] = {}
+    waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
+    result = []
+    for draft in ordered:
+        # Who comes before is known by number now; `before` is said from the other side, whose number is not.
+        after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
+        outside = tuple(name for name in draft.before if name not in names)
+        said = replace(draft, after=after, before=outside)
+        fields = drafts.fields(said, lambda name: made.get(name, TaskId(name)))
+        task = _create(files, ledger, fields, draft)
+        made[draft.name] = task.id
+        result.append(task)
+    return result
+
+
+def _refuse_circle(known: Iterable[Task], new: Iterable[Draft]) -> None:
+    """New tasks must not make any wait for itself."""
+    planned = [
+        Task(TaskId(d.name), d.subject, "", TaskStatus.PENDING, _ids(d.before), _ids(d.after)) for d in new
+    ]
+    circle = cycle(needs([*known, *planned]))
+    if {task.id for task in planned} & set(circle):
+        raise UsageError(f"nothing was added: these would wait for each other: {', '.join(circle)}")
+
+
+def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
+    return tuple(TaskId(name) for name in names)
+
+
+def read_drafts(paths: Iterable[Path]) -> list[Draft]:
+    """The Markdown files, and those in the directories."""
+    found = []
+    for path in paths:
+        files = sorted(path.glob("*.md")) if path.is_dir() else [path]
+        if not files:
+            raise NotFound(f"there is no Markdown file in {path}")
+        for file in files:
+            try:
+                found.append(drafts.from_markdown(file.read_text(encoding="utf-8"), file.stem))
+            except BadDraft as error:
+                raise UsageError(f"{file}: {error}") from error
+            except (OSError, UnicodeDecodeError) as error:
+                raise LlmcError(f"{file} cannot be read: {error}") from error
+    return found

@@ -1,0 +1,87 @@
+"""Bringing workers up and down: what `up`, `start --new`, `down` and the daemon share."""
+
+import contextlib
+
+from llmc.base import processes
+from llmc.base.errors import LlmcError, NotFound
+from llmc.base.names import OVERSEER
+from llmc.base.panes import Pane, Panes
+from llmc.base.tmux import Unknown
+from llmc.repo.project import Project
+from llmc.repo.provision import provision
+from llmc.sessions import sessions
+
+
+def bring_up(project: Project, name: str) -> str | None:
+    """Worktree and agent of one worker; one that runs is left alone. The problem if it does not come up."""
+    try:
+        with project.worker_lock(name):
+            provision(project, project.store.worker(name))
+            sessions.start(project, name)
+            return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
+    except LlmcError as error:
+        # Each of these stands beside the worker's name.
+        problem = f"{error.message.removeprefix(f'{name}: ')}. {error.hint}".rstrip(". ") + "."
+        with contextlib.suppress(NotFound), project.store.transaction() as tx:
+            tx.update(name, error_reason=problem)
+        return problem
+
+
+def take_down(project: Project, name: str) -> str | None:
+    """End one worker's agent; the problem if that failed."""
+    try:
+        with project.worker_lock(name, timeout_s=20):
+            sessions.end(project, name, "down")
+    except LlmcError as error:
+        return f"{name}: {error.message}"
+    return None
+
+
+def end_every_session(project: Project) -> list[Pane]:
+    """Without a state that can be read, every agent of the fleet on the root's own tmux server is ended."""
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    for pane in _agents(project, panes):
+        sessions.end_program(pane)
+    return close_server(project)
+
+
+def close_server(project: Project) -> list[Pane]:
+    """Close the fleet's panes, and the root's tmux server with them; the panes of a person that keep it.
+
+    The supervisor's own session keeps it, too.
+    """
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        return []  # it may be there
+    for pane in _agents(project, panes):
+        project.tmux.kill_pane(pane)
+    panes = project.tmux.panes()
+    if isinstance(panes, Unknown):
+        return []
+    if all(pane.dead and not project.is_overseer(pane.session) for pane in panes.values()):
+        project.tmux.kill_server()
+        return []
+    return of_people(panes)
+
+
+def of_people(panes: Panes) -> list[Pane]:
+    """Those that a person opened on the root's server."""
+    return [pane for pane in panes.values() if not pane.dead and not any(sessions.launched(pane))]
+
+
+def _agents(project: Project, panes: Panes) -> list[Pane]:
+    """The panes that llmc launched for workers; the supervisor's own is none of them."""
+    found = [(pane, *sessions.launched(pane)) for pane in panes.values()]
+    return [
+        pane
+        for pane, worker, instance in found
+        if instance and worker != OVERSEER and not project.is_overseer(pane.session)
+    ]
+
+
+def told_of(project: Project, panes: list[Pane]) -> str:
+    """What is said of the panes of a person that keep the tmux server."""
+    what = ", ".join(f"{processes.name_of(pane.pid)} ({pane.session})" for pane in panes)
+    return f"left as they are, for they are yours: {what}; `{project.tmux.by_hand} attach` shows them"

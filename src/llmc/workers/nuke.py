@@ -1,0 +1,172 @@
+"""Nuke: a worker is removed, and everything it had goes into the trash. Safe to repeat after a crash anywhere.
+
+The worker's record goes last: as long as it is there, the next nuke finds what is left and goes on.
+"""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.files import explain, private_dir
+from llmc.config.load import load_config
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git, provision, serena, trash, worktrees
+from llmc.repo.project import Project
+from llmc.sessions import intake, sessions
+from llmc.workers import reset
+
+_PLAIN = ("-z", "--no-show-signature")
+#: names that git gives to commits for a while
+_PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
+
+
+class Removed(Struct, frozen=True):
+    worker: str
+    #: the trash ref of its commits and changes, and where its whole worktree is now
+    ref: str | None
+    directory: Path | None
+
+
+def nuke_worker(project: Project, name: str) -> Removed:
+    """Remove a worker; the caller holds its lock."""
+    record = intake.apply_pending(project, name)
+    reset.free_pane(project, record)
+    with fault_step("nuke.end"):
+        reset.cancel(project, record, "nuke")
+        sessions.end(project, name, "nuke")
+    with fault_step("nuke.pin"):
+        ref = _pin(project, record)
+    folder = trash.folder_of(project.root, ref) if ref else None
+    with fault_step("nuke.move"):
+        move_into_trash(Path(record.worktree_path), folder)
+    with fault_step("nuke.prune"):
+        _prune(project, record, ref, folder)
+    with fault_step("nuke.forget"):
+        _forget(project, name)
+    directory = folder if folder and folder.exists() else None
+    with fault_step("nuke.finish"), project.store.transaction() as tx:
+        tx.remove(name)
+        if record.auto:
+            tx.update_auto(nuked=(*tx.state.auto.nuked, name))
+        tx.emit("worker_removed", worker=name, ref=ref, directory=str(directory) if directory else None)
+    return Removed(name, ref, directory)
+
+
+def _pin(project: Project, record: WorkerRecord) -> str | None:
+    """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
+    root, worktree = project.root, Path(record.worktree_path)
+    if os.path.lexists(worktree):
+        with contextlib.suppress(LlmcError):  # what git cannot read even then goes into the trash as it is
+            provision.link(project, record)
+    if git.is_worktree_of(worktree, root.path):
+        tips = _loose_tips(project, record, worktree)
+        ref = trash.pin(root, worktree, record.name, "nuke", branch=record.branch, tips=tips, move_out=False)
+        _tell(project, record.name, ref)
+        return ref
+    tip = git.resolve(root.path, f"refs/heads/{record.branch}")
+    if not os.path.lexists(worktree):
+        earlier = record.removal_ref
+        if tip is None or (earlier and git.is_ancestor(root.path, tip, earlier)):
+            return earlier or None
+    # A directory that git cannot read is filed under the branch, or at least under the base.
+    ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
+    _tell(project, record.name, ref)
+    return ref
+
+
+def _tell(project: Project, name: str, ref: str) -> None:
+    with project.store.transaction() as tx:
+        tx.update(name, removal_ref=ref)
+        tx.emit("work_pinned", worker=name, reason="nuke", ref=ref)
+
+
+def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:
+    """Commits that only the reflogs of the worktree, or worktrees inside of it, still name: they go with it."""
+    commits = []
+    for name in ("HEAD", f"refs/heads/{record.branch}"):
+        log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
+        commits += git.rows(log.stdout)
+    commits += [head for path, head in git.worktrees(project.root.path) if path.startswith(f"{worktree}/")]
+    commits += _unfinished(worktree)
+    kept = [git.resolve(worktree, name) for name in ("HEAD", f"refs/heads/{record.branch}", project.base)]
+    wanted = [*dict.fromkeys(commits), *(f"^{commit}" for commit in kept if commit)]
+    listed = "".join(f"{line}\n" for line in wanted).encode()
+    done = git.git(
+        worktree, "log", *_PLAIN, "--format=%H %P", "--ignore-missing", "--stdin", input=listed, timeout_s=300
+    )
+    return tips_of([row.split() for row in git.rows(done.stdout)])
+
+
+def _unfinished(worktree: Path) -> list[str]:
+    """Commits that only a merge, a rebase or a bisect in progress names, and git's entry for the worktree goes."""
+    own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
+    own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
+    named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
+    own += [done.stdout.strip() for done in named if done.ok]
+    for path in git.git_paths(worktree, "rebase-merge/autostash", "rebase-apply/autostash"):
+        with contextlib.suppress(OSError):
+            own.append(path.read_text().strip())
+    return [commit for commit in own if git.resolve(worktree, commit)]
+
+
+def tips_of(commits: list[list[str]]) -> list[str]:
+    """Of commits with their parents, those that are nobody's parent."""
+    parents = {parent for _, *of in commits for parent in of}
+    return [commit for commit, *_ in commits if commit not in parents]
+
+
+def move_into_trash(worktree: Path, folder: Path | None) -> None:
+    """The whole directory, with ignored files and whatever else is in it."""
+    if folder is None or not os.path.lexists(worktree):
+        return
+    try:
+        _keep_submodules(worktree)
+        private_dir(folder.parent)
+        os.rename(worktree, folder)
+    except OSError as error:
+        raise explain(error, f"cannot move {worktree} to {folder}") from error
+
+
+def _keep_submodules(worktree: Path) -> None:
+    """Their repositories, with commits of the worker's own, are in git's books on the worktree, which go."""
+    done = git.git(worktree, "rev-parse", "--git-path", "modules", check=False)
+    modules = worktree / done.stdout.strip()
+    if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
+        kept = worktree / ".llmc-submodules"
+        os.rename(modules, kept)
+        for config in kept.rglob("config"):  # without the checkout they belonged to, they can still be read
+            git.git(kept, "config", "--file", str(config), "--unset", "core.worktree", check=False)
+
+
+def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path | None) -> None:
+    root = project.root.path
+    with project.repo_lock():
+        git.git(root, "worktree", "unlock", record.worktree_path, check=False)
+        worktrees.prune(project)
+        tip = git.resolve(root, f"refs/heads/{record.branch}")
+        if tip and not (ref and git.is_ancestor(root, tip, ref)):
+            raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")
+        if tip:
+            git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
+    pointer = folder / ".git" if folder else None
+    if pointer and pointer.is_file():
+        pointer.unlink()  # it would lead to the worktree of a new worker of this name
+
+
+def _forget(project: Project, name: str) -> None:
+    """Settings, inbox and configuration; the lock file stays, somebody may wait for it."""
+    from llmc.config.edit import remove_worker
+
+    for path in project.root.agents.glob(f"{name}.*"):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+    shutil.rmtree(project.root.inbox / name, ignore_errors=True)
+    serena.forget(project.root.worktree(name))
+    with project.repo_lock():  # commands for other workers write the same file
+        if name in load_config(project.root.config).workers:
+            remove_worker(project.root.config, name)

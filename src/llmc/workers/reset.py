@@ -1,0 +1,173 @@
+"""Reset: from any status to a clean idle worker on the newest base, in the same directory. Nothing is lost."""
+
+from msgspec import Struct
+
+from llmc.agents.protocol import ClientStatus
+from llmc.base import processes
+from llmc.base.errors import LlmcError, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.panes import Pane
+from llmc.base.tmux import Unknown
+from llmc.landing import accept
+from llmc.records.transitions import step
+from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
+from llmc.repo import provision
+from llmc.repo.project import Project
+from llmc.sessions import intake, persons, quiet, sessions, typist
+from llmc.tasks import claiming
+
+#: how long an interrupted agent has to become idle before it is started anew
+INTERRUPT_S = 5.0
+#: how long the children of an interrupted tool have to end by themselves
+CHILDREN_S = 1.0
+
+
+class Reset(Struct, frozen=True):
+    """What a reset led to."""
+
+    worker: str
+    status: Status
+    base: str
+    #: the trash ref of what was there; None when there was nothing to keep
+    pinned: str | None
+    restarted: bool
+    problem: str = ""
+
+
+def reset_worker(project: Project, name: str) -> Reset:
+    """A clean idle worker on the newest base; the caller holds its lock. Safe to repeat after a crash."""
+    record = intake.apply_pending(project, name)
+    pane = free_pane(project, record)
+    base = provision.refresh_base(project)
+    with fault_step("reset.cancel"):
+        # First the intent: nobody may deliver the old prompt, or go on with the old accept, after this.
+        cancel(project, record, "reset")
+    with fault_step("reset.quiet"):
+        rests = quieten(project, record, pane)
+        if not rests:
+            sessions.end(project, name, "reset")
+    with fault_step("reset.tree"):
+        pinned = _reset_tree(project, record, base)
+    with fault_step("reset.finish"):
+        rests = _become_fresh(project, name, rests, base, pinned)
+    restarts = not rests and (pane is not None or project.daemon_runs())
+    problem = _start(project, name) if restarts else None
+    status = project.store.worker(name).status
+    return Reset(name, status, base, pinned, restarts, problem or "")
+
+
+class PersonInWay(Refused):
+    """Something of a person's is on the agent's screen, and would be lost."""
+
+
+def reset_unattended(project: Project, name: str) -> Reset:
+    """A reset that no person asked for: a draft or an open dialog stays, and is waited for."""
+    refusal = typist.person_in_way(project, intake.apply_pending(project, name))
+    if refusal is not None:
+        raise PersonInWay(str(refusal))
+    return reset_worker(project, name)
+
+
+def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
+    """The worker's pane; raises while a person has the worker, or its work is landing."""
+    pane = project.pane(record)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    if taken := sessions.is_taken(record, pane):
+        raise Refused(taken)
+    journal = record.accept
+    if journal is not None and project.others_accept(record.name):
+        raise Refused(
+            f"{record.name} is being accepted (step {journal.step})",
+            hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
+        )
+    if journal is not None and accept.may_have_landed(journal):
+        raise Refused(
+            f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
+            hint=f"Finish it first: llmc accept {record.name}",
+        )
+    return pane
+
+
+def cancel(project: Project, record: WorkerRecord, why: str) -> None:
+    """Its task from the list, an open delivery, and an accept that cannot have landed end here."""
+    claiming.let_go(project, record, f"{why} of {record.name}")
+    if record.accept is None and record.delivery is None:
+        return
+    with project.store.transaction() as tx:
+        if record.accept is not None:
+            tx.emit("accept_failed", worker=record.name, reason="reset", step=record.accept.step)
+        if record.delivery is not None and record.delivery.outcome.open:
+            tx.emit(
+                "prompt_delivered",
+                worker=record.name,
+                reason="reset",
+                prompt_id=record.delivery.prompt_id,
+                outcome=Outcome.UNCONFIRMED,
+                elapsed_ms=record.delivery.elapsed_ms,
+            )
+        tx.update(record.name, accept=None, delivery=None, self_review=SelfReview.NO)
+
+
+def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
+    """Interrupt a busy agent; whether it rests now and nothing of its old task is left in it."""
+    if pane is None or pane.dead or not record.instance:
+        return False
+    if record.delivery is not None and record.delivery.outcome.open:
+        return False  # some of its keys may have been typed, and may still be read
+    if quiet.has_queue(record, pane):
+        return False  # an interrupt would send it
+    if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
+        project.tmux.send_keys(pane, "Escape")
+    if not processes.wait_until(lambda: quiet.is_idle(record, pane), INTERRUPT_S):
+        return False
+    children = processes.leftovers(record.instance)
+    if children and not processes.wait_until(lambda: not processes.leftovers(record.instance), CHILDREN_S):
+        # An agent that hears of the end of its background work goes on with the old task.
+        processes.kill(processes.leftovers(record.instance))
+        return False
+    # The client puts a prompt that was interrupted early, or was queued, back into its box.
+    return typist.has_empty_box(project, record) and quiet.is_idle(record, pane)
+
+
+def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:
+    pinned = provision.reset_in_place(project, record, base, "reset")
+    if pinned:
+        with project.store.transaction() as tx:
+            tx.emit("work_pinned", worker=record.name, reason="reset", ref=pinned)
+    provision.provision(project, record)  # a setup that failed gets another chance, on a clean tree
+    return pinned
+
+
+def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: str | None) -> bool:
+    """Idle with a resting agent, else offline; whether the agent still rests."""
+    rests = intake.apply_pending(project, name).status is not Status.OFFLINE and rests
+    with project.store.transaction() as tx:
+        # Becoming idle clears more; but it may be idle already, with a task that it was never told of.
+        record = tx.update(
+            name,
+            current_prompt="",
+            current_subject="",
+            accept=None,
+            assignment=None,
+            delivery=None,
+            crash_count=0,
+            last_crash_unix=0.0,
+        )
+        persons.take_off_list(tx, name)
+        tx.emit("worker_reset", worker=name, base=base, ref=pinned)
+        if record.status not in (Status.IDLE, Status.OFFLINE):
+            record = tx.move(name, step(Status.IDLE, "reset"))
+        if not rests and record.status is Status.IDLE:
+            record = tx.move(name, step(Status.OFFLINE, "reset"))
+        tx.update(name, reason="reset", error_reason="", cause="")
+    return rests
+
+
+def _start(project: Project, name: str) -> str | None:
+    """The problem, if the agent does not get ready."""
+    try:
+        sessions.start(project, name)
+    except LlmcError as error:
+        return error.message
+    return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)

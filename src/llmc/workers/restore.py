@@ -1,0 +1,290 @@
+"""What is in the trash, and the way back: pinned commits become branches, trashed directories are copied."""
+
+import calendar
+import difflib
+import os
+import shutil
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base import proc
+from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import explain
+from llmc.config.paths import Root
+from llmc.landing import rebase
+from llmc.records.transitions import step
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo import git, provision
+from llmc.repo.project import Project
+from llmc.repo.trash import PREFIX, is_pin, late_key, short
+from llmc.sessions import intake
+
+#: why a worker has work that nobody gave it as a task
+RESTORED = "restored from the trash"
+_LIST_HINT = "`llmc trash list` shows what there is."
+
+
+class Entry(Struct, frozen=True):
+    """One thing in the trash: a pinned commit, a directory, or both of the same moment."""
+
+    worker: str
+    #: time and mark, the same for a ref and the directory that belongs to it
+    stamp: str
+    why: str = ""
+    ref: str | None = None
+    commit: str | None = None
+    subject: str = ""
+    directory: Path | None = None
+    size_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """How a person names it."""
+        return short(self.ref) if self.ref else f"{self.worker}-{self.stamp}"
+
+    @property
+    def at_unix(self) -> float | None:
+        """When it was put there; None for what llmc did not put there."""
+        try:
+            return float(calendar.timegm(time.strptime(self.stamp.partition("-")[0], "%Y%m%dT%H%M%S")))
+        except ValueError:
+            return None
+
+
+class Restored(Struct, frozen=True):
+    branch: str
+    commit: str
+    #: the repositories that have the branch now
+    repositories: tuple[str, ...]
+
+
+class GivenBack(Struct, frozen=True):
+    """What a worker has again: commits that wait for review, or files that are not committed yet."""
+
+    worker: str
+    commit: str
+    status: Status
+    dirty: tuple[str, ...]
+
+
+def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
+    """Everything in the trash, newest first; without `sizes` no directory is read."""
+    found = {}
+    for ref, commit, subject in git.refs(
+        root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
+    ):
+        worker, stamp, why = parse_ref(ref)
+        found[worker, stamp, why] = Entry(worker, stamp, why, ref, commit, subject)
+    for folder in sorted(root.trash.iterdir()) if root.trash.is_dir() else []:
+        worker, stamp = parse_directory(folder.name)
+        key = next((key for key in found if key[:2] == (worker, stamp)), (worker, stamp, ""))
+        at = found.get(key, Entry(worker, stamp))
+        size = size_of(folder) if sizes else None
+        found[key] = Entry(worker, stamp, at.why, at.ref, at.commit, at.subject, folder, size)
+    return sorted(found.values(), key=lambda entry: (entry.stamp, entry.worker), reverse=True)
+
+
+def parse_ref(ref: str) -> tuple[str, str, str]:
+    """Worker, stamp and reason of `refs/llmc/trash/<worker>/<time>-<mark>-<why>`."""
+    worker, _, rest = short(ref).partition("/")
+    moment, mark, why = [*rest.split("-", 2), "", ""][:3]
+    return worker, f"{moment}-{mark}" if mark else moment, why
+
+
+def parse_directory(name: str) -> tuple[str, str]:
+    """Worker and stamp of `<worker>-<time>-<mark>`; a worker's name may have dashes."""
+    worker, moment, mark = ["", "", *name.rsplit("-", 2)][-3:]
+    return worker, f"{moment}-{mark}" if moment else mark
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of the files in a directory; links are not followed."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def find(root: Root, given: str) -> Entry:
+    """The entry a person means: a ref, its short name, a directory, or the beginning of one that is unique."""
+    known = entries(root)
+    wanted = short(given.rstrip("/"))
+    for entry in known:
+        if wanted in _names(entry):
+            return entry
+    begins = [entry for entry in known if any(name.startswith(wanted) for name in _names(entry))]
+    if wanted and len(begins) == 1:
+        return begins[0]
+    if wanted and begins:
+        raise UsageError(
+            f"{given!r} can be {len(begins)} things in the trash", hint=f"Name one, e.g. {begins[0].name}"
+        )
+    near = difflib.get_close_matches(wanted, [name for entry in known for name in _names(entry)], 1, 0.3)
+    raise NotFound(
+        f"there is no {given!r} in the trash", hint=f'Did you mean "{near[0]}"?' if near else _LIST_HINT
+    )
+
+
+def describe(project: Project, entry: Entry) -> str:
+    """The commits that are not on the default branch, and `git show --stat`; for a directory, its files."""
+    parts = []
+    if entry.ref:
+        repo = project.root.path
+        log = ["log", "--format=%h %s", "--max-count=50", entry.ref, "--not", project.base]
+        ahead = git.git(repo, *log, check=False).stdout.strip()
+        parts += [f"commits that are not on {project.config.repo.default_branch}:\n{ahead}"] if ahead else []
+        show = ["show", "--stat", "--format=fuller", "--first-parent", "-m", entry.ref]
+        parts.append(git.git(repo, *show).stdout.strip())
+    if entry.directory:
+        names = sorted(path.name + ("/" if path.is_dir() else "") for path in entry.directory.iterdir())
+        parts.append(f"{entry.directory}:\n" + "\n".join(f"  {name}" for name in names))
+    return "\n\n".join(parts)
+
+
+def seen(project: Project, entry: Entry) -> None:
+    """A person looked at it, or took it back: that it did not land need not be said again."""
+    keys = {late_key(entry.ref or entry.name), late_key(entry.worker)}
+    if keys & project.store.read().attention.keys():
+        with project.store.transaction() as tx:
+            for key in keys:
+                tx.clear_item(key)
+
+
+def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restored:
+    """A new branch at the pinned commit, in the root's clone and in a local source; no checkout is touched."""
+    if entry.ref is None or entry.commit is None:
+        raise UsageError(
+            f"{entry.name} is a directory",
+            hint=f"Say where to copy it: llmc trash restore {entry.name} --to PATH",
+        )
+    name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
+    root = project.root.path
+    if not git.git(root, "check-ref-format", f"refs/heads/{name}", check=False).ok or name.startswith("-"):
+        raise UsageError(f"{name!r} cannot be a branch's name", hint="Choose another with --branch.")
+    source = Path(project.source)
+    places = [root, *([source] if source.is_dir() else [])]
+    missing = [place for place in places if not _has(place, name, entry.commit)]
+    if root in missing:
+        git.git(root, "update-ref", "-m", "llmc: restored", f"refs/heads/{name}", entry.commit, "")
+    if source in missing:
+        quiet = ["--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-auto-maintenance"]
+        spec = f"{entry.ref}:refs/heads/{name}"
+        git.git(source, "fetch", *quiet, "--no-recurse-submodules", str(root), spec, timeout_s=600)
+    seen(project, entry)
+    return Restored(name, entry.commit, tuple(str(place) for place in places))
+
+
+def restore_directory(entry: Entry, target: Path) -> Path:
+    """A copy of a trashed directory at a new place; it is there as a whole or not at all."""
+    if entry.directory is None:
+        raise UsageError(
+            f"{entry.name} has no directory in the trash", hint="Without --to it becomes a branch."
+        )
+    target = Path(os.path.abspath(target.expanduser()))
+    if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+        raise Refused(f"{target} is there already", hint="Choose a place that does not exist yet.")
+    temp = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        proc.run(["cp", "-a", "--", str(entry.directory), str(temp)], env=proc.clean_env(), timeout_s=3600)
+        pointer = temp / ".git"
+        if pointer.is_file():
+            pointer.unlink()  # it leads to what may be another worker's worktree by now
+        os.rename(temp, target)
+    except OSError as error:
+        raise explain(error, f"cannot copy to {target}") from error
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+    return target
+
+
+def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
+    """Pinned work in a worker's worktree, on its branch, as it was: commits, and what was not committed. Takes its lock.
+
+    The worker must have nothing of its own; the trash keeps what it has. After a crash in between, the worker has work that
+    no status tells of yet: the next reset or start pins it once more.
+    """
+    if entry.commit is None:
+        raise UsageError(f"{entry.name} has no commits", hint=f"llmc trash restore {entry.name} --to PATH")
+    with project.worker_lock(name):
+        record = intake.apply_pending(project, name)
+        _refuse_unless_free(project, record)
+        worktree = Path(record.worktree_path)
+        work = _committed(project, entry.commit)
+        provision.reset_in_place(project, record, work, "restore")
+        with fault_step("restore.files"):
+            if work != entry.commit:
+                source = ["restore", "--quiet", f"--source={entry.commit}", "--worktree", "--", "."]
+                git.git(worktree, *source, timeout_s=300)
+        return _told(project, record, entry)
+
+
+def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
+    name = record.name
+    if record.auto:
+        raise Refused(f"{name} is an auto worker", hint="Restore it to a worker of your own, or as a branch.")
+    if record.status not in (Status.IDLE, Status.NO_CHANGES, Status.OFFLINE):
+        raise Refused(
+            f"{name} is {record.status}, work can be restored to an idle worker only",
+            hint=f"`llmc status` shows them; `llmc reset {name}` frees it, and keeps what it has.",
+        )
+    rebase.refuse_if_disturbed(project, record)
+    facts = intake.git_facts(project, record)
+    if facts is None:
+        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+    if facts.ahead or facts.dirty or facts.rebasing:
+        raise Refused(
+            f"{name} has work of its own in its worktree",
+            hint=f"`llmc reset {name}` puts it into the trash first.",
+        )
+
+
+def _committed(project: Project, commit: str) -> str:
+    """The newest commit of the work itself; what llmc put on top of it has the files that were not committed."""
+    while is_pin(project.root.path, commit):
+        parent = git.resolve(project.root.path, f"{commit}^1")
+        if parent is None:
+            raise Refused("this work was on a branch without a commit", hint="Restore it as a branch.")
+        commit = parent
+    return commit
+
+
+def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
+    worktree = Path(record.worktree_path)
+    found = git.tree_state(worktree)
+    dirty = (*found.tracked, *found.untracked)
+    head = git.head(worktree)
+    ahead = git.divergence(worktree, project.base, "HEAD").ahead
+    with project.store.transaction() as tx:
+        after = tx.update(record.name, current_prompt=f"Go on with {entry.name}, restored from the trash")
+        tx.emit("work_restored", worker=record.name, ref=entry.ref, commit=head)
+        if record.status is not Status.OFFLINE and ahead and not dirty:
+            after = tx.move(record.name, step(Status.NEEDS_REVIEW, RESTORED, commit_sha=head))
+        elif record.status is not Status.OFFLINE:
+            after = tx.move(record.name, step(Status.NEEDS_INPUT, RESTORED))
+    seen(project, entry)
+    return GivenBack(record.name, head, after.status, dirty)
+
+
+def _names(entry: Entry) -> list[str]:
+    names = [entry.name]
+    if entry.directory:
+        names += [entry.directory.name, str(entry.directory)]
+    return names
+
+
+def _has(repo: Path, branch: str, commit: str) -> bool:
+    """Whether the branch is there at this commit already; another commit is never moved."""
+    at = git.resolve(repo, f"refs/heads/{branch}")
+    if at not in (None, commit):
+        raise Refused(
+            f"{repo} has a branch {branch} already, at another commit", hint="Choose another with --branch."
+        )
+    return at == commit

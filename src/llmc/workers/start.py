@@ -1,0 +1,207 @@
+"""Giving a worker something to do: a new task, or a message about the one it has."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from time import sleep
+
+from llmc.attention.raising import advice
+from llmc.base.clock import monotonic
+from llmc.base.errors import LockTimeout, NotFound, Refused
+from llmc.base.faults import step as fault_step
+from llmc.base.names import PromptId, WorkerName
+from llmc.landing import accept, review
+from llmc.landing.prompts import reject_prompt, task_prompt
+from llmc.records.state import State
+from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
+from llmc.repo import provision
+from llmc.repo.project import Project
+from llmc.sessions import intake, submit
+from llmc.sessions.typist import Refusal, what_is_in_way
+from llmc.workers.recover import finish_interrupted
+
+#: how long a `start` waits for an idle worker whose lock somebody has for a moment
+IDLE_WAIT_S = 60.0
+CAN_START = (Status.IDLE, Status.NO_CHANGES)
+CAN_TAKE_MESSAGES = (
+    Status.IDLE,
+    Status.WORKING,
+    Status.NEEDS_INPUT,
+    Status.NEEDS_REVIEW,
+    Status.REVIEWING,
+    Status.REJECTED,
+    Status.REBASING,
+    Status.ERROR,
+)
+
+
+def start_task(
+    project: Project, name: str, prompt: str, self_review: bool | None = None, subject: str = ""
+) -> submit.Receipt:
+    """A new task in a new conversation, on the newest base; the caller holds the worker's lock.
+
+    `subject`: what it is about, where the prompt does not begin with that.
+    `self_review`: whether the agent reads its own work once more; None is what the configuration says.
+    """
+    before = intake.apply_pending(project, name)
+    record = finish_interrupted(project, name)
+    if (
+        before.delivery
+        and before.delivery.outcome.open
+        and record.delivery
+        and record.delivery.outcome.arrived
+    ):
+        raise Refused(
+            f"{name}: an interrupted delivery was finished just now ({record.delivery.prompt_id}); it is at work on that",
+            hint=f"llmc status; llmc wait {name} --status needs_review",
+        )
+    if record.status not in CAN_START:
+        raise Refused(
+            f"{name} is {record.status}, a task can start from idle or no_changes only",
+            hint=advice(project, record.name),
+        )
+    refusal = what_is_in_way(project, record)
+    if refusal is not None:  # known before the worktree is reset for the task
+        return submit.refused(project, name, submit.TASK, refusal)
+    full_prompt = task_prompt(project, record, prompt)
+    with fault_step("start.persist"):
+        provision.provision(project, record)
+        base = provision.refresh_base(project)
+        pinned = provision.reset_in_place(project, record, base, "start")
+    if pinned:
+        with project.store.transaction() as tx:
+            tx.emit("work_pinned", worker=name, reason="start", ref=pinned)
+    wanted = project.config.defaults.self_review.enabled if self_review is None else self_review
+    return submit.submit(
+        project,
+        name,
+        submit.TASK,
+        full_prompt,
+        clear=True,
+        then=Status.WORKING,
+        current_prompt=prompt,
+        current_subject=subject,
+        self_review=SelfReview.WANTED if wanted else SelfReview.NO,
+    )
+
+
+def refuse_auto(record: WorkerRecord) -> None:
+    """A person's `start` is for workers that wait for people."""
+    if record.auto:
+        raise Refused(
+            f"{record.name} is an auto worker: it takes its tasks from the list",
+            hint="Add one: llmc tasks add SUBJECT --description TEXT. Or start a worker of your own.",
+        )
+
+
+def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, bool]:
+    """A person's word to a worker, and whether it cancelled an accept; takes the worker's lock.
+
+    After an accept the worker is a fresh one, and would misread it: so one that may have landed is not waited for.
+    """
+    before = project.store.worker(name).accept
+    if before is not None and (accept.may_have_landed(before) or _has_the_lock(project, name, before)):
+        raise _being_accepted(name, before.step)
+    with project.worker_lock(name):
+        now = intake.apply_pending(project, name).accept
+        if accept.may_have_landed(now) or (before is not None and now is None):
+            raise _being_accepted(name, now.step if now else "finish")
+        cancelled = accept.cancel(project, name, "a message to the worker")
+        return send_message(project, name, text), cancelled
+
+
+def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
+    """A validation in the worktree keeps the worker's lock for as long as it takes."""
+    return journal.step == "validate" and not journal.apart and project.others_accept(name)
+
+
+def _being_accepted(name: str, step: str) -> Refused:
+    return Refused(
+        f"{name} is being accepted (step {step})",
+        hint=f"Wait for it, or run `llmc accept {name}` to finish one that was interrupted.",
+    )
+
+
+def send_message(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> submit.Receipt:
+    """A message in the running conversation; the caller holds the worker's lock."""
+    record = finish_interrupted(project, name)
+    if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
+        raise Refused(
+            f"{name} is {record.status} and cannot take a message now", hint=advice(project, record.name)
+        )
+    begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
+    then = Status.WORKING if record.status in begins else None
+    return submit.submit(project, name, "message", text, then=then, prompt_id=prompt_id)
+
+
+def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
+    """Send work back, in the conversation it was made in; the caller holds the worker's lock."""
+    # Looked at before what was interrupted is finished: a rejection must not be what lands the work.
+    review.refuse_unless_waiting(project, intake.apply_pending(project, name), "rejected")
+    record = finish_interrupted(project, name)
+    review.refuse_unless_waiting(project, record, "rejected")
+    prompt = reject_prompt(project, review.look(project, record), feedback)
+    return submit.submit(project, name, "reject", prompt, then=Status.REJECTED)
+
+
+def reviewed_last(state: State) -> WorkerRecord | None:
+    """The worker whose work a person looked at last; None when there was none, or it is gone."""
+    return state.workers.get(state.last_reviewed_worker) if state.last_reviewed_worker else None
+
+
+@contextmanager
+def idle_worker(project: Project) -> Iterator[WorkerName]:
+    """An idle worker of the pool, chosen and locked in one step: who comes at the same moment gets another one.
+
+    One that somebody else has for a moment is waited for; one that cannot be typed into is passed over.
+    """
+    deadline = monotonic() + IDLE_WAIT_S
+    with ExitStack() as held:
+        while (name := _take_idle(project, held)) is None:
+            if monotonic() > deadline:
+                raise LockTimeout("every idle worker is locked by another command", hint="Try again.")
+            sleep(0.05)
+        yield name
+
+
+def _take_idle(project: Project, held: ExitStack) -> WorkerName | None:
+    """The first worker that is free, its lock in `held`; None when all that may be free are locked."""
+    in_way: Refusal | None = None
+    locked = False
+    for name in idle_workers(project, project.store.read()):
+        with ExitStack() as attempt:
+            try:
+                attempt.enter_context(project.worker_lock(name, timeout_s=0.0))
+            except LockTimeout:
+                locked = True
+                continue
+            record = intake.apply_pending(project, name)
+            if not _is_free(project, record):
+                continue
+            refusal = what_is_in_way(project, record)
+            if refusal is None:
+                held.push(attempt.pop_all())
+                return name
+            in_way = in_way or refusal
+    if in_way is not None and not locked:
+        raise Refused(str(in_way))
+    return None
+
+
+def idle_workers(project: Project, state: State) -> list[WorkerName]:
+    """The idle workers of the pool; those that are excluded or taken by a person are not in it."""
+    free = [record.name for record in state.workers.values() if _is_free(project, record)]
+    if free:
+        return free
+    by_hand = any(not record.auto for record in state.workers.values())
+    raise NotFound(
+        "no idle worker" if by_hand else "there are no workers yet",
+        hint="`llmc status` shows them; `llmc add NAME`, then `llmc up --detach` make another."
+        if by_hand
+        else "Add one with `llmc add NAME`, then `llmc up --detach`.",
+    )
+
+
+def _is_free(project: Project, record: WorkerRecord) -> bool:
+    configured = project.config.workers.get(record.name)
+    excluded = record.auto or (configured is not None and configured.excluded_from_pool)
+    return record.status in CAN_START and not excluded and not record.held and record.accept is None
