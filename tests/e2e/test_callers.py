@@ -142,12 +142,12 @@ def test_on_both_agents(fleet: Fleet) -> None:
 
 #: runs command lines in forks of one process, as tests/support/zygote.py does: to import llmc each time takes long
 EVERY = """
-import importlib, json, os, sys
+import json, os, sys
 from llmc.__main__ import main
-from llmc.cli.app import COMMANDS
+from llmc.cli.app import COMMANDS, load
 
 for name in COMMANDS:
-    importlib.import_module(f"llmc.cli.{{name}}")
+    load(name)
 
 def become(words, output):
     for fd in (1, 2):

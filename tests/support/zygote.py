@@ -154,7 +154,7 @@ def _serve() -> None:
 
 def _import_everything() -> None:
     """What commands import at once, what they import late, and what each makes once: templates and types."""
-    from llmc.cli.app import COMMANDS
+    from llmc.cli.app import COMMANDS, load
 
     late = (
         "llmc.config.edit",
@@ -164,7 +164,9 @@ def _import_everything() -> None:
         "tomlkit",
         "sqlite3",
     )
-    for name in (*(f"llmc.cli.{command}" for command in COMMANDS), *late):
+    for command in COMMANDS:
+        load(command)
+    for name in late:
         importlib.import_module(name)
     from llmc.config.load import check_text
     from llmc.config.starter import initial_text

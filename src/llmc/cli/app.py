@@ -71,6 +71,16 @@ NOT_FOR_OVERSEER = ("up", "overseer")
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
+#: commands that stand elsewhere: what they run is imported by nothing else
+ELSEWHERE = {"drill": "llmc.rehearsal.drill", "demo": "llmc.rehearsal.demo"}
+
+
+def load(name: str) -> click.Command:
+    """A command by its name; only now is its module imported."""
+    command: click.Command = importlib.import_module(ELSEWHERE.get(name, f"llmc.cli.{name}")).command
+    return command
+
+
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -78,8 +88,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"llmc.cli.{name}").command
-        return command
+        return load(name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
