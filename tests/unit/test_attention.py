@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.attention.rules.listing import attention
+from llmc.attention.rules import attention
 from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root

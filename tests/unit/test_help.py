@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
-from llmc.attention.rules.workers import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
+from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.attach import detach_keys

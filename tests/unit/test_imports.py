@@ -18,7 +18,15 @@ MOST = 93
 HEAVY = {
     *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),
     *("pathlib", "dataclasses", "typing_extensions", "logging", "inspect", "difflib", "tempfile", "socket"),
-    *("llmc.repo", "llmc.landing", "llmc.sessions", "llmc.agents", "llmc.daemon", "llmc.workers", "llmc.records.store"),
+    *(
+        "llmc.repo",
+        "llmc.landing",
+        "llmc.sessions",
+        "llmc.agents",
+        "llmc.daemon",
+        "llmc.workers",
+        "llmc.records.store",
+    ),
     *("llmc.cli.app", "llmc.config.model", "llmc.config.paths", "llmc.base.errors"),
 }
 

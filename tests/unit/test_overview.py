@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.attention.rules.workers import next_command, worker_items, worker_view
+from llmc.attention.rules import next_command, worker_items, worker_view
 from llmc.base.text import cells, printable, shortened, wrap
 from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
 from llmc.cli.views import overseer_view

@@ -309,8 +309,12 @@ def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
     Break: import llmc.base.proc or anything of llmc.agents in a module of llmc.goals.plan.
     """
     source = Path(__file__).resolve().parents[2] / "src"
-    files = [path for room in ("plan", "drive", "report") for path in (source / "llmc/goals" / room).glob("*.py")]
-    names = [".".join(path.relative_to(source).with_suffix("").parts) for path in files if path.stem != "__init__"]
+    files = [
+        path for room in ("plan", "drive", "report") for path in (source / "llmc/goals" / room).glob("*.py")
+    ]
+    names = [
+        ".".join(path.relative_to(source).with_suffix("").parts) for path in files if path.stem != "__init__"
+    ]
     assert "llmc.goals.plan.replan" in names
     code = (
         f"import sys, importlib\nfor name in {names!r}: importlib.import_module(name)\n"

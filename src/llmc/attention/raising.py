@@ -3,8 +3,8 @@
 import time
 from collections.abc import Mapping
 
-from llmc.attention.rules import workers as rules
-from llmc.attention.rules.listing import attention
+from llmc.attention import rules
+from llmc.attention.rules import attention
 from llmc.base.tmux import Unknown
 from llmc.records.items import Item
 from llmc.records.sight import look

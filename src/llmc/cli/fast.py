@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from llmc.attention.rules.workers import self_review_waits, worker_view
 from llmc.base import given
 from llmc.base.flocks import is_locked
 from llmc.base.panes import FORMAT, Panes, parse
@@ -190,6 +189,8 @@ def list_again(root: str) -> None:
 
 def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None, as_json: bool) -> int:
     """Block until every named worker has one of the statuses."""
+    from llmc.attention.rules import self_review_waits, worker_view
+
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     running_checked = 0.0
     running = False
@@ -229,6 +230,8 @@ def events(root: str, since: float, follow: bool, as_json: bool, worker: str | N
 
 
 def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
+    from llmc.attention.rules import self_review_waits
+
     for name, record in state.get("workers", {}).items():
         if pending(root, name):
             return True

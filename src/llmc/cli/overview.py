@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from llmc.attention.rules.workers import AT_WORK as AT_WORK_STATUSES
-from llmc.attention.rules.workers import WORDS as _WORDS
+from llmc.attention.rules import AT_WORK as AT_WORK_STATUSES
+from llmc.attention.rules import WORDS as _WORDS
 from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
 from llmc.records.items import UP, UP_AUTO, Raw, counts
 

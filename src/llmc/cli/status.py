@@ -5,7 +5,7 @@ import time
 
 import click
 
-from llmc.attention.rules.workers import next_command
+from llmc.attention.rules import next_command
 from llmc.cli import fast
 from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_lines, show_frame
 from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from llmc.attention.rules.listing import attention, worker_rows
+from llmc.attention.rules import attention, worker_rows
 from llmc.base.given import number, text
 from llmc.records.items import Facts, Raw
 

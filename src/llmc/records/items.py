@@ -1,6 +1,6 @@
 """What the attention list is made of: items, and the facts that they are derived from. Pure, and light enough for the hot commands.
 
-The list itself is `attention()` in attention/rules/listing.py. Some items are raised in state.json by the process that saw
+The list itself is `attention()` in attention/rules.py. Some items are raised in state.json by the process that saw
 them (a task file that cannot be read, an accept that failed) and cleared by the one that sees that they are over. All
 others follow from the facts at each look: nothing has to clear them.
 """

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents.client_files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
-from llmc.attention.rules.workers import NOT_TAKEN
+from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, Refused
