@@ -172,7 +172,7 @@ with open({out!r}, "w") as file:
 
 
 def test_what_is_for_agents_and_what_is_not(scripted: Fleet) -> None:
-    """Break: leave the guard out for one command; believe LLMC_WORKER in sessions/reports.py.
+    """Break: leave the guard out for one command; believe LLMC_WORKER in sessions/caller.py.
 
     `--help`: a command that is not refused does no harm here.
     """

@@ -12,7 +12,7 @@ import pytest
 from llmc.base import locks
 from llmc.base.processes import is_alive, start_of
 from llmc.repo.project import open_project
-from llmc.supervisor import supervised_daemon
+from llmc.supervisor import daemon_process
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.people import SHELL, Seat, opens, seat_of
 from tests.support.waiting import wait_until
@@ -163,6 +163,6 @@ def test_the_supervisor_ends_no_stranger(scripted: Fleet, innocent: "subprocess.
     assert claim is not None
     says(scripted, innocent.pid)
     with pytest.raises(Exception, match="does not name itself"):
-        supervised_daemon.end_all(project, None, 0.2)
+        daemon_process.end_all(project, None, 0.2)
     os.close(claim)
     assert innocent.poll() is None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmc.config.model import Notify
-from llmc.notifications.rules.notices import of_items
+from llmc.notifications.rules import of_items
 from llmc.records.items import Item
 from tests.support.fleet import REAL_IN_SOAK, Fleet, in_soak
 from tests.support.waiting import wait_until

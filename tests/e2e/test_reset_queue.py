@@ -7,7 +7,7 @@ import pytest
 
 from llmc.base.panes import Pane
 from llmc.repo.project import open_project
-from llmc.sessions import quiet
+from llmc.sessions import leftovers
 from tests.support.fleet import CLIENTS_IN_SOAK, NEW_CLIENT, Fleet
 from tests.support.mess import is_clean
 from tests.support.waiting import wait_until
@@ -91,7 +91,7 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     pane = project.pane(record)
     assert isinstance(pane, Pane)
     rows = [row for row in fleet.transcript_rows() if row.get("type") == "queue-operation"]
-    assert (bool(rows), quiet.has_queue(record, pane)) == (True, False), rows
+    assert (bool(rows), leftovers.has_queue(record, pane)) == (True, False), rows
     assert fleet.llmc("reset", "adam", "--json").json["status"] == "idle"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo.project import open_project
-from llmc.tasks import claiming, commands
+from llmc.tasks import commands, queue
 from llmc.tasks.task_list import open_ledger, open_list
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir
@@ -153,28 +153,28 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     daemon.stop()
     project = open_project(str(fleet.root))
     commits = {row["task_id"]: row["commit"] for row in fleet.events("task_completed")}
-    task = claiming.landed_as(project, commits["1"])
+    task = queue.landed_as(project, commits["1"])
     assert task == TaskKey("plan", TaskId("1"))
     for _ in range(2):  # the second is the one after a crash
-        back = claiming.take_back(project, task, "its work was undone")
+        back = queue.take_back(project, task, "its work was undone")
         assert back is not None
         assert (back.status, back.owner) == ("pending", "")
-    assert claiming.landed_as(project, commits["1"]) is None
+    assert queue.landed_as(project, commits["1"]) is None
     assert commands.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
         "as after a crash"
     )
     assert commands.pending_again(project, "0" * 40) == ("", "")
     assert states(fleet) == {"1": "ready", "2": "completed"}
-    assert claiming.landed_as(project, "0" * 40) is None
+    assert queue.landed_as(project, "0" * 40) is None
     (task_dir(fleet) / "2.json").unlink()
     two = TaskKey("plan", TaskId("2"))
-    assert claiming.take_back(project, two, "its work was undone") is None
+    assert queue.take_back(project, two, "its work was undone") is None
     assert "its file is gone" in commands.pending_again(project, commits["2"])[1]
     assert open_ledger(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
     files = open_list(project)
-    taken = claiming.take(files, open_ledger(project), "auto-1", task, "Do 1")
+    taken = queue.take(files, open_ledger(project), "auto-1", task, "Do 1")
     assert taken is not None
-    again = claiming.take_back(project, task, "its work was undone")
+    again = queue.take_back(project, task, "its work was undone")
     assert again is not None
     assert again.claim == taken.id

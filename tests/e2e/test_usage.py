@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from llmc.auto.rules.budget import Level, limits, verdict
+from llmc.auto.rules.costs import Level, limits, verdict
 from llmc.auto.usage import Meters, Totals, record_usage
 from llmc.base.names import TaskId
 from llmc.config.model import Budget

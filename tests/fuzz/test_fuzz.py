@@ -25,7 +25,7 @@ from llmc.goals.plan.plan_check import check_plan, check_split
 from llmc.goals.plan.plan_text import read_plan
 from llmc.repo.project import open_project
 from llmc.tasks import queue as task_queue
-from llmc.tasks.rules.pool import read as read_pool
+from llmc.tasks.rules.draft import read_answer as read_pool
 from tests.fuzz import mutate
 from tests.fuzz.grounds import Grounds, Unchanged, environment
 from tests.support.fleet import Fleet

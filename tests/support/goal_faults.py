@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmc.base import faults
-from llmc.goals import goal_work, goals
+from llmc.goals import goals, work
 from llmc.goals.drive.intents import pending
 from llmc.goals.goal_runner import Runner
 from llmc.goals.model import GoalStatus, Result
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from tests.support.goal_workshop import GOAL, Clock, Workshop, fail
 
 FORK = multiprocessing.get_context("fork")
@@ -96,8 +96,8 @@ class Run:
             goals.pause(self.shop.project, GOAL)
         elif self.shop.view.goal.status is GoalStatus.PAUSED:
             goals.resume(self.shop.project, GOAL)
-        for question in goal_work.inbox(self.shop.project):
-            goal_work.answer(self.shop.project, question.id, "Blue")
+        for question in work.inbox(self.shop.project):
+            work.answer(self.shop.project, question.id, "Blue")
 
     def _note(self) -> None:
         for task in self.shop.tasks().values():
@@ -154,7 +154,7 @@ def _work(run: Run, fault: str) -> None:
         os.environ["LLMC_FAULT"] = fault
     shop = run.shop
     shop.runner = Runner(shop.project)
-    shop.ledger = claiming.open_ledger(shop.project)
+    shop.ledger = queue.open_ledger(shop.project)
     with contextlib.suppress(faults.FaultInjected):
         _begin_again(shop)
         for _ in range(3):
@@ -172,8 +172,8 @@ def _has_struck(fault: str) -> bool:
 def _begin_again(shop: Workshop) -> None:
     """As auto mode begins: what a worker had when its daemon died is given back."""
     for claim in tuple(shop.ledger.books().claims.values()):
-        claiming.give_back(shop.files, shop.ledger, claim, "the daemon was gone")
-    claiming.settle_files(shop.files, shop.ledger.books())
+        queue.give_back(shop.files, shop.ledger, claim, "the daemon was gone")
+    queue.settle_files(shop.files, shop.ledger.books())
 
 
 def _one_task(run: Run) -> None:
@@ -195,6 +195,6 @@ def _one_task(run: Run) -> None:
     if failed < failures.get(leaf, 0):
         fail(shop, claim)
     elif leaf == run.troubles["asks"] and "Blue" not in task.description:
-        claiming.give_back(shop.files, shop.ledger, claim, "Which colour?", hold="blocked")
+        queue.give_back(shop.files, shop.ledger, claim, "Which colour?", hold="blocked")
     else:
         shop.complete(claim)

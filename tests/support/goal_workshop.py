@@ -12,7 +12,7 @@ from llmc.base.names import SessionName, TaskId, WorkerName
 from llmc.config.goals import Goals
 from llmc.config.model import Auto, Config, Overseer, Repo
 from llmc.config.paths import Root
-from llmc.goals import goal_dispatch, goal_runner, goal_signals, goal_work
+from llmc.goals import goal_dispatch, goal_runner, goal_signals, work
 from llmc.goals.drive.intents import REASSIGN, WITHDRAW, WORK, Action
 from llmc.goals.goal_dispatch import Done
 from llmc.goals.goal_runner import Runner, Ticked
@@ -23,7 +23,7 @@ from llmc.records.task import Task
 from llmc.records.worker import Assignment as WorkersTask
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project, bare_project
-from llmc.tasks import claiming
+from llmc.tasks import queue as claiming
 from llmc.tasks.queue import TaskQueue
 from llmc.tasks.task_list import open_list
 from tests.support.goal_world import START, goal, plan
@@ -42,7 +42,7 @@ class Clock:
         return self.now
 
     def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        for module in (goal_runner, goal_signals, goal_dispatch, goal_work, claiming):
+        for module in (goal_runner, goal_signals, goal_dispatch, work, claiming):
             monkeypatch.setattr(module, "now_unix", self)
         monkeypatch.setattr(goal_runner, "monotonic", self)  # else each step would be a jump of the clock
         return self

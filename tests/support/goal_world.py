@@ -31,7 +31,7 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.goals.plan.shape import Shape, shape_of
+from llmc.goals.plan.plan import Shape, shape_of
 
 START = 1_000_000.0
 #: how long a person does not look into the inbox unasked

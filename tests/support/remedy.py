@@ -15,7 +15,7 @@ import click
 
 from llmc.repo.project import open_project
 from llmc.supervisor.remediation import remediate
-from llmc.supervisor.rules import words
+from llmc.supervisor.rules import decide
 from tests.support.fleet import Fleet
 
 
@@ -28,7 +28,7 @@ def main(root: str, limit_s: str, prompt: str, result: str) -> None:
         Path(prompt).read_text(),
         limit_s=float(limit_s),
         stopping=stopping.is_set,
-        say=lambda text: said.append(click.style(text, fg=words.style_of(text) or None)),
+        say=lambda text: said.append(click.style(text, fg=decide.style_of(text) or None)),
     )
     fields = {"outcome": done.outcome, "problem": done.problem, "cause": done.cause, "log": str(done.log)}
     Path(result).write_text(json.dumps({**fields, "duration_s": done.duration_s, "said": said}))

@@ -20,9 +20,8 @@ from typing import Any
 from llmc.base.errors import LlmcError
 from llmc.cli.overseer import show
 from llmc.repo.project import Project, open_project
-from llmc.supervisor.rules import words
-from llmc.supervisor.supervisor import Supervisor
-from llmc.supervisor.supervisor_roles import Timing
+from llmc.supervisor.rules import decide
+from llmc.supervisor.supervisor import Supervisor, Timing
 from tests.support.fleet import Fleet
 
 #: as short as a busy machine allows; a heartbeat comes every 5 seconds
@@ -144,9 +143,9 @@ class ByCommand:
         stopping: Callable[[], bool],
         say: Callable[[str], None],
     ) -> Mended:
-        say(words.ENTERING)
+        say(decide.ENTERING)
         done = self._mended(project, prompt, limit_s, stopping)
-        say(words.outcome(done.outcome, done.duration_s, done.problem))
+        say(decide.outcome(done.outcome, done.duration_s, done.problem))
         return done
 
     def _mended(self, project: Project, prompt: str, limit_s: float, stopping: Callable[[], bool]) -> Mended:

@@ -159,7 +159,7 @@ def _import_everything() -> None:
     late = (
         "llmc.config.edit",
         "llmc.config.schema",
-        "llmc.daemon.catch_up",
+        "llmc.daemon.chores",
         "difflib",
         "tomlkit",
         "sqlite3",
@@ -169,7 +169,7 @@ def _import_everything() -> None:
     for name in late:
         importlib.import_module(name)
     from llmc.config.load import check_text
-    from llmc.config.starter import initial_text
+    from llmc.config.schema import initial_text
     from llmc.landing.prompts import _templates
     from llmc.records.state import State
 

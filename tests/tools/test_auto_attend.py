@@ -5,12 +5,11 @@ import signal
 
 import pytest
 
-from llmc.auto import run as auto
-from llmc.auto.auto_run import BEGINS, Run
-from llmc.auto.hard_failure import HardFailure
+from llmc.auto import attend as auto
+from llmc.auto.auto_run import BEGINS, HardFailure, Run
 from llmc.auto.parks import Parks
 from llmc.auto.rules.steps import GiveUp
-from llmc.auto.spending import Spending
+from llmc.auto.usage import Spending
 from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.names import TaskId
@@ -24,7 +23,7 @@ from llmc.repo.project import Project, open_project
 from llmc.sessions import submit
 from llmc.tasks import queue
 from llmc.workers import start
-from llmc.workers.rules.patrol import Clock
+from llmc.workers.rules import Clock
 from tests.support.auto import add, set_up
 from tests.support.fleet import Fleet
 from tests.support.goal_workshop import action

@@ -8,7 +8,7 @@ from llmc.base.names import TaskId
 from llmc.records.books import entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from llmc.tasks.rules.claims import freed
 from llmc.tasks.rules.draft import Draft, fields
 
@@ -18,15 +18,15 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
     for subject in ("One", "Two", "Three"):
         files.create(fields(Draft(subject), TaskId))
-    first = claiming.take(files, ledger, "auto-1", files.key("1"), "One")
-    second = claiming.take(files, ledger, "auto-2", files.key("2"), "Two")
+    first = queue.take(files, ledger, "auto-1", files.key("1"), "One")
+    second = queue.take(files, ledger, "auto-2", files.key("2"), "Two")
     assert first is not None
     assert second is not None
     ledger.write(entry("released", first, 1.0, reason="over $5", cause="budget", hold="parked"))
     persons = {"status": "in_progress", "owner": "a person"}
     files.change("3", lambda task, raw: {**raw, **persons})
 
-    assert claiming.settle_files(files, ledger.books()) == [files.key("1")]
+    assert queue.settle_files(files, ledger.books()) == [files.key("1")]
     one, two, three = files.get("1"), files.get("2"), files.get("3")
     assert (one.status, one.owner, one.claim, one.waits_for_a_person) == (
         TaskStatus.PENDING,
@@ -36,14 +36,14 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     )
     assert (two.owner, two.claim) == ("auto-2", second.id)
     assert three.owner == "a person"
-    assert claiming.take(files, ledger, "auto-1", files.key("1"), "One") is None, "it waits for a person"
+    assert queue.take(files, ledger, "auto-1", files.key("1"), "One") is None, "it waits for a person"
 
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
     """Break: let claims.freed ignore what was seen."""
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
     seen = files.create(fields(Draft("One"), TaskId))
-    assert claiming.take(files, ledger, "auto-1", files.key(seen.id), "One")
+    assert queue.take(files, ledger, "auto-1", files.key(seen.id), "One")
     assert files.change("1", partial(freed, seen=seen)).owner == "auto-1"
     assert files.change("1", partial(freed, seen=files.get("1"))).owner == ""
 
@@ -55,8 +55,8 @@ def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: P
     for files in (old, new):
         for subject in ("One", "Two"):
             files.create(fields(Draft(subject), TaskId))
-    first = claiming.take(old, ledger, "auto-1", old.key("1"), "One")
-    second = claiming.take(old, ledger, "auto-2", old.key("2"), "Two")
+    first = queue.take(old, ledger, "auto-1", old.key("1"), "One")
+    second = queue.take(old, ledger, "auto-2", old.key("2"), "Two")
     assert first is not None
     assert second is not None
     for number, claim in (
@@ -66,8 +66,8 @@ def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: P
         new.change(
             number, lambda _, raw, claim=claim: {**raw, "status": "in_progress", "owner": claim.worker}
         )  # type: ignore[misc]
-    claiming.complete(new, ledger, first, "c0ffee")
-    claiming.give_back(new, ledger, second, "stopped")
+    queue.complete(new, ledger, first, "c0ffee")
+    queue.give_back(new, ledger, second, "stopped")
     assert [old.get(number).status for number in ("1", "2")] == [TaskStatus.COMPLETED, TaskStatus.PENDING]
     assert [new.get(number).status for number in ("1", "2")] == [TaskStatus.IN_PROGRESS] * 2
     books = ledger.books()

@@ -27,7 +27,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project, open_project
 from llmc.reports import digest
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from llmc.tasks.task_list import open_list
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
@@ -283,11 +283,11 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
         files.directory / "1.json",
         '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
     )
-    claiming.take(files, claiming.open_ledger(project), "auto-1", files.key("1"))
+    queue.take(files, queue.open_ledger(project), "auto-1", files.key("1"))
     assert kinds(project) == [Kind.CLAIM]
     mend(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
-    assert claiming.open_ledger(project).books().claims == {}
+    assert queue.open_ledger(project).books().claims == {}
     assert kinds(project) == []
     old(files.directory / "2.json", "{")
     assert kinds(project) == [Kind.TASK_LIST]

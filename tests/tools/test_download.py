@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from llmc.base.download import download
+from llmc.auto.prices import download
 from llmc.base.errors import LlmcError, UsageError
 
 BODY = json.dumps({"as_of": "2100-01-01", "prices": {}}).encode()

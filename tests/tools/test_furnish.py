@@ -11,7 +11,7 @@ from llmc.config.edit import set_value
 from llmc.landing import fast_forward
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, lfs, provision, setup, submodules
-from llmc.repo.excludes import literal_pattern
+from llmc.repo.copied_files import literal_pattern
 from llmc.repo.project import Project
 from llmc.repo.serena import _read_list, named
 from llmc.workers.nuke import nuke_worker

@@ -20,7 +20,7 @@ from llmc.goals.model import (
     NodeStatus,
     Result,
 )
-from llmc.goals.plan.shape import shape_of
+from llmc.goals.plan.plan import shape_of
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store.schema import VERSION
 from llmc.goals.store.store import GoalStore

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 from llmc.base import faults
 from llmc.base.names import PromptId, TaskId
 from llmc.config.goals import GoalPlanner
-from llmc.goals import goal_budget, goal_dispatch, goal_runner, goal_work, goals
+from llmc.goals import goal_budget, goal_dispatch, goal_runner, goals, work
 from llmc.goals.goal_desk import Aside
 from llmc.goals.goal_runner import Runner
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
@@ -22,7 +22,7 @@ from llmc.goals.store import store
 from llmc.records.books import Claim, entry
 from llmc.records.worker import Outcome
 from llmc.sessions.submit import Receipt
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from tests.support.goal_workshop import (
     GOAL,
     LEAF,
@@ -183,8 +183,8 @@ def _race(directory: Path, rounds: int) -> None:
             task: TaskId = task, start: threading.Barrier = start, dispatch: str = dispatch
         ) -> Claim | None:
             start.wait(10)
-            return claiming.take(
-                shop.files, claiming.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
+            return queue.take(
+                shop.files, queue.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
             )
 
         def take_back(start: threading.Barrier = start, dispatch: str = dispatch) -> Result | None:
@@ -206,9 +206,9 @@ def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
     """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
     shop.perform(action())
     shop.ledger.write(entry("withdrawn", Claim("", shop.files.key("1"), ""), 1.0, reason="not wanted"))
-    late = claiming.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
+    late = queue.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
     assert late is not None, "its file did not say so yet"
-    claiming.give_back(shop.files, shop.ledger, late, "reset of auto-1")
+    queue.give_back(shop.files, shop.ledger, late, "reset of auto-1")
     assert shop.tasks()["1"].waits_for_a_person == "withdrawn"
     assert shop.take() is None
 
@@ -561,12 +561,12 @@ def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clo
     clock.now += 1
     taken = shop.take()
     assert taken is not None
-    claiming.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
+    queue.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
     shop.pass_time(clock, 20 * 3600)
     purposes = [one.purpose for one in shop.history()]
     assert purposes == ["work", "escalate", "reminder", "reminder", "reminder"]
-    (question,) = goal_work.inbox(shop.project)
-    goal_work.answer(shop.project, question.id, "Blue")
+    (question,) = work.inbox(shop.project)
+    work.answer(shop.project, question.id, "Blue")
     clock.now += 400
     shop.tick()
     again = shop.take()

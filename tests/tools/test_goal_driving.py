@@ -23,7 +23,7 @@ from llmc.goals.goal_runner import Runner
 from llmc.goals.goals import NewGoal, create, open_store, reply_to
 from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
 from llmc.notifications.notify import _wanted, channels_of
-from llmc.notifications.rules.notices import Notice, of_event
+from llmc.notifications.rules import Notice, of_event
 from llmc.records.events import read_lines
 from llmc.repo.project import Project, bare_project
 from llmc.sessions.transcript_tail import last_messages

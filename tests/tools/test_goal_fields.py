@@ -10,13 +10,12 @@ import msgspec
 import pytest
 
 from llmc.config.goals import GoalPlanner
-from llmc.goals import goal_dispatch, goal_work, goals, model
+from llmc.goals import goal_dispatch, goals, model, work
 from llmc.goals.goal_dispatch import Done
-from llmc.goals.goal_planning import ConfiguredPlanner
-from llmc.goals.goal_replans import replan
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row
+from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.store.rows import Writer
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from tests.support.goal_workshop import Clock, Workshop, worker_at
 
 #: fields that stay what they are at first in this test, and why
@@ -190,7 +189,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(shop.ledger.books().claims.values()):
-            claiming.give_back(shop.files, shop.ledger, claim, "reset")
+            queue.give_back(shop.files, shop.ledger, claim, "reset")
         with project.store.transaction() as tx:
             tx.remove(worker)
 
@@ -218,9 +217,9 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     shop.report(worker, "blocked", "no key", clock.now)
     clock.now += 5
     shop.tick()
-    (question,) = [one for one in goal_work.inbox(shop.project) if one.work_node_id]
+    (question,) = [one for one in work.inbox(shop.project) if one.work_node_id]
     reset(shop.project, worker)  # it was needed for another task: who asked is gone
-    goal_work.answer(shop.project, question.id, "it is in the vault")
+    work.answer(shop.project, question.id, "it is in the vault")
     clock.now += 5
     shop.tick()
     worker = begin()
@@ -249,28 +248,28 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
             begin()
     clock.now += 5 * 3600.0
     shop.pass_time(clock, 2400.0)
-    (question,) = [one for one in goal_work.inbox(shop.project) if one.work_node_id]
-    goal_work.answer(shop.project, question.id, "1")
+    (question,) = [one for one in work.inbox(shop.project) if one.work_node_id]
+    work.answer(shop.project, question.id, "1")
     shop.tick()
 
 
 def _finish(shop: Made, folder: Path) -> None:
     """A person's words, another plan, and the end."""
-    goal_work.block(shop.project, "T1.2", shop.goal_id, reason="which server?")
-    goal_work.unblock(shop.project, "T1.2", shop.goal_id, reason="the second")
-    goal_work.override(shop.project, "T1.3", shop.goal_id, status="done", reason="not worth it")
+    work.block(shop.project, "T1.2", shop.goal_id, reason="which server?")
+    work.unblock(shop.project, "T1.2", shop.goal_id, reason="the second")
+    work.override(shop.project, "T1.3", shop.goal_id, status="done", reason="not worth it")
     other = json.loads(json.dumps(PLAN))
     tasks = other["phases"][0]["tasks"]
     tasks[1] |= {"id": "T1.9", "deps": ["T1.1"], "acceptance": ["b"]}
     tasks[0]["acceptance"] = ["it reads all"]
     tasks[2:] = [{"id": "T1.4", "name": "Four", "objective": "o", "acceptance": ["a"]}]
     (folder / "other.json").write_text(json.dumps(other))
-    replan(shop.project, shop.goal_id, "smaller", folder / "other.json")
+    replan_by_hand(shop.project, shop.goal_id, "smaller", folder / "other.json")
     del tasks[2]
     (folder / "other.json").write_text(json.dumps(other))
-    replan(shop.project, shop.goal_id, "not four", folder / "other.json")
+    replan_by_hand(shop.project, shop.goal_id, "not four", folder / "other.json")
     for node_id in ("T1.1", "T1.9"):
-        goal_work.done(shop.project, node_id, shop.goal_id, summary="by hand", commits=("1a2b",))
+        work.done(shop.project, node_id, shop.goal_id, summary="by hand", commits=("1a2b",))
     shop.tick()
-    goal_work.answer(shop.project, shop.goal_id, "complete it all the same")
+    work.answer(shop.project, shop.goal_id, "complete it all the same")
     assert shop.view.goal.status is model.GoalStatus.COMPLETED

@@ -12,7 +12,7 @@ from llmc.attention import raising
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.goals import GoalPlanner
 from llmc.config.paths import Root
-from llmc.goals import goal_replans, goal_work, goals
+from llmc.goals import goals, planning, work
 from llmc.goals.drive.clean import SecretRefused
 from llmc.goals.goals import NewGoal, open_store
 from llmc.goals.model import Change, Event, GoalView, PlannerRef
@@ -121,11 +121,11 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     bad = tmp_path / "bad.md"
     bad.write_text("no plan")
     with pytest.raises(LlmcError):
-        goal_replans.replan(project, goal_id, "no server", bad)
-    assert goal_work.inbox(project) == [], "a file is in the hands of its author"
+        planning.replan_by_hand(project, goal_id, "no server", bad)
+    assert work.inbox(project) == [], "a file is in the hands of its author"
     with pytest.raises(LlmcError):
-        goal_replans.replan(project, goal_id, "no server", None)
-    (asked,) = goal_work.inbox(project)
+        planning.replan_by_hand(project, goal_id, "no server", None)
+    (asked,) = work.inbox(project)
     assert (asked.reason.kind, asked.reason.options[1]) == ("replan", "keep the plan there is")
     assert "No other plan was made (no server)" in asked.reason.question
     assert list(open_store(project).view(goal_id).nodes) == ["P1", "T1.1", "T1.2"], (
@@ -134,17 +134,17 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
     (item,) = raising.current(project)
     assert (item.kind, item.next) == ("goal_question", f'llmc overseer answer {goal_id} "..."')
 
-    goal_work.answer(project, goal_id, "2")
-    assert goal_work.inbox(project) == []
+    work.answer(project, goal_id, "2")
+    assert work.inbox(project) == []
     with pytest.raises(LlmcError):
-        goal_replans.replan(project, goal_id, "no server", None)
+        planning.replan_by_hand(project, goal_id, "no server", None)
     with pytest.raises(LlmcError):
-        goal_work.answer(project, goal_id, "use files")
-    assert "use files" in goal_work.inbox(project)[0].reason.text, "a hint is part of the wish"
+        work.answer(project, goal_id, "use files")
+    assert "use files" in work.inbox(project)[0].reason.text, "a hint is part of the wish"
     (tmp_path / "plan.json").write_text(json.dumps(small_plan()))
     project = planned_by(f"cat > {prompts}; cat {tmp_path}/plan.json", tmp_path)
-    goal_work.answer(project, goal_id, "1")
-    assert goal_work.inbox(project) == []
+    work.answer(project, goal_id, "1")
+    assert work.inbox(project) == []
     assert raising.current(project) == []
     assert "no server. A person says: use files" in prompts.read_text()
     assert "T2.1" in open_store(project).view(goal_id).nodes
@@ -160,15 +160,15 @@ def planned_by(command: str, folder: Path) -> Project:
 def test_an_answer_counts_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the look at `_questions` out of `answer`."""
     goal_id = goals.create(project, NewGoal("Import"), Stub(two_tasks)).view.goal.goal_id
-    goal_work.block(project, "T1.1", reason="which?")
-    goal_work.block(project, "T1.2", reason="and this?")
-    asked = goal_work.inbox(project)
-    goal_work.answer(project, "T1.1", "that")
+    work.block(project, "T1.1", reason="which?")
+    work.block(project, "T1.2", reason="and this?")
+    asked = work.inbox(project)
+    work.answer(project, "T1.1", "that")
     with pytest.raises(LlmcError, match="nothing waits"):
-        goal_work.answer(project, "T1.1", "this")
-    monkeypatch.setattr(goal_work, "inbox", lambda project: asked)  # as it was for somebody who looked before
+        work.answer(project, "T1.1", "this")
+    monkeypatch.setattr(work, "inbox", lambda project: asked)  # as it was for somebody who looked before
     with pytest.raises(Refused, match="answered meanwhile"):
-        goal_work.answer(project, "T1.1", "this")
+        work.answer(project, "T1.1", "this")
     assert types(project, goal_id).count("work.answered") == 1
 
 

@@ -14,7 +14,7 @@ from llmc.config.goals import GoalPlanner
 from llmc.goals import goal_dispatch, goal_signals
 from llmc.goals.goal_dispatch import Done
 from llmc.goals.model import AssignmentStatus, Change, Result
-from llmc.tasks import claiming
+from llmc.tasks import queue
 from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
 
 IDLE_S, TICK_S = 900.0, 120.0
@@ -156,7 +156,7 @@ def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, ro
 
     def reset(project: Any, worker: str) -> None:
         for claim in tuple(work.shop.ledger.books().claims.values()):
-            claiming.give_back(work.shop.files, work.shop.ledger, claim, "reset")
+            queue.give_back(work.shop.files, work.shop.ledger, claim, "reset")
         with project.store.transaction() as tx:
             tx.remove(worker)
 

@@ -15,14 +15,13 @@ from msgspec.structs import replace
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, StateError
 from llmc.goals.drive.transitions import move_node
 from llmc.goals.model import AssignmentStatus, Change, Event, GoalStatus, GoalView, NodeStatus, Result
-from llmc.goals.report.export import export
-from llmc.goals.report.milestones import MILESTONE
+from llmc.goals.report.crystals import MILESTONE
+from llmc.goals.report.handoff import export
 from llmc.goals.store import rows as goal_rows
 from llmc.goals.store import store as goal_store
-from llmc.goals.store.damage import CORRUPT
 from llmc.goals.store.errors import Damaged, NewerStore
 from llmc.goals.store.schema import VERSION
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.store import CORRUPT, GoalStore
 from tests.support.goal_records import GOAL, assignment, dispatch, full_change, goal, node
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from llmc.base import progress
+from llmc.base import clock
 from llmc.config.paths import Root
-from llmc.daemon import heartbeat
-from llmc.daemon.heartbeat import Heartbeat
+from llmc.daemon import watches
+from llmc.daemon.watches import Heartbeat
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
-    monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.01)
-    monkeypatch.setattr(heartbeat, "STUCK_S", 0.3)
+    monkeypatch.setattr(watches, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(watches, "STUCK_S", 0.3)
     found = Root(tmp_path / "root")
     found.heartbeat.parent.mkdir(parents=True)
     return found
@@ -80,7 +80,7 @@ def test_it_comes_often_enough_for_its_supervisor(
     root: Root, monkeypatch: pytest.MonkeyPatch, timeout_s: float, beats: int
 ) -> None:
     """Break: beat every five seconds, however soon a supervisor takes that for a hang."""
-    monkeypatch.setattr(heartbeat, "INTERVAL_S", 5.0)
+    monkeypatch.setattr(watches, "INTERVAL_S", 5.0)
     made = Heartbeat(root, "i-1", lambda _: None, timeout_s)
     made.start()
     seen = {last(root)}
@@ -98,7 +98,7 @@ def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbea
     hangs = threading.Event()
 
     def lane() -> None:
-        with progress.watched("the lane of auto-1"):
+        with clock.watched("the lane of auto-1"):
             hangs.wait()
 
     thread = threading.Thread(target=lane, daemon=True)
@@ -118,7 +118,7 @@ def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat,
     began, over = threading.Event(), threading.Event()
 
     def lane() -> None:
-        with progress.watched("the lane of auto-1"), progress.waiting(3600):
+        with clock.watched("the lane of auto-1"), clock.waiting(3600):
             began.set()
             over.wait()
 
@@ -126,7 +126,7 @@ def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat,
     thread.start()
     began.wait()
     since = time.monotonic()
-    wait_until(lambda: time.monotonic() - since > 2 * heartbeat.STUCK_S, 5)
+    wait_until(lambda: time.monotonic() - since > 2 * watches.STUCK_S, 5)
     advances(root)
     over.set()
     thread.join()

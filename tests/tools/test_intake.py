@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from llmc import hook_client
 from llmc.config.paths import Root
-from llmc.daemon.catch_up import catch_up
+from llmc.daemon.chores import catch_up
 from llmc.records.store import Store
 from llmc.records.worker import Status, WorkerRecord
 from tests.support.fleet import Fleet

@@ -21,13 +21,12 @@ from llmc.base.tmux import Tmux
 from llmc.config.load import load_config
 from llmc.config.model import Config, Notify, Repo
 from llmc.config.paths import Root
-from llmc.daemon.notices import Notices
-from llmc.notifications import incidents, notifiers
+from llmc.daemon.chores import Notices
+from llmc.notifications import notifiers
 from llmc.notifications import notify as service
-from llmc.notifications.incidents import Incidents
 from llmc.notifications.notifiers import Result
-from llmc.notifications.notify import flush, notify, over, retry
-from llmc.notifications.rules.notices import Notice
+from llmc.notifications.notify import Incidents, flush, notify, over, retry
+from llmc.notifications.rules import Notice
 from llmc.records.store import Store
 from llmc.records.transitions import step
 from llmc.records.worker import Status
@@ -177,7 +176,7 @@ def test_a_failed_channel_is_tried_again_but_not_for_ever(
     project: Project, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are not told again. Break: retry every channel; or no limit of tries."""
-    monkeypatch.setattr(incidents, "PAUSE_S", 0.0)
+    monkeypatch.setattr(service, "PAUSE_S", 0.0)
     count = tmp_path / "count"
     both = using(project, webhook=hook.url, command=f"echo x >> {count}")
     hook.status = 500
@@ -194,7 +193,7 @@ def test_a_failed_channel_is_tried_again_but_not_for_ever(
         flush()
     tries = [row["attempt"] for row in events(project, "notify_failed") if row["key"] == "2"]
     assert tries == [1, 2, 3]
-    monkeypatch.setattr(incidents, "PAUSE_S", 60.0)
+    monkeypatch.setattr(service, "PAUSE_S", 60.0)
     tell(both, key="3")
     retry(both)
     flush()
@@ -258,7 +257,7 @@ def test_a_kill_at_any_moment_loses_nothing_and_tells_twice_at_most(
 import sys
 from pathlib import Path
 from llmc.config.paths import Root
-from llmc.daemon.notices import Notices
+from llmc.daemon.chores import Notices
 from llmc.notifications.notify import flush
 from llmc.repo.project import bare_project
 project = bare_project(Root(Path(sys.argv[1])))

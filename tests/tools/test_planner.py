@@ -12,14 +12,22 @@ from msgspec.structs import replace
 
 from llmc.agents.print_mode import Tokens
 from llmc.base import proc
-from llmc.goals.drive.diagnosis import Diagnosis, Nudge
+from llmc.goals.drive.ladder import Diagnosis, Nudge
 from llmc.goals.model import Change, Goal, GoalView
 from llmc.goals.plan.plan import Limits, Plan, Split
 from llmc.goals.plan.plan_check import check_plan
 from llmc.goals.plan.plan_prompt import PLAN
 from llmc.goals.plan.replan import merge_plan
-from llmc.goals.planner import PlanFailed, Planned, diagnose, plan_goal, replan_goal, split_work
-from llmc.goals.planner_run import Failure, PlannerSetup
+from llmc.goals.planner import (
+    Failure,
+    PlanFailed,
+    Planned,
+    PlannerSetup,
+    diagnose,
+    plan_goal,
+    replan_goal,
+    split_work,
+)
 from tests.support.goal_plans import Json, node, plan, small_plan
 from tests.support.loopback_api import STRUCTURED, LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config

@@ -27,18 +27,18 @@ from llmc.base.panes import Pane
 from llmc.base.processes import Process, identify
 from llmc.cli.overview import render
 from llmc.cli.views import overseer_view
-from llmc.daemon import heartbeat
-from llmc.daemon.agents_watch import AgentsWatch
+from llmc.daemon import watches
 from llmc.daemon.auto import AutoMode, AutoOptions
+from llmc.daemon.watches import AgentsWatch
 from llmc.doctor import canary
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Obstacle
 from llmc.repo.project import Project
 from llmc.sessions import sessions, typist
 from llmc.sessions.typist import Refusal, Typist
-from llmc.supervisor import supervised_daemon
+from llmc.supervisor import daemon_process
+from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity
-from llmc.supervisor.supervised_daemon import Running
 from llmc.supervisor.supervisor import Supervisor
 from llmc.supervisor.supervisor_record import Journal
 from tests.support.repos import Mold, Repo, make_project, project_at
@@ -96,7 +96,7 @@ def test_a_heartbeat_at_once_and_then_every_5_seconds(
             return len(waits) > 3
 
     module = SimpleNamespace(Event=Stop, Thread=threading.Thread)
-    monkeypatch.setattr(heartbeat, "threading", module)
+    monkeypatch.setattr(watches, "threading", module)
     auto = AutoMode(project, AutoOptions(), logging.getLogger("quiet"), lambda _, __: None, lambda _: None)
     loop = asyncio.new_event_loop()
     auto.show_life(loop, "i-1")
@@ -150,7 +150,7 @@ def test_60_seconds_to_register(
         ended.append((round(clock.now, 1), grace_s))
         os.kill(process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(supervised_daemon.processes, "terminate", terminate)
+    monkeypatch.setattr(daemon_process.processes, "terminate", terminate)
     found = supervisor(project)._start()
     assert isinstance(found, Failure)
     assert "did not register in 60 s" in found.text

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.auto import usage as service
-from llmc.auto.rules.spending import Spent
+from llmc.auto.rules.costs import Spent
 from llmc.auto.usage import Meters, Totals, day_start, record_usage
 from llmc.base import faults
 from llmc.base.names import SessionName, TaskId, WorkerName

@@ -15,7 +15,7 @@ from llmc.records.store import Store
 from llmc.repo import git
 from llmc.repo.project import Project, for_overseer
 from llmc.sessions.sessions import end_stray
-from llmc.supervisor import overseer_session
+from llmc.supervisor import remediation
 from llmc.workers.fleet import close_server, end_every_session
 
 
@@ -50,18 +50,18 @@ def of_source(project: Project, source: str) -> Project:
 def test_it_works_in_the_checkout_of_the_source(project: Project, tmp_path: Path) -> None:
     """Break that fails it: always the source itself; a bare one has no files, a URL no directory."""
     source = Path(project.source)
-    assert overseer_session.main_directory(project) == (source, "")
+    assert remediation.main_directory(project) == (source, "")
     (source / ".git/HEAD").write_text("broken")
-    assert overseer_session.main_directory(project) == (source, "")
+    assert remediation.main_directory(project) == (source, "")
     (source / ".git/HEAD").write_text("ref: refs/heads/main\n")
     bare = tmp_path / "bare.git"
     git.git(tmp_path, "clone", "-q", "--bare", str(source), str(bare))
-    place, why = overseer_session.main_directory(of_source(project, str(bare)))
+    place, why = remediation.main_directory(of_source(project, str(bare)))
     assert (place, why) == (project.root.path, f"{bare} has no checkout")
     git.git(bare, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
-    assert overseer_session.main_directory(of_source(project, str(bare))) == (tmp_path / "linked", "")
+    assert remediation.main_directory(of_source(project, str(bare))) == (tmp_path / "linked", "")
     url = "https://example.com/repo.git"
-    place, why = overseer_session.main_directory(of_source(project, url))
+    place, why = remediation.main_directory(of_source(project, url))
     assert (place, why) == (project.root.path, f"{url} is not a directory here")
 
 
@@ -70,7 +70,7 @@ def test_a_record_that_cannot_be_read_is_kept_aside_and_made_again(project: Proj
     own = project.root.path / ".llmc/overseer"
     own.mkdir()
     (own / "session.json").write_text("{ torn")
-    overseer_session.close_session(project)
+    remediation.close_session(project)
     assert [path.read_text() for path in own.glob("session.json.unreadable-*")] == ["{ torn"]
     record = for_overseer(project).store.worker(OVERSEER)
     assert (record.has_branch, record.worktree_path) == (False, project.source)

@@ -21,8 +21,8 @@ from llmc.config.model import Config, Logs, Repo
 from llmc.config.paths import Root
 from llmc.records import events
 from llmc.records.store import Store
-from llmc.repo.log_rotation import follow_own_output, rotate_logs
 from llmc.repo.project import Project
+from llmc.repo.user_commands import follow_own_output, rotate_logs
 from tests.support.waiting import wait_until
 
 WRITER = """
@@ -283,7 +283,7 @@ def test_our_own_output_goes_on_in_the_new_file(tmp_path: Path) -> None:
     """Break: no dup2."""
     out = tmp_path / "daemon.out"
     code = f"""
-from pathlib import Path; from llmc.repo.log_rotation import *; from llmc.base.rotation import *
+from pathlib import Path; from llmc.repo.user_commands import *; from llmc.base.rotation import *
 path = Path({str(out)!r})
 print("before", flush=True); rotate(path, Limit(1)); follow_own_output(path); print("after", flush=True)
 """

@@ -20,12 +20,12 @@ from llmc.doctor.examine import examine
 from llmc.doctor.repair import repair_all
 from llmc.doctor.rules.diagnose import diagnose
 from llmc.doctor.rules.findings import Kind
-from llmc.landing import checking, slots, validation
+from llmc.landing import slots, validation
 from llmc.landing.slots import Slot
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo import setup
-from llmc.repo.commands import CommandFailed
 from llmc.repo.project import Project
+from llmc.repo.user_commands import CommandFailed
 from tests.support.fleet import in_soak
 from tests.support.repos import (
     Mold,
@@ -252,10 +252,10 @@ def test_in_the_worktree_only_what_is_checked_out_there_is_checked(project: Proj
     record, worktree = add_worker(project)
     commit, _ = work(worktree)
     same = worktree.git("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}~1", "-m", "As one").strip()
-    checking.in_worktree(project, record, same)
+    validation.in_worktree(project, record, same)
     worktree.commit("more.txt", "more\n")
     with pytest.raises(Refused, match=f"w1 does not have {commit[:12]} checked out"):
-        checking.in_worktree(project, record, commit)
+        validation.in_worktree(project, record, commit)
     assert (tmp_path / "ran").read_text().split() == ["ran"]
 
 

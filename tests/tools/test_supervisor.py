@@ -23,15 +23,15 @@ from llmc.base.processes import Process, identify, is_alive
 from llmc.base.rotation import Limit, rotate
 from llmc.config.model import Config, Repo
 from llmc.daemon.log import open_log
-from llmc.records.auto import AutoState
-from llmc.records.state import State
+from llmc.records.state import AutoState, State
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import open_project
-from llmc.supervisor import supervised_daemon, supervisor_record, supervisor_watch
+from llmc.supervisor import daemon_process, supervisor_record
+from llmc.supervisor import watch as supervisor_watch
+from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity
-from llmc.supervisor.rules import health
-from llmc.supervisor.supervised_daemon import Running
-from llmc.supervisor.supervisor_watch import LogTail, Progress, Since, Watch
+from llmc.supervisor.rules import decide
+from llmc.supervisor.watch import LogTail, Progress, Since, Watch
 from tests.support.auto import add, set_up, task_dir
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
@@ -192,7 +192,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
     stubborn.stdout.readline()
     found = running(stubborn)
     assert found.is_alive()
-    supervised_daemon.end_all(project, found, 0.2)
+    daemon_process.end_all(project, found, 0.2)
     assert not is_alive(stubborn.pid)
     assert (stubborn.returncode, found.exit_code()) == (-signal.SIGKILL, -signal.SIGKILL)
     stubborn.stdout.close()
@@ -200,7 +200,7 @@ def test_a_zombie_is_not_alive_and_nobody_survives(scripted: Fleet) -> None:
     other = subprocess.Popen(["sleep", "99"])
     reused = Running(Identity(other.pid, 1.0, "i-1"), Process(other.pid, "12345"), None, 0.0)
     assert not reused.is_alive()
-    supervised_daemon.end_all(project, reused, 0.2)
+    daemon_process.end_all(project, reused, 0.2)
     assert is_alive(other.pid)
     other.kill()
     other.wait()
@@ -218,7 +218,7 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
     def start(script: str, limit_s: float) -> Running | Failure:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        return supervised_daemon.start(project, lambda: False, limit_s)
+        return daemon_process.start(project, lambda: False, limit_s)
 
     row = {"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "old"}
     project.root.daemon.write_text(json.dumps(row))
@@ -235,7 +235,7 @@ def test_only_its_own_daemon_is_taken(scripted: Fleet, monkeypatch: pytest.Monke
     ours = start(f"printf '{row_of_its_own}' $$ > {project.root.daemon}; exec sleep 99", 30)
     assert isinstance(ours, Running)
     assert (ours.identity.instance_id, ours.is_alive()) == ("mine", True)
-    supervised_daemon.end_all(project, ours, 5)
+    daemon_process.end_all(project, ours, 5)
     assert not ours.is_alive()
 
 
@@ -248,7 +248,7 @@ def test_a_stall_needs_work_and_time(scripted: Fleet) -> None:
     fleet.llmc("up", "--auto", "--detach")
     fleet.llmc("down")
     daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, time.monotonic())
-    limits = health.Limits(heartbeat_s=1e9, stall_s=-1.0)
+    limits = decide.HealthLimits(heartbeat_s=1e9, stall_s=-1.0)
     tail = LogTail(fleet.root / "logs/daemon.jsonl")
 
     def has_work() -> bool:
@@ -276,7 +276,7 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
     for name in clocks:
         monkeypatch.setattr(supervisor_watch, name, lambda name=name: clocks[name])
     daemon = Running(Identity(os.getpid(), 1.0, "i-1"), Process(os.getpid(), ""), None, 0.0)
-    limits = health.Limits(heartbeat_s=30.0, stall_s=1e9)
+    limits = decide.HealthLimits(heartbeat_s=30.0, stall_s=1e9)
     tail = LogTail(scripted.root / "logs/daemon.jsonl")
     watch = Watch(project, daemon, tail, 2.0)
 

@@ -16,7 +16,7 @@ from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
 from llmc.repo.project import Project
 from llmc.reports import digest
-from llmc.tasks import claiming
+from llmc.tasks import queue as claiming
 from llmc.tasks.queue import BrokenList, TaskQueue, open_queue
 from tests.support.repos import Mold, Repo, make_project, project_at
 

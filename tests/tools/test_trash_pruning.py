@@ -11,7 +11,7 @@ import pytest
 from llmc.repo import trash
 from llmc.repo.project import Project
 from llmc.repo.rules.trash_age import DAY_S, Age, Book
-from llmc.workers import trash_pruning
+from llmc.workers import restore
 from tests.support.repos import Repo, Worktree, add_worker, make_project, run_git
 
 #: how often the daemon of these tests looks
@@ -35,7 +35,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shift_s = 0.0
-        monkeypatch.setattr(trash_pruning, "now_unix", lambda: time.time() + self.shift_s)
+        monkeypatch.setattr(restore, "now_unix", lambda: time.time() + self.shift_s)
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def put(project: Project, worktree: Worktree, *, days_ago: float, known: bool = 
 
 def look(project: Project, count: int, *, first: bool = False) -> list[str]:
     """What goes in so many looks of a daemon."""
-    gone = [] if not first else trash_pruning.prune_by_itself(project, None)
+    gone = [] if not first else restore.prune_by_itself(project, None)
     for _ in range(count):
-        gone += trash_pruning.prune_by_itself(project, LOOK_S)
+        gone += restore.prune_by_itself(project, LOOK_S)
     return [entry.name for entry in gone]
 
 
@@ -122,12 +122,12 @@ def test_what_is_really_old_goes_by_itself(
 
 def _age_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ctime of a file cannot be set; here files are as old as their mtime says."""
-    real = trash_pruning._age_by_clock
+    real = restore._age_by_clock
 
     def by_mtime(root: object, entry: object, now: float) -> float:
         return 40 * DAY_S if "-abcd-" in entry.name else real(root, entry, now)  # type: ignore[attr-defined, arg-type]
 
-    monkeypatch.setattr(trash_pruning, "_age_by_clock", by_mtime)
+    monkeypatch.setattr(restore, "_age_by_clock", by_mtime)
 
 
 def test_a_book_that_is_damaged_makes_everything_young(
@@ -143,7 +143,7 @@ def test_a_book_that_is_damaged_makes_everything_young(
 def test_files_of_another_time_are_a_doubt(project: Project, worktree: Worktree, clock: Clock) -> None:
     """A name of long ago on a file of now. Break: look at names only."""
     ref = put(project, worktree, days_ago=40)
-    plan = trash_pruning.plan(project, 30)
+    plan = restore.plan(project, 30)
     assert [entry.ref for entry in plan.old] == [ref]
     assert "its files are" in plan.doubts[trash.short(ref)], "its ctime is of now"
 
@@ -154,19 +154,19 @@ def test_the_log_is_asked_too(
     """Break: leave the event log out; a clock that has been wrong since the start of the machine shows nowhere else."""
     _age_directories(monkeypatch)
     known = put(project, worktree, days_ago=40)
-    assert trash_pruning.plan(project, 30).doubts == {}
+    assert restore.plan(project, 30).doubts == {}
     unknown = put(project, worktree, days_ago=39, known=False)
-    assert trash_pruning.plan(project, 30).doubts == {trash.short(unknown): "the event log does not know it"}
+    assert restore.plan(project, 30).doubts == {trash.short(unknown): "the event log does not know it"}
     project.root.events.write_text(json.dumps({"ts": time.time(), "action": "pinning", "ref": known}) + "\n")
     clock.shift_s = 40 * DAY_S
-    assert "accounts for 2d" in trash_pruning.plan(project, 30).doubts[trash.short(known)]
-    assert trash_pruning.plan(project, 0).doubts == {}, "whatever its age: no clock is asked"
+    assert "accounts for 2d" in restore.plan(project, 30).doubts[trash.short(known)]
+    assert restore.plan(project, 0).doubts == {}, "whatever its age: no clock is asked"
 
 
 def test_what_llmc_did_not_put_there_stays(project: Project, worktree: Worktree, clock: Clock) -> None:
     run_git(project.root.path, "update-ref", "refs/llmc/trash/w1/mine", worktree.head())
     (project.root.trash / "00-notes").mkdir(parents=True)
-    assert trash_pruning.plan(project, 0).old == ()
+    assert restore.plan(project, 0).old == ()
     assert look(project, 4 * 40, first=True) == []
     assert refs(project) == ["refs/llmc/trash/w1/mine"]
 
@@ -174,11 +174,11 @@ def test_what_llmc_did_not_put_there_stays(project: Project, worktree: Worktree,
 def test_what_was_added_to_a_pin_meanwhile_stays(project: Project, worktree: Worktree, clock: Clock) -> None:
     """Break: delete a ref whatever it names by now."""
     ref = put(project, worktree, days_ago=40)
-    plan = trash_pruning.plan(project, 0)
+    plan = restore.plan(project, 0)
     tip = worktree.commit("more.txt")
     run_git(project.root.path, "update-ref", ref, tip)
     with pytest.raises(Exception, match="update-ref"):
-        trash_pruning.remove(project, plan.old)
+        restore.remove(project, plan.old)
     assert refs(project) == [ref]
     assert trash.folder_of(project.root, ref).exists()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.base.watch import Watch
+from llmc.base.wake import Watch
 
 
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from llmc.records import inbox
 from llmc.records.worker import Assignment
 from llmc.repo.project import Project, for_overseer, open_project
 from llmc.sessions.intake import apply_pending
-from llmc.supervisor.overseer_session import own_session
+from llmc.supervisor.remediation import own_session
 from llmc.tasks import commands, task_list, worker_tasks
 from llmc.tasks import queue as task_queue
 from llmc.tasks.queue import TaskQueue
+from llmc.tasks.rules.claims import ANNOUNCED_S, GRACE_S, MOST_ACCEPTED
 from llmc.tasks.rules.draft import Draft
-from llmc.tasks.rules.origin import ANNOUNCED_S, GRACE_S, MOST_ACCEPTED
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

@@ -8,10 +8,10 @@ from llmc.attention.rules import attention
 from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
-from llmc.notifications.rules.notices import digest_ready
+from llmc.notifications.rules import digest_ready
 from llmc.records.items import KINDS, Facts, Item, Seen
 from llmc.records.store import Store
-from llmc.reports.rules import digest_waits
+from llmc.reports.rules import digest as digest_waits
 from llmc.reports.rules.digest import digest
 from llmc.reports.rules.digest_text import render as render_digest
 from llmc.sessions.rules import decide

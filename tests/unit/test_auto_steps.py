@@ -32,9 +32,8 @@ from llmc.auto.rules.steps import (
 )
 from llmc.base.names import PromptId, TaskId
 from llmc.landing.accept import STEPS
-from llmc.records.auto import AutoState
 from llmc.records.causes import Cause
-from llmc.records.state import State
+from llmc.records.state import AutoState, State
 from llmc.records.worker import (
     AcceptJournal,
     Assignment,

@@ -16,7 +16,7 @@ from llmc.records import ledger as ledger_file
 from llmc.records.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
 from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
-from llmc.tasks.concerns import _held
+from llmc.tasks.task_list import _held
 
 
 def claim(number: int, task: str = "7", worker: str = "auto-1") -> Claim:

@@ -5,9 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.auto.rules.budget import Level, limits, verdict
-from llmc.auto.rules.prices import Prices, cost_of
-from llmc.auto.rules.spending import Row, Spent, Tally, parse, spent_on, sums
+from llmc.auto.rules.costs import (
+    Level,
+    Prices,
+    Row,
+    Spent,
+    Tally,
+    cost_of,
+    limits,
+    spent_on,
+    sums,
+    usage_row,
+    verdict,
+)
 from llmc.config.model import Budget, Price
 from llmc.records.usage import Usage
 
@@ -118,11 +128,11 @@ def test_a_price_that_came_later_counts_for_what_had_none() -> None:
 
 def test_other_events_and_broken_ones_are_no_rows() -> None:
     event = {"ts": 1.0, "action": "usage_recorded", "worker": "w", "task_id": "3", "model": "m", "cost": None}
-    assert parse({**event, "input_tokens": 4, "reason": "", "seq": 9}) == Row(
+    assert usage_row({**event, "input_tokens": 4, "reason": "", "seq": 9}) == Row(
         ts=1.0, worker="w", task_id="3", model="m", tokens=Usage(input_tokens=4), cost=None
     )
-    assert parse({**event, "action": "held"}) is None
-    assert parse({**event, "model": 3}) is None
+    assert usage_row({**event, "action": "held"}) is None
+    assert usage_row({**event, "model": 3}) is None
 
 
 @pytest.mark.req("5-007")

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from llmc.base.errors import ConfigError, LlmcError, NotFound, Refused, UsageError
 from llmc.config.edit import add_worker, get_value, initial_text, remove_worker, set_value, unset_value
-from llmc.config.keys import quoted
 from llmc.config.load import check_text, load_config
 from llmc.config.model import Config, Defaults, Price, Repo, Worker
-from llmc.config.place import remove_table
+from llmc.config.toml_text import quoted, remove_table
 
 TEXT = """\
 # my fleet

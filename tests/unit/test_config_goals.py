@@ -2,8 +2,7 @@
 
 import pytest
 
-from llmc.config.advice import advice
-from llmc.config.load import check_text
+from llmc.config.load import advice, check_text
 from llmc.config.model import Config
 
 REPO = '[repo]\nsource = "/none"\n'

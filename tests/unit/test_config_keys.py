@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.keys import entries, join_key, line_of, quoted, split_key
+from llmc.config.toml_text import entries, join_key, line_of, quoted, split_key
 
 TEXT = '''\
 # [commented]

@@ -14,9 +14,8 @@ from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Assignment, Status
 from llmc.reports.digest import of_interest
-from llmc.reports.rules.digest import Digest, as_json, digest
-from llmc.reports.rules.digest_reader import ACTIONS
-from llmc.reports.rules.digest_waits import Facts
+from llmc.reports.rules.digest import Digest, Facts, as_json, digest
+from llmc.reports.rules.history import ACTIONS
 from tests.support.records import worker
 
 Row = dict[str, Any]

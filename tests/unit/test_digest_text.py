@@ -11,9 +11,8 @@ from llmc.base.names import TaskId
 from llmc.base.text import cells
 from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
-from llmc.reports.rules.digest import digest
+from llmc.reports.rules.digest import Facts, digest
 from llmc.reports.rules.digest_text import MOST_LINES, money, ranges, render, tokens
-from llmc.reports.rules.digest_waits import Facts
 from tests.unit.test_digest import Row, assigned, held, landed, row, task, used
 
 NOW = 40_000.0

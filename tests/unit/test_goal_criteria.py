@@ -3,11 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals.drive import criteria, unplanned
+from llmc.goals.drive import criteria
 from llmc.goals.drive.criteria import CHECK_AGAIN, COMPLETE, wants_check
 from llmc.goals.drive.questions import questions
-from llmc.goals.drive.reached import commands, criterion, is_reached
-from llmc.goals.drive.rollup import after, settled
+from llmc.goals.drive.rollup import after, commands, criterion, is_reached, settled
 from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
 from llmc.goals.model import Tested as Ran
 from tests.support.goal_world import START, goal, plan
@@ -89,13 +88,13 @@ def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
 def test_a_goal_without_a_plan_asks_and_one_with_a_plan_goes_on() -> None:
     """Break: ask also where there are nodes; or where a person's own file is no plan."""
     empty = GoalView(goal())
-    change = unplanned.failed(empty, "3 attempts", START)
+    change = criteria.failed(empty, "3 attempts", START)
     (question,) = questions(after(empty, change))
     assert (question.reason.kind, question.reason.options) == ("plan", ("plan it again", "cancel it"))
     for quiet in (
-        unplanned.failed(GoalView(goal(), plan(1, 1, 1)), "3 attempts", START),
-        unplanned.failed(empty, "line 3", START, asks=False),
+        criteria.failed(GoalView(goal(), plan(1, 1, 1)), "3 attempts", START),
+        criteria.failed(empty, "line 3", START, asks=False),
     ):
         assert (quiet.goal, [event.type for event in quiet.events]) == (None, ["plan.failed"])
-    assert unplanned.hinted(empty, "plan it again") == ""
-    assert unplanned.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nA person says: only A"
+    assert criteria.hinted(empty, "plan it again") == ""
+    assert criteria.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nA person says: only A"

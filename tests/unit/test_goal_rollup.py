@@ -16,7 +16,7 @@ from llmc.goals.drive.rollup import (
     status_of,
 )
 from llmc.goals.model import Change, GoalStatus, GoalView, Node, NodeKind, NodeStatus
-from llmc.goals.plan.shape import is_ready, shape_of
+from llmc.goals.plan.plan import is_ready, shape_of
 from tests.support.goal_records import node, view_of
 
 S = NodeStatus
@@ -149,7 +149,7 @@ def test_a_blocked_parent_names_what_blocks_it() -> None:
 
 
 def test_only_leaves_are_given_out_and_only_when_their_turn_has_come() -> None:
-    """Break: leave `_closed_above`, or the parents' `depends_on`, out of goals/plan/shape.py."""
+    """Break: leave `_closed_above`, or the parents' `depends_on`, out of goals/plan/plan.py."""
 
     def ready(view: GoalView, one: Node) -> bool:
         return is_ready(one.node_id, view.nodes, shape_of(view.nodes))

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from llmc.base.errors import Exit, Refused
 from llmc.goals import model
 from llmc.goals.drive import clean as cleaning
-from llmc.goals.drive.clean import CAP, CAPS, KEYS, MOST_DATA, clean, cut
-from llmc.goals.drive.secrets import redact, scan
+from llmc.goals.drive.clean import CAP, CAPS, KEYS, MOST_DATA, clean, cut, redact, scan
 from llmc.goals.model import Change, Event, Evidence
 from llmc.goals.model import Tested as Ran
 from tests.support.goal_records import assignment, crystallization, dispatch, full_change, goal, node

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
+from llmc.goals.drive.liveness import held_up_by, waits_of
 from llmc.goals.drive.policy import Policy
-from llmc.goals.drive.waits import held_up_by, waits_of
 from llmc.goals.model import (
     AssignmentStatus,
     Event,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "llmc"
 #: the command line that the supervisor itself runs, and what is said of it
-OF_THE_SUPERVISOR = "supervisor/supervised_daemon.py"
+OF_THE_SUPERVISOR = "supervisor/daemon_process.py"
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

@@ -10,8 +10,8 @@ import pytest
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
-from llmc.daemon import rounds
-from llmc.daemon.rounds import PASSES_S, Rounds
+from llmc.daemon import lanes
+from llmc.daemon.lanes import PASSES_S, Rounds
 from llmc.records.store import Store
 from llmc.records.worker import Status
 from tests.support.records import worker
@@ -24,7 +24,7 @@ Tell = Callable[[Exception | None], dict[str, Any]]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(rounds, "monotonic", lambda: made.now)
+    monkeypatch.setattr(lanes, "monotonic", lambda: made.now)
     return made
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.landing.rules.messages import clean, of_merge, squashed, subject
+from llmc.landing.rules import clean, of_merge, squashed, subject
 
 ATTRIBUTIONS = [
     "🤖 Generated with [Claude Code](https://claude.ai/code)",

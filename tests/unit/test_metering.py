@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.auto.rules.metering import Delta, Reading, measure
+from llmc.auto.rules.costs import Delta, Reading, measure
 from llmc.base.names import TaskId
 from llmc.records.usage import Usage
 from llmc.records.worker import Assignment, Metered

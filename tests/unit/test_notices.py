@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from llmc.config.model import NoticeKind, Notify
-from llmc.notifications.rules.notices import (
+from llmc.notifications.rules import (
     KINDS,
     LASTING,
     Notice,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from llmc.base.errors import Exit
 from llmc.supervisor.model import Failure, FailureKind
-from llmc.supervisor.rules import words
+from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.decide import (
     DAY_S,
     End,
@@ -152,11 +152,14 @@ def test_files_that_ask_for_a_person() -> None:
 
 def test_words_and_colours() -> None:
     """Break: any other word, or another colour."""
-    assert words.style_of(words.ENTERING) == "red"
-    done = words.outcome("completed", 12.345, "")
-    assert (done, words.style_of(done)) == ("✓ Remediation completed in 12.3s", "green")
-    assert words.style_of(words.RESTARTING) == "green"
-    stopped, issue = words.outcome("interrupted", 1.0, "x"), words.outcome("timeout", 1.0, "it took too long")
-    assert (stopped, words.style_of(stopped)) == ("⚠ Remediation interrupted", "yellow")
-    assert (issue, words.style_of(issue)) == ("⚠ Remediation issue: it took too long", "yellow")
-    assert words.outcome("failed", 1.0, "") == "⚠ Remediation issue: failed"
+    assert decide.style_of(decide.ENTERING) == "red"
+    done = decide.outcome("completed", 12.345, "")
+    assert (done, decide.style_of(done)) == ("✓ Remediation completed in 12.3s", "green")
+    assert decide.style_of(decide.RESTARTING) == "green"
+    stopped, issue = (
+        decide.outcome("interrupted", 1.0, "x"),
+        decide.outcome("timeout", 1.0, "it took too long"),
+    )
+    assert (stopped, decide.style_of(stopped)) == ("⚠ Remediation interrupted", "yellow")
+    assert (issue, decide.style_of(issue)) == ("⚠ Remediation issue: it took too long", "yellow")
+    assert decide.outcome("failed", 1.0, "") == "⚠ Remediation issue: failed"

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.supervisor.model import Failure, FailureKind, Identity, Record, failures
-from llmc.supervisor.rules import health
-from llmc.supervisor.rules.health import Limits, Seen, judge
+from llmc.supervisor.rules import decide
+from llmc.supervisor.rules.decide import HealthLimits, Seen, judge
 
 DAEMON = Identity(100, 5.0, "i-1")
-LIMITS = Limits(heartbeat_s=30, stall_s=3600)
+LIMITS = HealthLimits(heartbeat_s=30, stall_s=3600)
 WELL = Seen(registered=DAEMON, beat_of="i-1")
 LATE = LIMITS.heartbeat_s + 1
 
@@ -72,10 +72,10 @@ def test_only_the_very_daemon_is_well(expected: Identity, found: Identity) -> No
 def test_what_only_a_person_can_mend_does_not_hide() -> None:
     """Break: take the first record, whatever its cause."""
     records = (Record("WARNING", "first", cause="bug"), Record("ERROR", "login", cause="auth"))
-    found = health.judge_records(records)
+    found = decide.judge_records(records)
     assert found is not None
     assert (found.cause, found.record) == ("auth", records[1])
-    assert health.judge_records(()) is None
+    assert decide.judge_records(()) is None
 
 
 def line(level: str, message: str = "m", **more: object) -> bytes:

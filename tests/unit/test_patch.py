@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from llmc.agents.scripted.directives import steps
 from llmc.base.names import PromptId
-from llmc.landing.rules.patch import patch_id, quoted
+from llmc.landing.rules import patch_id, quoted
 from llmc.sessions.rules.prompt_text import normalise, typed
 
 DIFF = """diff --git a/f.py b/f.py

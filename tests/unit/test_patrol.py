@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from llmc.base.names import PromptId, TaskId
-from llmc.daemon.patrol import Watch
+from llmc.daemon.watches import Watch
 from llmc.records.worker import AcceptJournal, Assignment, Delivery, Outcome, SelfReview, Status, WorkerRecord
 from llmc.sessions.rules.decide import ABORTED, INTERRUPTED, GitFacts
-from llmc.workers.rules.patrol import (
+from llmc.workers.rules import (
     NO_STOP_S,
     STALLED_S,
     Clock,

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, NodeKind, NodeStatus
 from llmc.goals.plan.plan import Limits, Plan, nodes_of
-from llmc.goals.plan.plan_check import check_plan, check_split, completed
-from llmc.goals.plan.plan_schema import plan_schema
-from llmc.goals.plan.strict_json import Problem
+from llmc.goals.plan.plan_check import Problem, check_plan, check_split, completed, plan_schema
 from tests.support.goal_plans import (
     Json,
     all_nodes,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from llmc.goals.drive.diagnosis import Diagnosis, Escalate, Nudge, check_diagnosis
+from llmc.goals.drive.ladder import Diagnosis, Escalate, Nudge, check_diagnosis
 from llmc.goals.model import Goal, GoalView, Node, NodeKind, NodeStatus
 from llmc.goals.plan.plan import Limits
 from llmc.goals.plan.plan_prompt import (

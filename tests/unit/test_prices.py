@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.auto.prices import shipped
-from llmc.auto.rules.prices import OLD_DAYS, NoPrices, PriceList, Prices, complaint, cost_of, newest, parse
+from llmc.auto.rules.costs import (
+    OLD_DAYS,
+    NoPrices,
+    PriceList,
+    Prices,
+    complaint,
+    cost_of,
+    newest,
+    price_list,
+)
 from llmc.base.errors import LlmcError
 from llmc.cli.app import cli
 from llmc.config.model import Price
@@ -110,7 +119,7 @@ def test_the_list_of_litellm_is_understood() -> None:
         "gpt": row,
         "claude-c": {**row, "output_cost_per_token": 0},
     }
-    found = parse(data, TODAY)
+    found = price_list(data, TODAY)
     assert found.as_of == "2026-11-16"
     assert found.prices == {"claude-a": Price(input=10.0, output=25.0, cache_write=6.25, cache_read=0.5)}
 
@@ -130,7 +139,7 @@ def test_the_list_of_litellm_is_understood() -> None:
 def test_what_is_no_list_is_refused(data: object) -> None:
     """Break: take a price of nothing for a price; a budget would never be spent."""
     with pytest.raises(NoPrices):
-        parse(data, TODAY)
+        price_list(data, TODAY)
 
 
 @given(
@@ -143,7 +152,7 @@ def test_what_is_no_list_is_refused(data: object) -> None:
 def test_no_value_breaks_it(data: object) -> None:
     for one in (data, {"as_of": "2026-01-01", "prices": {"a": data}}, {"claude-a": data}):
         try:
-            parse(one, TODAY)
+            price_list(one, TODAY)
         except NoPrices:
             pass
 

@@ -6,7 +6,7 @@ import pytest
 
 from llmc.agents.question_dialog import Shown, recognise
 from llmc.records.hook_events import HookEvent
-from llmc.sessions.rules.questions import asked
+from llmc.sessions.rules.prompt_text import asked
 
 RULE = "─" * 40
 SCREEN = f"""❯ [llmc task-1]

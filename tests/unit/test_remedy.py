@@ -17,7 +17,7 @@ from llmc.sessions.rules import decide, prompt_text
 from llmc.sessions.rules.decide import Facts, judge
 from llmc.supervisor.rules.remedy import End, Outcome, ended, printable
 from llmc.supervisor.rules.remedy import judge as judge_turn
-from llmc.workers.rules import patrol
+from llmc.workers import rules
 from tests.support.records import worker
 
 
@@ -100,11 +100,11 @@ def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> Non
 def test_without_a_branch_shells_left_running_end_too() -> None:
     """Break that fails it: demand commits in background_left; such a remediation would end by its limit only."""
     record = overseer(Status.WORKING, background_since_unix=100.0)
-    seen, limits = patrol.Seen(git=decide.NO_BRANCH), patrol.Limits(60.0, 30.0)
-    assert patrol.decide(record, seen, limits, patrol.Clock(159.0)) is None
-    assert patrol.decide(record, seen, limits, patrol.Clock(160.0)) == patrol.EndBackground()
+    seen, limits = rules.Seen(git=decide.NO_BRANCH), rules.Limits(60.0, 30.0)
+    assert rules.decide(record, seen, limits, rules.Clock(159.0)) is None
+    assert rules.decide(record, seen, limits, rules.Clock(160.0)) == rules.EndBackground()
     assert (
-        patrol.decide(worker(Status.WORKING, background_since_unix=100.0), seen, limits, patrol.Clock(900.0))
+        rules.decide(worker(Status.WORKING, background_since_unix=100.0), seen, limits, rules.Clock(900.0))
         is None
     )
 

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from llmc.attention.rules import self_review_waits
 from llmc.base.names import PromptId
-from llmc.config.keys import quoted
 from llmc.config.load import check_text
+from llmc.config.toml_text import quoted
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import apply, is_allowed, problems, step
 from llmc.records.worker import AcceptJournal, Delivery, Outcome, SelfReview, Status, WorkerRecord
-from llmc.sessions.rules.decide import Facts, GitFacts, client_says, judge
+from llmc.sessions.rules.decide import Facts, GitFacts, Todo, client_says, failure, judge, todo
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.rules.self_review import Todo, failure, todo
 from tests.support.records import BROUGHT, worker
 
 S = Status

@@ -5,10 +5,7 @@ from hypothesis import strategies as st
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus
-from llmc.tasks.rules.choose import completed_ids, eligible
-from llmc.tasks.rules.graph import cycle, dangling, needs
-from llmc.tasks.rules.index import Index
-from llmc.tasks.rules.stuck import stuck, stuck_in
+from llmc.tasks.rules.graph import Index, completed_ids, cycle, dangling, eligible, needs, stuck, stuck_in
 
 IDS = st.sampled_from([TaskId(str(number)) for number in range(1, 8)])
 FEW = st.lists(IDS, max_size=2, unique=True).map(tuple)

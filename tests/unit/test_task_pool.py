@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from llmc.tasks.rules.draft import Draft
-from llmc.tasks.rules.pool import Failed, NoTask, read
+from llmc.tasks.rules.draft import Draft, Failed, NoTask, read_answer
 
 
 @pytest.mark.req("0-057")
@@ -23,25 +22,25 @@ from llmc.tasks.rules.pool import Failed, NoTask, read
 )
 def test_exit_codes(code: int, text: str, failed: bool) -> None:
     """Break: let 4 be a failure, or 3 none."""
-    answer = read(code, text, "k")
+    answer = read_answer(code, text, "k")
     assert isinstance(answer, Failed if failed else NoTask)
     assert not isinstance(answer, Failed) or f"code {code}" in answer.reason
 
 
 def test_text_becomes_a_task() -> None:
     """Break: leave the id line in the text."""
-    assert read(0, "Do it\n\nWith care.\nAnd soon.\n", "k") == Draft(
+    assert read_answer(0, "Do it\n\nWith care.\nAnd soon.\n", "k") == Draft(
         "Do it", "With care.\nAnd soon.", key="k", by="task_pool_command"
     )
-    assert read(0, "id: T-1\n# Do it\n", "k") == Draft("Do it", key="T-1", by="task_pool_command")
+    assert read_answer(0, "id: T-1\n# Do it\n", "k") == Draft("Do it", key="T-1", by="task_pool_command")
     said = {"subject": "S", "description": "D", "priority": 0, "label": "db", "after": [3, "x"], "key": "T"}
-    assert read(0, json.dumps(said), "k") == Draft(
+    assert read_answer(0, json.dumps(said), "k") == Draft(
         "S", "D", 0, "db", ("3", "x"), key="T", by="task_pool_command"
     )
-    assert read(0, "{braces} begin a subject", "k") == Draft(
+    assert read_answer(0, "{braces} begin a subject", "k") == Draft(
         "{braces} begin a subject", key="k", by="task_pool_command"
     )
-    headed = read(0, "id: T\n---\npriority: 1\nverify: make\n---\n# S\n", "k")
+    headed = read_answer(0, "id: T\n---\npriority: 1\nverify: make\n---\n# S\n", "k")
     assert isinstance(headed, Draft)
     assert (headed.priority, headed.verify, headed.subject, headed.key) == (1, "make", "S", "T")
 
@@ -62,6 +61,6 @@ def test_text_becomes_a_task() -> None:
 )
 def test_what_is_no_task_is_said(text: str) -> None:
     """Break: leave out drafts.check."""
-    answer = read(0, text, "k")
+    answer = read_answer(0, text, "k")
     assert isinstance(answer, Failed)
     assert answer.reason.startswith("the task pool command printed what is no task: ")

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from llmc.base.names import TaskId
 from llmc.records.task import BadTask, Task, TaskStatus, in_order, parse
-from llmc.tasks.rules.choose import choose, completed_ids, eligible
-from llmc.tasks.rules.context import BadContext, Context, of, read, task_text
-from llmc.tasks.rules.graph import Dangling, cycle, dangling, needs, unblocks
+from llmc.tasks.rules.draft import BadContext, Context, of, read_contexts, task_text
+from llmc.tasks.rules.graph import Dangling, choose, completed_ids, cycle, dangling, eligible, needs, unblocks
 
 RAW: dict[str, Any] = {
     "id": "7",
@@ -215,7 +214,7 @@ def test_the_order_of_ids_is_total(names: list[str]) -> None:
     assert ordered[: len(numbers)] == [name for name in ordered if name.isdigit()]
 
 
-CONTEXTS = read(
+CONTEXTS = read_contexts(
     {"default": {"prologue": "Before", "epilogue": "After"}, "ui": {"prologue": "\nOf the UI.\n"}}
 )
 
@@ -249,4 +248,4 @@ def test_parts_that_are_empty_leave_no_gap() -> None:
 )
 def test_a_bad_context_says_what_is_wrong(raw: dict[str, Any], words: str) -> None:
     with pytest.raises(BadContext, match=words):
-        read(raw)
+        read_contexts(raw)

@@ -9,7 +9,7 @@ from llmc.goals.goal_log import log
 from llmc.goals.goal_runner import Runner, Ticked
 from llmc.goals.goals import open_store
 from llmc.repo.project import Project
-from llmc.supervisor.daemon_control import registration
+from llmc.supervisor.daemon_process import live_registration
 
 #: so long the daemon's tick is waited for; one is bounded to less
 LIMIT_S = 30.0
@@ -21,7 +21,7 @@ def undriven(project: Project) -> str:
     """Why nothing is done for any goal now, with the command that helps; "" where a daemon is at it."""
     if not project.config.overseer.goals.enabled:
         return f"goals are not driven: overseer.goals.enabled is false ({ENABLE})"
-    record = registration(project)
+    record = live_registration(project)
     if record is None:
         return "" if project.daemon_runs() else "no daemon drives goals now (llmc up --auto --detach)"
     if record.get("auto") is False:

@@ -33,8 +33,8 @@ from llmc.landing import slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, trash
 from llmc.repo.project import Project, agent_for
-from llmc.supervisor import daemon_control, supervisor_record
-from llmc.supervisor.overseer_session import main_directory
+from llmc.supervisor import daemon_process, supervisor_record
+from llmc.supervisor.remediation import main_directory
 from llmc.tasks.task_list import open_list
 from llmc.workers import reset
 from llmc.workers.fleet import close_server, of_people, told_of
@@ -180,7 +180,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
     With `keep` its work stays beside it; also where an agent made some meanwhile, unless a person said to discard it.
     """
     refuse_in_use(project)
-    daemon_control.stop(project, force=False)
+    daemon_process.stop(project, force=False)
     with fault_step("uninstall.workers"):
         for name in project.store.read().workers:
             with project.worker_lock(name):

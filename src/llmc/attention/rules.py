@@ -77,7 +77,7 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
 
 
 def self_review_waits(record: Raw) -> bool:
-    """Whether a self-review has to be sent, as sessions/rules/self_review.py says; not while a person holds the worker."""
+    """Whether a self-review has to be sent, as sessions/rules/decide.py says; not while a person holds the worker."""
     return (
         record.get("self_review") in ("due", "sent")
         and record.get("status") in ("working", "needs_review")

@@ -1,19 +1,33 @@
-"""One run of auto mode: what the lanes of its workers share."""
+"""One run of auto mode: what its workers share, and what ends it."""
 
 import threading
 from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from llmc.auto.hard_failure import HardFailure
 from llmc.auto.parks import Parks
-from llmc.auto.spending import Spending
+from llmc.auto.usage import Spending
 from llmc.base.errors import LlmcError
 from llmc.base.files import DiskFull
 from llmc.base.names import NO_TASK, TaskKey
 from llmc.records.causes import Cause
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.tasks.queue import TaskQueue
+
+
+class HardFailure(Exception):
+    """Auto mode cannot go on."""
+
+    def __init__(
+        self, cause: Cause, reason: str, *, worker: str = "", task: TaskKey = NO_TASK, output: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.reason = reason
+        self.worker = worker
+        self.task = task
+        self.output = output
+
 
 #: first wait before a launch, or a delivery, is tried again; doubles
 AGAIN_S = 5.0

@@ -1,28 +1,223 @@
-"""Work of an auto worker lands without review, behind the gates; what does not pass goes back to its worker."""
+"""Auto mode: work that lands, work that is given back, and people in the way of it."""
 
 import time
 
 from msgspec.structs import replace
 
-from llmc.auto.auto_run import BUSY_S, Run, assignment_of
-from llmc.auto.giving_back import give_up
-from llmc.auto.hard_failure import HardFailure
-from llmc.auto.persons import not_told
-from llmc.auto.rules import waiting
+from llmc.agents.protocol import ClientStatus
+from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of
+from llmc.auto.rules import steps, waiting
 from llmc.auto.rules.steps import GiveUp
+from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, Refused
+from llmc.base.panes import Pane
 from llmc.base.text import gist
+from llmc.base.tmux import Unknown
 from llmc.landing import accept, fast_forward, prompts, rebase
 from llmc.landing.post_accept import PostAcceptFailed
+from llmc.records.books import Books, hopeless
 from llmc.records.causes import Cause
 from llmc.records.state import State
 from llmc.records.transitions import step
-from llmc.records.worker import Status, WorkerRecord
-from llmc.repo.commands import CommandFailed
+from llmc.records.worker import AcceptJournal, Status, WorkerRecord
+from llmc.repo import provision
 from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
-from llmc.sessions import submit
-from llmc.tasks import claiming
+from llmc.repo.user_commands import CommandFailed
+from llmc.sessions import persons, submit
+from llmc.sessions.sessions import status_of
+from llmc.sessions.submit import Receipt
+from llmc.sessions.typist import Refusal
+from llmc.tasks import queue
+from llmc.workers.reset import PersonInWay, Reset, reset_unattended
+
+#: failed launches of one worker in a row, after which nobody tries again
+LAUNCHES = 2
+#: sessions of one worker that go away without a task completed in between; the next one ends auto mode
+LOST_SESSIONS = 2
+
+
+def give_up(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> bool:
+    """The task goes back first; a crash after that leaves a worker without one, which starts over."""
+    books = _give_back(run, record, why)
+    failed, done = _reset(project, record.name)
+    _tell(run, project, record, why, books, done.pinned if done else None)
+    if why.cause is Cause.TMUX:
+        run.count_trouble(record, "session", LOST_SESSIONS, Cause.TMUX, LlmcError(why.reason))
+    run.on_change()
+    return _after_reset(run, project, record, failed, done)
+
+
+def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> None:
+    """The task goes back, and its worker is left exactly as it is."""
+    books = _give_back(run, record, why)
+    with project.store.transaction() as tx:
+        tx.update(record.name, assignment=None)
+    _tell(run, project, record, why, books, None)
+    run.on_change()
+
+
+def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
+    return queue.give_back(
+        run.queue.files,
+        run.queue.ledger,
+        queue.claim_of(record.name, assignment_of(record)),
+        why.reason,
+        cause=why.cause,
+        counts=why.counts,
+        hold=why.hold,
+    )
+
+
+def _tell(
+    run: Run, project: Project, record: WorkerRecord, why: GiveUp, books: Books, ref: str | None
+) -> None:
+    """What became of the task; a hard failure where going on makes no sense."""
+    task = assignment_of(record)
+    attempt = books.attempts(task.task)
+    wait_s = books.waits_s(task.task, project.config.auto.crash_backoff_secs, now_unix())
+    with project.store.transaction() as tx:
+        about = {
+            "worker": record.name,
+            "reason": gist(why.reason),
+            **task.task.fields(),
+            "cause": why.cause,
+        }
+        if why.hold == "quarantined":
+            tx.emit("task_quarantined", attempt=attempt, ref=ref, **about)
+        elif why.hold:
+            tx.emit("task_parked", ref=ref, **about)
+        elif not why.counts:
+            tx.emit("task_released", ref=ref, **about)
+        else:
+            tx.update_auto(errors=tx.state.auto.errors + 1)
+            tx.emit("task_failed", attempt=attempt, ref=ref, retry_in_s=round(wait_s, 1), **about)
+        if why.counts and books.is_quarantined(task.task):
+            tx.emit("task_quarantined", attempt=attempt, **about)
+    again = f"; again in {wait_s:.0f} s" if wait_s and not books.kept_back(task.task) else ""
+    run.say(f"{record.name}: task {task.task_id} given back: {gist(why.reason, 120)}{again}")
+    stop = hopeless(books, run.workers, record.name) if why.counts else ""
+    if stop:
+        raise HardFailure(why.cause, f"{stop}: {why.reason}", worker=record.name, task=task.task)
+
+
+def start_over(run: Run, project: Project, record: WorkerRecord) -> bool:
+    """What it holds is pinned, and it begins anew; whether it can take a task now."""
+    return _after_reset(run, project, record, *_reset(project, record.name))
+
+
+def _reset(project: Project, name: str) -> tuple[LlmcError | None, Reset | None]:
+    """What came of it, or why it could not be done now: a person has it, or the source does not answer."""
+    try:
+        return None, reset_unattended(project, name)
+    except LlmcError as error:
+        return error, None
+
+
+def _after_reset(
+    run: Run, project: Project, record: WorkerRecord, failed: LlmcError | None, done: Reset | None
+) -> bool:
+    if isinstance(failed, PersonInWay):
+        run.look_again(record.name, BUSY_S)  # it has no task any more: it is listed then, and waits
+        return False
+    if failed is not None:
+        return run.try_later(record, "reset", BEGINS, Cause.GIT, failed)
+    run.went_well(record, "reset")
+    if done is not None and done.problem:
+        cause = project.store.worker(record.name).cause or Cause.CRASH
+        return run.try_later(record, "launch", LAUNCHES, Cause(cause), LlmcError(done.problem))
+    run.went_well(record, "launch")
+    return True
+
+
+def release(run: Run, project: Project, name: str) -> None:
+    """The daemon ends: the task of a worker goes back, its unfinished work is pinned, its files stay as they are."""
+    record = project.store.worker(name)
+    if record.assignment is None:
+        return
+    if record.accept is not None and _has_landed(project, record.accept):
+        accept.accept(project, name)
+        return
+    task = record.assignment
+    queue.give_back(
+        run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "the daemon was stopped"
+    )
+    ref = provision.pin_unfinished(project, record, "released")
+    with project.store.transaction() as tx:
+        tx.update(name, assignment=None, accept=None)
+        tx.emit(
+            "task_released",
+            worker=name,
+            reason="the daemon was stopped",
+            **task.task.fields(),
+            cause="",
+            ref=ref,
+        )
+
+
+def _has_landed(project: Project, journal: AcceptJournal) -> bool:
+    if accept.is_past_landing(journal):
+        return True
+    return accept.may_have_landed(journal) and fast_forward.is_landed(project, journal.squash)
+
+
+def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
+    """Whether a person is in the way of this step: then the worker is listed and left alone, until they have left."""
+    wants = not isinstance(todo, steps.Wait)
+    if not wants and not record.waits_for_a_person:
+        return False
+    if isinstance(project.pane(record), Unknown):
+        return True  # nobody knows
+    met = persons.met(project, record)
+    if met is None:
+        if persons.left(project, record):
+            run.say(f"{record.name}: goes on, nobody is in its way any more")
+            run.look_again(record.name, 0.0)  # a prompt may have waited
+        return False
+    if record.person is None and met.obstacle not in steps.in_its_way(todo):
+        return False
+    if persons.note(project, record, met):
+        run.say(f"{record.name}: waits for a person: {met}")
+        run.on_change()  # somebody else may take what it would have taken
+    if record.assignment is not None and steps.parts_with_its_task(todo, met.obstacle):
+        _part_with_task(run, project, record, todo, met)
+    return met.obstacle in steps.in_its_way(todo)
+
+
+def _part_with_task(run: Run, project: Project, record: WorkerRecord, todo: steps.Step, met: Refusal) -> None:
+    if isinstance(todo, GiveUp):
+        _interrupt(project, record)
+    if isinstance(todo, steps.Deliver):
+        run.assigned -= 1  # it was never begun
+    why = todo if isinstance(todo, GiveUp) else GiveUp(Cause.PERSON, str(met), counts=False)
+    hand_back(run, project, record, why)
+
+
+def _interrupt(project: Project, record: WorkerRecord) -> None:
+    """A turn that must not go on: one Escape ends it, and leaves the draft."""
+    pane = project.pane(record)
+    if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
+        project.tmux.send_keys(pane, "Escape")
+
+
+def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
+    """Nobody is in the way, or not any more: the prompt that is due comes at the next look."""
+    if record.delivery is not None and record.delivery.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, delivery=None)
+    run.look_again(record.name, BUSY_S)
+    return False
+
+
+def not_told(run: Run, project: Project, record: WorkerRecord, receipt: Receipt) -> bool:
+    """A prompt about its work did not arrive; `record` is as it was before. With a person in the way nothing counts."""
+    if not receipt.met_a_person:
+        failed = steps.not_told(receipt.obstacle, receipt.reason or receipt.outcome)
+        return give_up(run, project, project.store.worker(record.name), failed)
+    with project.store.transaction() as tx:
+        tx.update(record.name, assignment=record.assignment)
+    return True
+
 
 #: how often work goes back to its worker because a check fails
 SEND_BACKS = 2
@@ -131,7 +326,7 @@ def _return_to_worker(
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
-    claiming.complete(run.queue.files, run.queue.ledger, claiming.claim_of(record.name, task), "")
+    queue.complete(run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "")
     with project.store.transaction() as tx:
         accept.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "nothing had to change"))

@@ -1,6 +1,9 @@
-"""The prices a root calculates with: a person's own, over the newest list of those that are installed or were brought."""
+"""The prices a root calculates with: a person's own, over the newest list of those that are installed or were fetched."""
 
+import http.client
 import json
+import urllib.error
+import urllib.request
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -8,12 +11,30 @@ from pathlib import Path
 
 import msgspec
 
-from llmc.auto.rules.prices import NoPrices, PriceList, Prices, newest, parse
+from llmc.auto.rules.costs import NoPrices, PriceList, Prices, newest, price_list
 from llmc.base import given
-from llmc.base.download import download
-from llmc.base.errors import LlmcError, NotFound
+from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import explain, private_dir, write_atomic
 from llmc.repo.project import Project
+
+
+def download(url: str, most_bytes: int, timeout_s: float = 30) -> bytes:
+    """The body of an http or https URL."""
+    if not url.startswith(("https://", "http://")):
+        raise UsageError(f"{url} is neither a file nor an http URL", hint="Name a file, or an https URL.")
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "llmc"})
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            body: bytes = answer.read(most_bytes + 1)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        said = getattr(error, "reason", None) or error
+        raise LlmcError(
+            f"{url} could not be fetched: {said}", hint="Fetch it yourself, and name the file."
+        ) from error
+    if len(body) > most_bytes:
+        raise LlmcError(f"{url} is larger than {most_bytes // 10**6} MB", hint="Is it the right one?")
+    return body
+
 
 #: a list that is kept up to date by many, in a form that `parse` knows
 PUBLIC = "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
@@ -35,7 +56,7 @@ def listed(project: Project) -> PriceList:
 @cache
 def shipped() -> PriceList:
     text = files("llmc").joinpath("data/prices.json").read_bytes()
-    return parse(json.loads(text), date.min)
+    return price_list(json.loads(text), date.min)
 
 
 #: by path: when the file was written, and what is in it
@@ -57,7 +78,7 @@ def _brought(path: Path) -> PriceList | None:
 
 def _parsed(data: bytes) -> PriceList | None:
     try:
-        return parse(given.parse(data), date.min)
+        return price_list(given.parse(data), date.min)
     except ValueError:
         return None
 
@@ -66,7 +87,7 @@ def update(project: Project, source: str) -> tuple[PriceList, PriceList]:
     """Bring a list from a file or a URL; the one before, and the one that holds now."""
     before = listed(project)
     try:
-        new = parse(given.parse(_bytes(source)), date.today())
+        new = price_list(given.parse(_bytes(source)), date.today())
     except NoPrices as error:
         raise LlmcError(f"{source} is not a list of prices: {error}", hint=_FIX) from error
     except ValueError as error:

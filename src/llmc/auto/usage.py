@@ -1,18 +1,18 @@
-"""What agents used: from their transcripts into the event log, each token once; and the sums for budgets."""
+"""What agents used: from their transcripts into the event log, each token once; the sums for budgets, against the limits."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from llmc.agents.usage import Meter
 from llmc.auto.prices import prices_of
-from llmc.auto.rules import spending
-from llmc.auto.rules.metering import Delta, Reading, measure
-from llmc.auto.rules.prices import cost_of
-from llmc.auto.rules.spending import Row, Spent, Tally
+from llmc.auto.rules import costs
+from llmc.auto.rules.costs import Delta, Reading, Row, Spent, Tally, Verdict, cost_of, measure
 from llmc.base.clock import now_unix
 from llmc.base.faults import step as fault_step
 from llmc.base.files import json_row
@@ -66,7 +66,7 @@ def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta
         tx.update(name, metered=after)
         for delta in deltas:
             tx.emit(
-                spending.ACTION,
+                costs.ACTION,
                 worker=name,
                 task_id=delta.task.id if delta.task else None,
                 task_list=delta.task.list if delta.task else None,
@@ -80,7 +80,7 @@ def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta
 def _of_assignment(project: Project, record: WorkerRecord, metered: Metered) -> Spent:
     if record.assignment is None or record.assignment.claim != metered.claim:
         return Spent()
-    return spending.spent_on(prices_of(project), metered.spent)
+    return costs.spent_on(prices_of(project), metered.spent)
 
 
 def _known_of(
@@ -113,7 +113,7 @@ def _sessions(
     told: dict[str, dict[str, Usage]] = {}
     task: TaskKey | None = None
     for event in _events_of(project, worker, last, session):
-        if (row := spending.parse(event)) is not None:
+        if (row := costs.usage_row(event)) is not None:
             counted = told.setdefault(row.claude_session_id, {})
             counted[row.model] = counted.get(row.model, Usage()) + row.tokens
         elif event.get("action") == "session_started" and event.get("claude_session_id"):
@@ -194,7 +194,7 @@ def next_midnight(now: float) -> float:
 
 
 #: most lines of a log are about something else, and need not be parsed to know that
-_RECORDED = f'"{spending.ACTION}"'.encode()
+_RECORDED = f'"{costs.ACTION}"'.encode()
 _STARTED = b'"auto_started"'
 _TASK_BEGAN_OR_ENDED = ("task_assigned", "task_completed", "task_released", "task_failed", "task_parked")
 _ABOUT_SESSIONS = (
@@ -207,4 +207,37 @@ _ABOUT_SESSIONS = (
 
 def _row(line: bytes) -> Row | None:
     event = json_row(line) if _RECORDED in line else None
-    return None if event is None else spending.parse(event)
+    return None if event is None else costs.usage_row(event)
+
+
+class Spending(Struct):
+    """One for each run; used by the lanes of all workers."""
+
+    #: dollars after which no new tasks are begun; None: no such limit
+    max_cost: float | None = None
+    meters: Meters = field(default_factory=Meters)
+    _totals: Totals = field(default_factory=Totals)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(self, project: Project, record: WorkerRecord) -> Verdict:
+        """Put what is new into the event log; how near the limits are. The caller holds the worker's lock."""
+        spent = record_usage(project, record.name, self.meters)
+        own = record.assignment.budget if record.assignment is not None else None
+        allowed = costs.limits(project.config.auto.budget, own)
+        if not allowed.limits:
+            return Verdict()
+        day, run = self._sums(project)
+        return costs.verdict(allowed, task=spent, day=day, run=run)
+
+    def is_spent(self, project: Project) -> str:
+        """Why --max-cost allows no new task; "" while it does."""
+        if self.max_cost is None:
+            return ""
+        _, run = self._sums(project)
+        if run.unpriced:
+            return f"--max-cost cannot be checked: no price for {', '.join(run.unpriced)}; `llmc prices list`"
+        return f"${run.cost:,.2f} of ${self.max_cost:,.2f} are spent" if run.cost >= self.max_cost else ""
+
+    def _sums(self, project: Project) -> tuple[Spent, Spent]:
+        with self._turn:
+            return self._totals.read(project)

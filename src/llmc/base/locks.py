@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
-from llmc.base import progress
+from llmc.base import clock
 from llmc.base.errors import LockTimeout
 from llmc.base.files import explain, private_dir
 from llmc.base.flocks import is_locked as is_locked
@@ -65,7 +65,7 @@ def any_lock(paths: Sequence[Path], rank: Rank, *, timeout_s: float = 30.0) -> I
     ranks: list[Rank] = getattr(_held, "ranks", [])
     if ranks and ranks[-1] >= rank:
         raise AssertionError(f"lock order: {paths[0].name} wanted while holding {ranks[-1].name.lower()}")
-    with progress.waiting(timeout_s):
+    with clock.waiting(timeout_s):
         path, fd = _acquire(paths, timeout_s)
     with _holding(path, rank, fd):
         yield path
@@ -101,7 +101,7 @@ def released(path: Path, *, timeout_s: float) -> Iterator[None]:
         yield
     finally:
         _held.ranks = ranks
-        with progress.waiting(timeout_s):
+        with clock.waiting(timeout_s):
             _take(path, [fd], timeout_s)
 
 

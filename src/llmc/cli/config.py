@@ -10,8 +10,7 @@ import click
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.cli import help
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
-from llmc.config.advice import advice
-from llmc.config.load import check_text, load_config, read_text, unusable
+from llmc.config.load import advice, check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
 from llmc.repo.project import locate_root
 

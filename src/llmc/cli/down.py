@@ -9,7 +9,7 @@ from llmc.records.worker import BUSY, Status
 from llmc.repo.project import Project, bare_project, locate_root
 from llmc.sessions import leftovers
 from llmc.supervisor import supervisor_record
-from llmc.supervisor.daemon_control import stop
+from llmc.supervisor.daemon_process import stop
 from llmc.workers.fleet import close_server, end_every_session, take_down, told_of
 
 

@@ -102,7 +102,7 @@ def current(root: str) -> tuple[Raw, Facts]:
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
     elif any(map(_may_be_resolved, state.get("workers", {}).values())):
-        from llmc.daemon.catch_up import see_what_was_resolved
+        from llmc.daemon.chores import see_what_was_resolved
 
         see_what_was_resolved(root)
         state = read_state(root)
@@ -162,7 +162,7 @@ def pending(root: str, worker: str) -> bool:
 
 def catch_up(root: str) -> None:
     """No daemon runs, so this command applies what waits."""
-    from llmc.daemon.catch_up import catch_up as apply
+    from llmc.daemon.chores import catch_up as apply
 
     apply(root)
 
@@ -182,7 +182,7 @@ def _changed(path: str) -> int:
 
 
 def list_again(root: str) -> None:
-    from llmc.daemon.catch_up import list_again as apply
+    from llmc.daemon.chores import list_again as apply
 
     apply(root)
 

@@ -16,11 +16,10 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
 from llmc.goals import goals as service
-from llmc.goals.drive.reached import criterion
-from llmc.goals.goal_planning import ConfiguredPlanner
-from llmc.goals.goal_replans import replan
+from llmc.goals.drive.rollup import criterion
 from llmc.goals.model import DeliveryContext, Goal, GoalView, Priority
-from llmc.goals.report.export import goal_tree
+from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
+from llmc.goals.report.handoff import goal_tree
 from llmc.repo.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
@@ -182,7 +181,7 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
         print_json(goal_tree(view)) if as_json else _draw(view)
         note_undriven(project, [view.goal])
         return
-    view, revision = replan(project, goal_id, why, file)
+    view, revision = replan_by_hand(project, goal_id, why, file)
     if as_json:
         print_json({**goal_tree(view), "revision": msgspec.to_builtins(revision)})
         return

@@ -16,7 +16,7 @@ from llmc.goals.goal_budget import GoalCost, GoalSpending
 from llmc.goals.goals import open_store
 from llmc.goals.model import GoalView
 from llmc.goals.report import draw
-from llmc.goals.report.export import goal_tree, said_of
+from llmc.goals.report.handoff import goal_tree, said_of
 from llmc.goals.report.handoff import handoff as written
 from llmc.repo.project import Project
 

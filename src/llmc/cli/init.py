@@ -13,15 +13,15 @@ from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say
 from llmc.config.edit import set_value
-from llmc.config.keys import quoted
 from llmc.config.load import load_config
+from llmc.config.toml_text import quoted
 from llmc.doctor import programs
 from llmc.doctor.programs import Lack
 from llmc.doctor.rules.facts import Program
 from llmc.records.task import TaskStatus
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import choose_target, create_root, existing_root, find_check, find_source, new_project
-from llmc.supervisor.overseer_session import main_directory
+from llmc.supervisor.remediation import main_directory
 from llmc.tasks.task_list import open_list
 
 _SET = "llmc config set repo.validate"

@@ -11,9 +11,9 @@ from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.notifications import notify as service
-from llmc.notifications.incidents import Incident, Incidents
 from llmc.notifications.notifiers import Outcome, Result
-from llmc.notifications.rules.notices import KINDS
+from llmc.notifications.notify import Incident, Incidents
+from llmc.notifications.rules import KINDS
 
 
 @click.group("notify", cls=help.Group)

@@ -8,7 +8,7 @@ from llmc.cli import help, overseer_goals
 from llmc.cli.output import paint, say
 from llmc.cli.workers import project_of
 from llmc.notifications.notify import notify
-from llmc.supervisor import overseer_session, remediation
+from llmc.supervisor import remediation
 from llmc.supervisor.supervisor import Supervisor
 
 
@@ -41,8 +41,8 @@ class _Agent:
     """Who mends: the supervisor's own agent, in a session of its own."""
 
     remediate = staticmethod(remediation.remediate)
-    open_session = staticmethod(overseer_session.open_session)
-    close_session = staticmethod(overseer_session.close_session)
+    open_session = staticmethod(remediation.open_session)
+    close_session = staticmethod(remediation.close_session)
 
 
 def show(text: str, style: str) -> None:

@@ -8,8 +8,8 @@ from llmc.base.errors import Exit
 from llmc.cli.goal_views import complete_goal, complete_node
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.workers import project_of
-from llmc.goals.goal_why import clock
-from llmc.goals.goal_why import why as asked
+from llmc.goals.work import clock
+from llmc.goals.work import why as asked
 
 
 def add_to(group: click.Group) -> None:

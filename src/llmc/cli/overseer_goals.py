@@ -23,11 +23,11 @@ from llmc.cli.goal_views import (
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
-from llmc.goals import goal_work
+from llmc.goals import work as goal_work
 from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
 from llmc.goals.goals import open_store
-from llmc.goals.report.export import event_row
-from llmc.goals.report.export import export as exported
+from llmc.goals.report.handoff import event_row
+from llmc.goals.report.handoff import export as exported
 from llmc.goals.store.errors import unknown_goal
 
 goal_option = click.option(

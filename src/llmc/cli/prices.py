@@ -5,7 +5,7 @@ from datetime import date
 import click
 
 from llmc.auto import prices as service
-from llmc.auto.rules.prices import PriceList, Prices, complaint
+from llmc.auto.rules.costs import PriceList, Prices, complaint
 from llmc.cli import help
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.workers import project_of

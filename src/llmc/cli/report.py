@@ -8,7 +8,7 @@ from llmc.base.errors import UsageError
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.goals.drive.updates import flags
-from llmc.sessions.reports import report, reporter
+from llmc.sessions.caller import report, reporter
 
 
 @click.command("report")

@@ -29,7 +29,7 @@ from llmc.records.task import PRIORITIES, Task
 from llmc.repo.project import Project, open_project
 from llmc.tasks import commands as words
 from llmc.tasks import task_list as service
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules import draw
 from llmc.tasks.rules.draft import Draft
 

@@ -132,11 +132,11 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
     What goes is listed first. Where the clock, the event log and the files disagree about an entry's age, that is
     said; --yes keeps such an entry.
     """
-    from llmc.workers import trash_pruning
+    from llmc.workers import restore
 
     project = project_of(ctx)
     days = project.config.trash.keep_days if older_than is None else older_than
-    plan = trash_pruning.plan(project, days)
+    plan = restore.plan(project, days)
     wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
     kept = [entry for entry in plan.old if entry not in wanted]
     now = time.time()
@@ -148,7 +148,7 @@ def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) 
     if wanted:
         many = f"{len(wanted)} {'entry' if len(wanted) == 1 else 'entries'} of the trash"
         confirm(f"Permanently delete {many}?", f"this deletes {many} for good", yes)
-    gone = [entry.name for entry in trash_pruning.remove(project, wanted)]
+    gone = [entry.name for entry in restore.remove(project, wanted)]
     if as_json:
         left = {entry.name: plan.doubts[entry.name] for entry in kept}
         print_json({"removed": gone, "kept": left, "older_than_days": days})

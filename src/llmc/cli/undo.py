@@ -5,7 +5,7 @@ import click
 from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.cli.workers import project_of
-from llmc.goals.goal_work import open_again
+from llmc.goals.work import open_again
 from llmc.landing.rebase import wake_queued
 from llmc.landing.undo import Undone, target, undo
 

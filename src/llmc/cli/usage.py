@@ -9,13 +9,12 @@ import click
 import msgspec
 
 from llmc.auto.prices import prices_of
-from llmc.auto.rules.prices import complaint
-from llmc.auto.rules.spending import Row, Spent, Tally, sums
+from llmc.auto.rules.costs import Row, Spent, Tally, complaint, sums
 from llmc.auto.usage import rows
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
-from llmc.config.keys import join_key
+from llmc.config.toml_text import join_key
 
 NO_TASK = "(no task)"
 KEYS: dict[str, Callable[[Row], str]] = {

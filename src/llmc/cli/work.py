@@ -11,7 +11,7 @@ from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration, parse_duration
-from llmc.goals import goal_work as service
+from llmc.goals import work as service
 from llmc.goals.model import Node, NodeStatus, Recovery
 from llmc.repo.project import Project
 

@@ -12,8 +12,8 @@ from typing import TypeGuard
 
 from msgspec import inspect
 
-from llmc.config.keys import Path, quoted
 from llmc.config.model import Config
+from llmc.config.toml_text import Path, quoted
 
 Found = list[tuple[Path, str]]
 _Number = inspect.IntType | inspect.FloatType

@@ -13,14 +13,23 @@ from msgspec import inspect
 
 from llmc.base.errors import ConfigError, NotFound, Refused, UsageError
 from llmc.config.check import Found, bare, check, extra, fields, is_table, nearest, root_type
-from llmc.config.keys import Data, changed, join_key, lookup, split_key, without
-from llmc.config.keys import Path as KeyPath
 from llmc.config.load import EDIT_HINT, check_text, read_text, unusable
 from llmc.config.model import Config, Worker
 from llmc.config.options import check_worker_name
-from llmc.config.place import append_table, insert_key, remove_table
+from llmc.config.schema import initial_text as initial_text
 from llmc.config.schema import to_toml
-from llmc.config.starter import initial_text as initial_text
+from llmc.config.toml_text import (
+    Data,
+    append_table,
+    changed,
+    insert_key,
+    join_key,
+    lookup,
+    remove_table,
+    split_key,
+    without,
+)
+from llmc.config.toml_text import Path as KeyPath
 from llmc.config.write import write_atomically
 
 _SCHEMA_HINT = "Run 'llmc config schema' to see every option."

@@ -1,4 +1,4 @@
-"""Read config.toml: one typed Config, or every problem with its line."""
+"""Read config.toml: one typed Config, or every problem with its line; and settings that do not go well together."""
 
 import re
 import tomllib
@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from llmc.base.errors import ConfigError, NotFound
 from llmc.config.check import Found, check, root_type
-from llmc.config.keys import join_key, line_of
+from llmc.config.durations import format_duration
 from llmc.config.model import Config
+from llmc.config.toml_text import join_key, line_of
 
 EDIT_HINT = "Run 'llmc config edit' to correct it; 'llmc config check' looks again."
 
@@ -96,3 +97,21 @@ def _syntax_problem(said: str, text: str, file: str) -> Problem:
         return Problem(file=file, key="", line=None, message=f"not TOML: {said}")
     line = int(place[1]) if place[1] else text.rstrip("\n").count("\n") + 1
     return Problem(file=file, key="", line=line, message=f"not TOML: {said[: place.start()]}")
+
+
+def advice(config: Config) -> list[str]:
+    """Each in a line, with the command that helps."""
+    return [text for text in (_stall_before_the_ladder(config),) if text]
+
+
+def _stall_before_the_ladder(config: Config) -> str:
+    """The supervisor must not start everything over while goals are still trying to get a silent worker to work."""
+    goals, stall_s = config.overseer.goals, config.overseer.stall_timeout_secs
+    needs_s = goals.recovery_s()
+    if not goals.enabled or stall_s > needs_s:
+        return ""
+    return (
+        f"overseer.stall_timeout_secs ({format_duration(stall_s)}) is not longer than the recovery of a silent part of a "
+        f"goal takes, (overseer.goals.max_retries + 2) x idle_after = {format_duration(needs_s)}: the supervisor would "
+        f"start the fleet over first. Better: llmc config set overseer.stall_timeout_secs {2 * needs_s:.0f}"
+    )

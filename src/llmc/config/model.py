@@ -232,7 +232,7 @@ class Price(Table, frozen=True, kw_only=True):
     ] = None
 
 
-#: what a person can be told of; the words are in notifications/rules/notices.py
+#: what a person can be told of; the words are in notifications/rules.py
 NoticeKind = Literal[
     "auto_failed",
     "fleet_parked",

@@ -12,27 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents import task_files
-from llmc.auto import giving_back, settling
-from llmc.auto import run as auto
-from llmc.auto.auto_run import Run
-from llmc.auto.hard_failure import HardFailure
+from llmc.auto import attend, landing
+from llmc.auto import attend as auto
+from llmc.auto.auto_run import HardFailure, Run
 from llmc.auto.parks import Parks
 from llmc.auto.rules import waiting
 from llmc.auto.rules.steps import is_free, waits_for_answer
-from llmc.auto.spending import Spending
-from llmc.base.clock import now_unix
+from llmc.auto.usage import Spending
+from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import ConfigError, LlmcError
-from llmc.base.files import append_line, private_dir
+from llmc.base.files import DiskFull, append_line, private_dir
 from llmc.base.names import WorkerName
-from llmc.base.wake import inode
-from llmc.base.watch import Watch
+from llmc.base.proc import ShuttingDown
+from llmc.base.wake import Watch, inode
 from llmc.config.load import load_config
 from llmc.config.model import Config
-from llmc.daemon.heartbeat import Heartbeat
 from llmc.daemon.log import say
-from llmc.daemon.task_pool import TaskPool
-from llmc.notifications import notify
-from llmc.notifications.rules import notices
+from llmc.daemon.watches import Heartbeat
+from llmc.notifications import notify, rules
 from llmc.records.causes import Cause
 from llmc.records.state import State
 from llmc.records.worker import Status, WorkerRecord
@@ -41,8 +38,56 @@ from llmc.repo.project import Project
 from llmc.reports.digest import report, text_of
 from llmc.reports.rules.digest_text import ended_notice
 from llmc.sessions import persons
-from llmc.tasks import queue
-from llmc.workers.rules.patrol import Clock
+from llmc.tasks import pool_command, queue
+from llmc.tasks.queue import TaskQueue
+from llmc.tasks.task_list import open_list
+from llmc.workers.rules import Clock
+
+
+class TaskPool:
+    def __init__(
+        self, queue: TaskQueue, fail: Callable[[HardFailure], None], say: Callable[[str], None]
+    ) -> None:
+        self._queue = queue
+        self._fail = fail
+        self._say = say
+        self._asking = False
+        self._taken_up = False
+        self._next = 0.0
+
+    def tick(self, project: Project, is_wanted: bool) -> None:
+        """Once a second, in the daemon's loop."""
+        if (
+            not project.config.auto.task_pool_command
+            or not is_wanted
+            or self._asking
+            or monotonic() < self._next
+        ):
+            return
+        self._asking = True
+        self._next = monotonic() + project.config.defaults.patrol_interval_secs
+        asyncio.get_running_loop().run_in_executor(None, self._ask, project)
+
+    def _ask(self, project: Project) -> None:
+        try:
+            if not self._taken_up:
+                pool_command.take_up(project, open_list(project), self._queue.ledger)
+                self._taken_up = True
+            if self._queue.count_ready() == 0 and not self._queue.unsettled:
+                task = pool_command.take_in(project, open_list(project), self._queue.ledger)
+                if task is not None:
+                    self._say(f"task {task.id} from the task pool: {task.subject[:60]}")
+        except pool_command.PoolFailed as error:
+            self._fail(HardFailure(error.cause, error.reason, output=error.output))
+        except ShuttingDown:
+            pass
+        except (DiskFull, OSError) as error:
+            self._fail(HardFailure(Cause.DISK, f"an answer of the task pool command cannot be kept: {error}"))
+        except LlmcError as error:
+            self._fail(HardFailure(Cause.COMMAND, f"the task pool command was of no use: {error.message}"))
+        finally:
+            self._asking = False
+
 
 #: between two workers that go on after a park
 STAGGER_S = 2.0
@@ -120,7 +165,7 @@ class AutoMode:
         private_dir(self._run.queue.files.directory)
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
-        settling.settle(project, self._run.queue)
+        attend.settle(project, self._run.queue)
 
     def show_life(self, loop: asyncio.AbstractEventLoop, instance_id: str) -> None:
         """There are heartbeats from the registration on, also while worktrees and agents are made ready."""
@@ -362,7 +407,7 @@ class AutoMode:
         for name in (name for name in self.workers if name not in stuck):
             try:
                 with self._project.worker_lock(name, timeout_s=20):
-                    giving_back.release(self._run, self._project, name)
+                    landing.release(self._run, self._project, name)
                     persons.left(self._project, self._project.store.worker(name))
             except LlmcError as error:
                 self._log.info(error.message, extra={"action": "release_failed", "worker": name})
@@ -370,7 +415,7 @@ class AutoMode:
     def tell_failure(self) -> None:
         """Once more what the event log should have said: the disk may be full, or the state broken. Known, it is not told."""
         if (failure := self._failed) is not None:
-            told = notices.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
+            told = rules.auto_failed(failure.cause, failure.reason[:1000], failure.worker, failure.task.id)
             notify.post(self._project, told)
 
     def report(self, since: float) -> None:

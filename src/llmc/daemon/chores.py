@@ -1,17 +1,135 @@
-"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon."""
+"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon.
 
+A self-review that is due is sent here too: else a worker without a daemon would wait for it for ever.
+"""
+
+import contextlib
 import logging
+import os
+import threading
+from contextlib import suppress
+from typing import Any
 
-from llmc.base.errors import LlmcError
+from llmc.attention import raising
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.files import json_row
 from llmc.base.proc import ShuttingDown
-from llmc.goals import goal_work
+from llmc.goals import work
 from llmc.landing import rebase, undo
+from llmc.notifications import notify
+from llmc.notifications.notify import Incidents
+from llmc.notifications.rules import LASTING, Over, failing_after, is_another, judge, of_items
+from llmc.records.event_log import EventLog
+from llmc.records.events import last_seq
 from llmc.records.worker import Status
-from llmc.repo.log_rotation import follow_own_output, rotate_logs
-from llmc.repo.project import Project
+from llmc.repo.project import Project, open_project
 from llmc.repo.provision import refresh_base
+from llmc.repo.user_commands import follow_own_output, rotate_logs
 from llmc.reports import bad_rows
-from llmc.workers.trash_pruning import prune_by_itself
+from llmc.sessions import sessions
+from llmc.workers import self_review
+from llmc.workers.restore import prune_by_itself
+
+
+def catch_up(root: str) -> None:
+    """Apply what waits for every worker; one whose lock is busy is being brought up to date by its holder."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        try:
+            with project.worker_lock(name, timeout_s=0.05):
+                rebase.resolved_by_hand(project, project.store.worker(name))
+                sessions.reconcile(project, name)
+                with suppress(LlmcError):  # it stays due, and the next command tries again
+                    self_review.attend(project, project.store.worker(name))
+        except (LockTimeout, NotFound):  # someone has it, or has just removed it
+            continue
+
+
+def list_again(root: str) -> None:
+    """The attention list has what tasks and goals need now. The mark comes first: what changes meanwhile is seen again."""
+    from llmc.reports import digest  # 40 ms that most commands do not need
+
+    project = open_project(root)
+    with suppress(OSError):
+        project.root.listed.touch()
+    with suppress(LlmcError, OSError):
+        digest.tell_lists(project)
+
+
+def see_what_was_resolved(root: str) -> None:
+    """Beside a daemon, which would see it at its next patrol."""
+    project = open_project(root)
+    for name in project.store.read().workers:
+        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
+            rebase.resolved_by_hand(project, project.store.worker(name))
+
+
+#: how often somebody looks whether there is something to tell again
+RETRY_LOOK_S = 5.0
+
+
+class Notices:
+    """Reads the event log on. Where it was when the daemon before ended is in incidents.json."""
+
+    def __init__(self, project: Project) -> None:
+        path = str(project.root.events)
+        seq = Incidents(project.root).read().seq
+        if seq is None:  # what happened before anybody watched is no news
+            seq = last_seq(project.root.events)
+            Incidents(project.root).judged(seq)
+        self._seq = seq
+        self._failing = False
+        self._turn = threading.Lock()
+        self._retried = self._looked = -RETRY_LOOK_S
+        self._state_changed = 0
+        self._log = EventLog(path).reader_after(seq)
+
+    def tell(self, project: Project) -> None:
+        """Tell what is new, and now and then what could not be told before. Never raises."""
+        with self._turn:
+            for part in (self._tell_events, self._tell_items):
+                with contextlib.suppress(LlmcError, OSError):  # the next look, or the next daemon, tells it
+                    part(project)
+            if monotonic() - self._retried >= RETRY_LOOK_S:
+                self._retried = monotonic()
+                notify.retry(project)
+
+    def _tell_items(self, project: Project) -> None:
+        """At once when the state changed; now and then for what only the clock or a client's file shows."""
+        changed = os.stat(project.root.state).st_mtime_ns
+        if changed == self._state_changed and monotonic() - self._looked < RETRY_LOOK_S:
+            return
+        self._state_changed, self._looked = changed, monotonic()
+        on, workers = notify.settings_of(project).on, project.store.read().workers
+        wanted = {(one.kind, one.key): one for one in of_items(raising.current(project), on, workers)}
+        open_ = {(one.kind, one.key): one for one in Incidents(project.root).read().incidents if one.is_open}
+        for name, one in open_.items():
+            if one.kind in LASTING and (name not in wanted or is_another(wanted[name], one.facts)):
+                notify.over(project, *name)
+        for name, notice in wanted.items():
+            if name not in open_ or is_another(notice, open_[name].facts):
+                notify.post(project, notice)
+
+    def _tell_events(self, project: Project) -> None:
+        rows = [row for line in self._log.lines() if (row := json_row(line)) is not None]
+        new = [row for row in rows if _seq(row) > self._seq]
+        found = judge(new, self._failing)
+        self._failing = failing_after(new, self._failing)
+        for word in found:
+            if isinstance(word, Over):
+                notify.over(project, word.kind, word.key)
+            else:
+                notify.post(project, word)
+        if new:
+            self._seq = _seq(new[-1])
+        if found:
+            Incidents(project.root).judged(self._seq)
+
+
+def _seq(row: dict[str, Any]) -> int:
+    found = row.get("seq")
+    return found if isinstance(found, int) else 0
 
 
 def begin_patrol(project: Project, log: logging.Logger, jump: str) -> None:
@@ -47,7 +165,7 @@ def prune_trash(project: Project, log: logging.Logger, ran_s: float | None) -> N
 def finish_undo(project: Project, log: logging.Logger) -> None:
     """An undo whose process was killed goes on."""
     try:
-        done = undo.resume(project, goal_work.open_again)
+        done = undo.resume(project, work.open_again)
         if done is not None:
             said = f"an interrupted undo of {done.commit[:12]} was finished; {done.returned}"
             log.info(said, extra={"action": "undo_finished"})

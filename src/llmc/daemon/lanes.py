@@ -6,13 +6,31 @@ daemon's own pool. The pool has a thread for every lane, so a long command holds
 
 import asyncio
 import logging
+import re
+import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from llmc.base import progress
-from llmc.base.errors import LlmcError, LockTimeout
+from msgspec import Struct, field
+
+from llmc.auto.usage import Meters, record_usage
+from llmc.base import clock
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
+from llmc.base.given import written_out
+from llmc.base.names import WorkerName
+from llmc.base.panes import Pane
 from llmc.base.proc import ShuttingDown
+from llmc.daemon.auto import AutoMode
+from llmc.daemon.log import say
+from llmc.daemon.watches import AgentsWatch, Watch
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.sessions import sessions
+from llmc.workers.patrol import patrol, rebase_if_queued
+from llmc.workers.recover import finish_interrupted
 
 #: when to look again at a worker whose lock was taken
 RETRY_S = 1.0
@@ -67,7 +85,7 @@ class Lane:
     def _round(self, patrol: bool) -> bool:
         """Whether it could be done: False while a command holds the worker's lock."""
         try:
-            with progress.watched(lane_name(self.name)):
+            with clock.watched(lane_name(self.name)):
                 self._work(self.name, patrol)
             self._say(None)
         except LockTimeout:
@@ -96,3 +114,131 @@ class Lane:
             self._has_failed = error is not None
         except Exception:
             self._log.info("nobody was told", extra={"action": "lane_problem", "worker": self.name})
+
+
+#: a round that fails may go well a moment later; after this a person is told
+PASSES_S = 10.0
+
+
+class Rounds(Struct):
+    """For all lanes of a daemon; each is in a thread of its own."""
+
+    #: the project with the configuration as it is now
+    _current: Callable[[], Project]
+    _log: logging.Logger
+    _watch: Watch
+    _agents: AgentsWatch
+    _auto: AutoMode | None
+    #: what was last said of each worker
+    _seen: dict[str, Status]
+    #: the lanes of workers whom an accept has queued have work
+    _poke_queued: Callable[[], None]
+    #: a worker's status is another one
+    _on_status: Callable[[], None]
+    _meters: Meters = field(default_factory=Meters)
+    _failing_since: dict[str, float] = field(default_factory=dict)
+
+    def look(self, name: str, patrol: bool) -> None:
+        """One round of a lane: finish what was interrupted, apply what the agent said, notice a dead session; patrol."""
+        try:
+            project = self._current()
+            with project.worker_lock(name, timeout_s=0.2):
+                accepting = project.store.worker(name).accept is not None
+                record, problem = self._finish(project, name)
+                if record.status is not Status.OFFLINE:
+                    sessions.reconcile(project, name)
+                if not self._is_auto(name):
+                    record_usage(project, name, self._meters)
+                if not (project.stopping and project.stopping()):
+                    self._look_after(project, name, patrol)
+                    if self._is_auto(name) and self._auto is not None:
+                        clock = self._watch.clock(name, now_unix(), monotonic())
+                        self._auto.look(project, name, clock, problem)
+            if accepting and record.accept is None:
+                self._poke_queued()
+            if name not in self._agents.pids and record.status is not Status.OFFLINE:
+                pane = project.pane(record)
+                if isinstance(pane, Pane) and not pane.dead:
+                    self._agents.found(name, pane.pid)
+            self._announce(project, name)
+        except NotFound:
+            if name in self._current().store.read().workers:
+                raise
+            # Removed: its lane goes with the wake-up that follows.
+        except (LockTimeout, Refused, ShuttingDown):
+            raise
+        except LlmcError as error:
+            if self._is_auto(name) and self._auto is not None:
+                self._auto.could_not_look(name, error)
+            raise
+
+    def tell_trouble(self, name: str, error: Exception | None) -> None:
+        """A round failed, or with None went well after that. What may pass by itself is told when it has not."""
+        if error is None:
+            self._failing_since.pop(name, None)
+        elif isinstance(error, LlmcError):
+            since = self._failing_since.setdefault(name, monotonic())
+            if isinstance(error, Refused) or monotonic() - since < PASSES_S:
+                return
+        key = f"lane {name}"
+        with self._current().store.transaction() as tx:
+            if error is None:
+                tx.clear_item(key)
+                return
+            record = tx.state.workers.get(WorkerName(name))
+            task = record.assignment.task_id if record is not None and record.assignment is not None else ""
+            where = name + (f" at task {task}" if task else "")
+            tx.raise_item(key, severity="blocked", who=name, **_trouble(where, error))
+
+    def _is_auto(self, name: str) -> bool:
+        return self._auto is not None and name in self._auto.workers
+
+    def _finish(self, project: Project, name: str) -> tuple[WorkerRecord, LlmcError | None]:
+        """What a crash interrupted. An auto worker's own steps deal with what comes of it; a person reads the error."""
+        try:
+            return finish_interrupted(project, name), None
+        except LlmcError as error:
+            if not self._is_auto(name):
+                raise
+            self._log.info(error.message, extra={"action": "lane_problem", "worker": name})
+            return project.store.worker(name), error
+
+    def _look_after(self, project: Project, name: str, by_patrol: bool) -> None:
+        """The rules of patrol, and the rebase that somebody else's landing asked for."""
+        # An auto worker's work is rebased when it lands, which is at once.
+        problem = None if self._is_auto(name) else rebase_if_queued(project, name)
+        held = project.store.worker(name).held
+        if by_patrol:
+            failed_s = self._watch.since_rebase_failed_s(name, monotonic())
+            done = patrol(project, name, self._watch.clock(name, now_unix(), monotonic()), failed_s)
+            held, problem = done.taken, done.rebase_problem or problem
+        self._watch.see(name, held, monotonic())
+        if problem:
+            self._watch.rebase_failed(name, monotonic())
+            self._log.info(problem.message, extra={"action": "rebase_put_off", "worker": name})
+
+    def _announce(self, project: Project, name: str) -> None:
+        record = project.store.worker(name)
+        if self._seen.get(name) is not record.status:
+            self._seen[name] = record.status
+            self._on_status()
+            reason = f" ({record.reason})" if record.reason else ""
+            wants_a_person = (
+                record.status in (Status.NEEDS_REVIEW, Status.ERROR) and record.reason != "rebased"
+            )
+            bell = wants_a_person and project.config.defaults.sound_on_review
+            say(f"{time.strftime('%H:%M:%S')} {name}: {record.status}{reason}", bell=bell)
+
+
+def _trouble(where: str, error: Exception) -> dict[str, str]:
+    """What the attention list says of a worker that nobody can look after."""
+    if isinstance(error, LlmcError):
+        command = re.search("`(llmc [^`]+)`", error.hint)
+        text = f"{where}: llmc cannot look after it: {error.message}"
+        return {"kind": "trouble", "text": text, "next": command[1] if command else "llmc doctor"}
+    last = "".join(traceback.format_exception_only(error)).strip()[-500:]
+    return {
+        "kind": "bug",
+        "text": f"{where}: a bug in llmc: {written_out(last)}",
+        "next": "llmc logs daemon",
+    }

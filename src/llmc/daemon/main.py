@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.agents.protocol import Agent
-from llmc.base import locks, progress
+from llmc.base import clock, locks
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.files import DiskFull, private_dir
@@ -24,22 +24,20 @@ from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
 from llmc.base.wake import listen, receive
 from llmc.daemon import chores
-from llmc.daemon.agents_watch import AgentsWatch
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
+from llmc.daemon.chores import Notices
 from llmc.daemon.goals import GoalsLane
-from llmc.daemon.lanes import Lane, lane_name
+from llmc.daemon.lanes import Lane, Rounds, lane_name
 from llmc.daemon.log import open_log, say
-from llmc.daemon.notices import Notices
-from llmc.daemon.patrol import Watch
 from llmc.daemon.registration import write_registration
-from llmc.daemon.rounds import Rounds
+from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
 from llmc.records.causes import Cause
 from llmc.records.state import State
 from llmc.records.worker import Status
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
-from llmc.supervisor import daemon_control
+from llmc.supervisor import daemon_process
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
@@ -114,7 +112,7 @@ class Daemon:
             self._record(error)
             raise
         os.close(claim)
-        if progress.running():  # a thread that hangs would keep us here for ever, and is safe to kill
+        if clock.running():  # a thread that hangs would keep us here for ever, and is safe to kill
             os._exit(self.exit_code)
         return self.exit_code
 
@@ -158,13 +156,13 @@ class Daemon:
     def _told(self, number: signal.Signals) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
-        self.handing_over = self.handing_over or number == daemon_control.HAND_OVER
+        self.handing_over = self.handing_over or number == daemon_process.HAND_OVER
         self.told_to_stop.set()
 
     async def _main(self, agent: Agent) -> None:
         loop = self.loop = asyncio.get_running_loop()
         stopping = self.told_to_stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, daemon_control.HAND_OVER):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, daemon_process.HAND_OVER):
             loop.add_signal_handler(number, self._told, number)
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
@@ -303,7 +301,7 @@ class Daemon:
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""
-        with progress.watched(lane_name(name)):
+        with clock.watched(lane_name(name)):
             problem = bring_up(self.project, name)
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
@@ -421,9 +419,9 @@ class Daemon:
     async def _drained(self) -> set[str]:
         """The workers whose rounds do not come to an end; each step of theirs can be repeated."""
         deadline = monotonic() + DRAIN_S
-        while progress.running() and monotonic() < deadline:
+        while clock.running() and monotonic() < deadline:
             await asyncio.sleep(0.02)
-        stuck = {name for name in self.lanes if lane_name(name) in progress.running()}
+        stuck = {name for name in self.lanes if lane_name(name) in clock.running()}
         for name in stuck:
             text = f"{lane_name(name)} did not end in {DRAIN_S:g} s"
             self.log.error(text, extra={"action": "stuck", "worker": name, "cause": "bug"})

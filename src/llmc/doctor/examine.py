@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.auto import prices
-from llmc.auto.rules.prices import complaint
+from llmc.auto.rules.costs import complaint
 from llmc.base import locks
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound
@@ -18,8 +18,7 @@ from llmc.base.names import OVERSEER
 from llmc.base.panes import Panes
 from llmc.base.proc import ToolMissing
 from llmc.base.tmux import Tmux, Unknown
-from llmc.config.advice import advice
-from llmc.config.load import check_text, read_text
+from llmc.config.load import advice, check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import canary, examine_unattended, programs
 from llmc.doctor.examine_worker import ahead_of, panes_of, worker_facts

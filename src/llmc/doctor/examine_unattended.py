@@ -17,7 +17,7 @@ from llmc.goals.goals import open_store
 from llmc.goals.store.errors import SET_ASIDE
 from llmc.records.event_log import EventLog
 from llmc.repo.project import Project
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules.claims import is_nobodys
 from llmc.tasks.task_list import open_list, overview
 from llmc.tasks.worker_tasks import Origins

@@ -37,7 +37,7 @@ from llmc.repo import git, trash
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake
 from llmc.sessions.sessions import launched
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 from llmc.tasks.task_list import believed_tasks, open_list
 
 

@@ -30,7 +30,7 @@ from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import configure_clone, write_launcher
 from llmc.reports import bad_rows
 from llmc.sessions import sessions
-from llmc.tasks import claiming, commands
+from llmc.tasks import commands, queue
 from llmc.workers import fleet, reset
 
 #: how long a command or the daemon that is at work on a worker is waited for
@@ -238,14 +238,14 @@ def _drop_git_lock(project: Project, path: str) -> str:
 
 def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
-    ledger = claiming.open_ledger(project)
+    ledger = queue.open_ledger(project)
     claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
         return "no longer so"
-    claiming.free(project, claim, "its worker is not at it")
+    queue.free(project, claim, "its worker is not at it")
     return "free again"
 
 

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from llmc.auto.prices import prices_of
-from llmc.auto.rules import spending
-from llmc.auto.rules.spending import Tally
+from llmc.auto.rules import costs
+from llmc.auto.rules.costs import Tally
 from llmc.base.files import json_row
 from llmc.base.given import text
 from llmc.base.log_reader import LogReader
@@ -13,9 +13,9 @@ from llmc.goals.model import GoalView
 from llmc.records.event_log import EventLog
 from llmc.records.ledger import Ledger
 from llmc.repo.project import Project
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 
-_RECORDED = f'"{spending.ACTION}"'.encode()
+_RECORDED = f'"{costs.ACTION}"'.encode()
 
 
 class GoalCost(Struct, frozen=True):
@@ -65,7 +65,7 @@ class GoalSpending:
             self._of_task, self._of_goal = {}, {}
         for line in self._log.lines():
             event = json_row(line) if _RECORDED in line else None
-            row = spending.parse(event) if event else None
+            row = costs.usage_row(event) if event else None
             if row is None or event is None:
                 continue
             if event.get("goal_id"):

@@ -6,7 +6,7 @@ from llmc.base.proc import ShuttingDown
 from llmc.goals.drive import criteria
 from llmc.goals.drive.criteria import PASSED
 from llmc.goals.drive.intents import Action
-from llmc.goals.drive.reached import commands
+from llmc.goals.drive.rollup import commands
 from llmc.goals.goal_dispatch import Done
 from llmc.goals.goals import new_id
 from llmc.goals.model import Mode, Result, Tested

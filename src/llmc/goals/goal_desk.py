@@ -14,7 +14,7 @@ from llmc.goals.drive.intents import Action
 from llmc.goals.drive.round import Room
 from llmc.goals.goal_dispatch import Done
 from llmc.goals.model import GoalStatus, GoalView, Result
-from llmc.goals.plan.shape import Shape, is_same_plan, shape_of
+from llmc.goals.plan.plan import Shape, is_same_plan, shape_of
 from llmc.goals.store.rows import Crystals, Reader
 
 

@@ -28,7 +28,7 @@ from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Outcome, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import persons, typist
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft
 from llmc.tasks.task_list import add, believed_tasks, open_list

@@ -18,8 +18,9 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
-from llmc.goals import goal_concerns, goal_criteria, goal_dispatch, goal_planning
-from llmc.goals.drive import budget, criteria, words
+from llmc.goals import goal_concerns, goal_criteria, goal_dispatch
+from llmc.goals import planning as goal_planning
+from llmc.goals.drive import criteria, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
 from llmc.goals.drive.liveness import Signals
@@ -33,10 +34,10 @@ from llmc.goals.goal_log import TickWords, log
 from llmc.goals.goal_signals import Observer
 from llmc.goals.goals import open_store
 from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
-from llmc.goals.plan.shape import Shape
+from llmc.goals.plan.plan import Shape
 from llmc.goals.store.store import GoalStore
 from llmc.repo.project import Project
-from llmc.workers.rules.patrol import clock_jump
+from llmc.workers.rules import clock_jump
 
 #: deeds that take a planner, and its time
 _PLANNING = {REPLAN: goal_planning.replan, DIAGNOSE: goal_planning.diagnose}
@@ -378,19 +379,19 @@ class Runner:
     def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
         """A goal that has cost what it may cost is paused, and a person is told, once."""
         goal = view.goal
-        if not budget.is_limited(goal):
+        if not criteria.is_limited(goal):
             return False
         spent = self._spending.of(self._project, view).total
-        why = budget.used_up(goal, spent)
+        why = criteria.used_up(goal, spent)
         if not why:
             return False
         # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
-        dispatch_id, text = budget.word(goal, why)
+        dispatch_id, text = criteria.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
         goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
         goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
-        tick.store.update(goal.goal_id, lambda now_view: budget.pause(now_view.goal, spent, tick.now))
+        tick.store.update(goal.goal_id, lambda now_view: criteria.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
         return True

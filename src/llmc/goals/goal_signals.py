@@ -30,7 +30,7 @@ from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
 from llmc.sessions.transcript_tail import last_growth_unix, last_messages, last_word_unix
-from llmc.tasks.claiming import open_ledger
+from llmc.tasks.queue import open_ledger
 from llmc.tasks.task_list import believed_tasks, open_list
 
 #: reports of one worker that are remembered

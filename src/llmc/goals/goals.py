@@ -18,7 +18,9 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, UsageError
 from llmc.config.options import is_auto_name
 from llmc.goals import goal_concerns
-from llmc.goals.drive import budget, policy, unplanned
+from llmc.goals.drive import criteria as budget
+from llmc.goals.drive import criteria as unplanned
+from llmc.goals.drive import policy
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.rollup import FINISHED, leaves, settled
 from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
@@ -35,7 +37,7 @@ from llmc.goals.model import (
     Priority,
     Risk,
 )
-from llmc.goals.repo_context import repo_context
+from llmc.goals.planner import repo_context
 from llmc.goals.store.store import GoalStore
 from llmc.repo.project import Project
 

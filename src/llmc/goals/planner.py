@@ -1,26 +1,208 @@
-"""Asks a planner, and answers with what it made or with why it made nothing; a planner never brings anybody down.
+"""Asks a planner, and answers with what it made or with why it made nothing; a planner never ends anything.
 
 `claude -p` with a schema, or any command: the prompt on its standard input, JSON on its standard output. An answer
 that is refused goes back with everything that is wrong with it, a few times; then there is no plan. No lock is held here.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
+from llmc.agents import print_mode
+from llmc.agents.claude_code import ClaudeCode
 from llmc.agents.print_mode import Tokens
-from llmc.goals.drive.diagnosis import Diagnosis, check_diagnosis, diagnosis_schema
+from llmc.base import proc
+from llmc.base.errors import LlmcError
+from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema
 from llmc.goals.model import GoalView, PlannerRef
 from llmc.goals.plan import plan_prompt as prompts
-from llmc.goals.plan.plan import Plan, Provenance, Split
-from llmc.goals.plan.plan_check import Problems, check_plan, check_split
-from llmc.goals.plan.plan_prompt import PromptTemplate
-from llmc.goals.plan.plan_schema import plan_schema, split_schema
+from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
+from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
+from llmc.goals.plan.plan_prompt import MANIFESTS, READMES, PromptTemplate, RepoFacts, snapshot
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
-from llmc.goals.planner_run import Failure, PlannerSetup, Silent, ask, known_as
+from llmc.repo import git, provision
+from llmc.repo.project import Project
+
+#: so much of what a program said when it failed is kept
+ERROR_CHARS = 500
+
+
+class Failure(StrEnum):
+    """Why there is no plan."""
+
+    #: the goal has one, or the leaf cannot be split: nobody was asked
+    NOT_NEEDED = "not_needed"
+    #: the program is not there, or cannot be started
+    MISSING = "missing"
+    #: it was ended by us: too slow, or too much output
+    OVERRAN = "overran"
+    #: it ended with an error
+    FAILED = "failed"
+    #: the API refused: not logged in, the usage limit, anything else
+    AUTH = "auth"
+    LIMIT = "limit"
+    API = "api"
+    #: no answer was a plan, repairs included
+    INVALID = "invalid"
+
+
+class PlannerSetup(Struct, frozen=True):
+    """Who plans, and what that may take."""
+
+    #: where it runs: the repository it plans for
+    cwd: Path
+    #: a line for the shell; "": the Claude Code client
+    command: str = ""
+    #: the path of the client; "": it is looked for
+    client: str = ""
+    #: "": the client's own default
+    model: str = ""
+    timeout_s: float = 600.0
+    most_bytes: int = 2_000_000
+    max_repair_attempts: int = 2
+    limits: Limits = DEFAULT_LIMITS
+    #: on top of ours
+    env: Mapping[str, str] = field(default_factory=dict)
+    stopping: Callable[[], bool] | None = None
+
+
+class Said(Struct, frozen=True):
+    """An answer, whatever it is worth."""
+
+    text: str
+    tokens: Tokens
+    model: str
+
+
+class Silent(Struct, frozen=True):
+    """No answer that could be looked at."""
+
+    failure: Failure
+    text: str
+    hint: str = ""
+    tokens: Tokens = field(default_factory=Tokens)
+    model: str = ""
+
+
+def ask(
+    setup: PlannerSetup, schema: Mapping[str, Any], told: Mapping[str, str], prompt: str
+) -> Said | Silent:
+    """Run the planner once."""
+    client = ClaudeCode(setup.client)
+    env = {**proc.command_env(), **setup.env, **told}
+    try:
+        if setup.command:
+            argv = ["/bin/sh", "-c", setup.command]
+        else:
+            argv = print_mode.argv(client.program(), schema, setup.model)
+            env = client.environment(env, task_tools=False)
+        done = proc.run_bounded(
+            argv,
+            cwd=setup.cwd,
+            env={key: value for key, value in env.items() if key not in _NOT_FOR_IT},
+            input=prompt.encode("utf-8", "replace"),
+            timeout_s=setup.timeout_s,
+            most_bytes=setup.most_bytes,
+            stopping=setup.stopping,
+        )
+    except proc.Overran as error:
+        return Silent(Failure.OVERRAN, _named(setup, error.message))
+    except (LlmcError, OSError) as error:
+        return Silent(
+            Failure.MISSING, f"the planner could not be started: {error}", getattr(error, "hint", "")
+        )
+    return _of_command(setup, done) if setup.command else _of_client(done)
+
+
+#: a planner is no worker, whoever started us
+_NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
+
+
+def known_as(setup: PlannerSetup) -> str:
+    """What is kept of who planned. Of a command only its program: the line may hold a key."""
+    if not setup.command:
+        return setup.model or "claude"
+    program = next((word for word in setup.command.split() if "=" not in word), "")
+    return f"command:{program.rpartition('/')[2][:80]}"
+
+
+def _who(setup: PlannerSetup) -> str:
+    return f"the planner `{known_as(setup).removeprefix('command:')}`"
+
+
+def _named(setup: PlannerSetup, message: str) -> str:
+    """The shell is not what a person configured."""
+    return message.replace("`/bin/sh`", _who(setup)) if setup.command else message
+
+
+def _of_command(setup: PlannerSetup, done: proc.Done) -> Said | Silent:
+    if done.ok:
+        return Said(done.stdout.strip(), Tokens(), known_as(setup))
+    failure = Failure.MISSING if done.returncode == 127 else Failure.FAILED
+    return Silent(failure, _ended(_who(setup), done))
+
+
+def _of_client(done: proc.Done) -> Said | Silent:
+    answer = print_mode.read_answer(done.stdout)
+    if answer is None:
+        return Silent(Failure.FAILED, _ended("the client", done))
+    if answer.error or not done.ok:
+        failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
+        text = f"the client could not answer: {answer.error[:ERROR_CHARS] or done.returncode}"
+        return Silent(failure, text, _HINTS.get(failure, ""), answer.tokens, answer.model)
+    return Said(answer.text, answer.tokens, answer.model)
+
+
+_STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
+_HINTS = {Failure.AUTH: "Log in again with `claude`."}
+
+
+def _ended(who: str, done: proc.Done) -> str:
+    tail = (done.stderr.strip() or done.stdout.strip())[-ERROR_CHARS:]
+    return f"{who} ended with code {done.returncode}" + (f": {tail}" if tail else ", and printed nothing")
+
+
+#: most characters of a file that are read
+MOST_CHARS = 64 * 1024
+
+
+def repo_context(project: Project) -> str:
+    """The repository in short; "" where nothing is committed. Never raises: a goal is made without it."""
+    try:
+        with contextlib.suppress(LlmcError):  # then as it was when it was fetched last
+            provision.refresh_base(project)
+        commit = git.resolve(project.root.path, project.base)
+        return snapshot(_facts(project, commit)) if commit else ""
+    except (LlmcError, OSError):
+        return ""
+
+
+def _facts(project: Project, commit: str) -> RepoFacts:
+    root, repo = project.root.path, project.config.repo
+    files = git.rows(git.git(root, "ls-tree", "-r", "-z", "--name-only", commit, timeout_s=60).stdout)
+    readme = next((name for name in READMES if name in files), "")
+    return RepoFacts(
+        commit=commit,
+        branch=repo.default_branch,
+        files=tuple(files),
+        readme=_text(project, commit, readme) if readme else "",
+        manifests={name: _text(project, commit, name) for name in MANIFESTS if name in files},
+        setup=repo.setup,
+        validate=repo.validate,
+    )
+
+
+def _text(project: Project, commit: str, name: str) -> str:
+    """The beginning of a file; "" for one that git cannot show, a submodule for example."""
+    done = git.git(project.root.path, "cat-file", "blob", f"{commit}:{name}", check=False, timeout_s=60)
+    return done.stdout[:MOST_CHARS] if done.ok else ""
+
 
 T = TypeVar("T", Plan, Split, Diagnosis)
 

@@ -24,14 +24,14 @@ from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist
-from llmc.landing import checking, fast_forward, merging, post_accept, rebase, review
-from llmc.records.auto import NOT_DIRTY, Due, due_fields
+from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation
+from llmc.records.state import NOT_DIRTY, Due, due_fields
 from llmc.records.store import Transaction, accept_key
 from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, worktrees
-from llmc.repo.commands import CommandFailed
 from llmc.repo.project import Project
+from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
 #: the steps in their order; `finish` ends the journal
@@ -225,7 +225,7 @@ class _Pipeline:
         return self.journal.attempt > 1 or not self._has_checks()
 
     def _has_checks(self) -> bool:
-        return checking.is_wanted(self.project, self.record.assignment)
+        return validation.is_wanted(self.project, self.record.assignment)
 
     def _can_let_others_land(self) -> bool:
         """It is on the branch, and no command has to run before somebody else's is."""
@@ -337,7 +337,7 @@ class _Pipeline:
 
     def merge(self) -> AcceptJournal:
         """The one commit that lands: all that the worker changed, on top of the newest base. It has a ref from now on."""
-        apart = not self.without_slot and checking.is_apart(self.project, self.record.assignment)
+        apart = not self.without_slot and validation.is_apart(self.project, self.record.assignment)
         interrupted = bool(self.record.pre_rebase_sha)  # a rebase of ours, which goes on
         if not interrupted:
             self._refuse_if_changed()
@@ -400,7 +400,7 @@ class _Pipeline:
             return self._validate_apart()
         if self.resumes:
             self._clear_away()
-        checking.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
+        validation.in_worktree(self.project, self.record, self.journal.squash, self.record.assignment)
         return replace(self.journal, validated=self.journal.tree)
 
     def _validate_apart(self) -> AcceptJournal:
@@ -410,7 +410,7 @@ class _Pipeline:
         journal, task = self.journal, self.record.assignment
         try:
             with self.project.worker_unlocked(self.name):
-                checking.in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
+                validation.check_in_slot(self._cancellable(), self.record, journal.squash, journal.base, task)
         except NoSlot:
             self._look_at_worker()
             self.without_slot = True
@@ -425,7 +425,7 @@ class _Pipeline:
         """What a check that was killed left in the worktree: there was nothing uncommitted when it began."""
         rebase.refuse_if_disturbed(self.project, self.record)
         self._refuse_if_committed()
-        checking.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
+        validation.clear_away(self.project, self.record, git.TreeState((), (), head=git.head(self.worktree)))
 
     def _cancellable(self) -> Project:
         """The same project, in which a command ends when the accept is cancelled."""
@@ -494,9 +494,7 @@ class _Pipeline:
         if self.record.assignment is not None and self.project.in_daemon:
             post_accept.run_due(self.project)
         if self.record.assignment is not None:
-            from llmc.tasks import (
-                claiming as claims,  # a person's own work has no task, and need not wait for this
-            )
+            from llmc.tasks import queue as claims
 
             claims.about_to_land(self.project, self.record.name, self.record.assignment, self.journal.squash)
         with self._merge_lock():
@@ -528,9 +526,7 @@ class _Pipeline:
     def complete(self) -> AcceptJournal:
         """The task is completed before anything else happens to its worker: nobody may take it again."""
         assert self.record.assignment is not None
-        from llmc.tasks import (
-            claiming as claims,  # a person's own work has no task, and need not wait for this
-        )
+        from llmc.tasks import queue as claims
 
         claims.complete_for(self.project, self.record.name, self.record.assignment, self.journal.squash)
         return self.journal

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError
 from llmc.base.panes import Pane
-from llmc.landing import rebase, review, work_so_far
+from llmc.landing import rebase, review
 from llmc.landing.review import Review
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project
@@ -17,7 +17,7 @@ def begin(project: Project, name: str) -> Review:
     record = project.store.worker(name)
     nobody_else_validates = rebase.must_validate(record) and not project.daemon_runs()
     if not (_waits(record) or record.status is Status.OFFLINE or nobody_else_validates):
-        return work_so_far.look(project, record)
+        return review.look_so_far(project, record)
     with project.worker_lock(name):
         record = intake.apply_pending(project, name)
         if rebase.must_validate(record):
@@ -25,7 +25,7 @@ def begin(project: Project, name: str) -> Review:
         if record.status is Status.OFFLINE:
             return _of_an_offline_worker(project, record)
         if not _waits(record):
-            return work_so_far.look(project, record)
+            return review.look_so_far(project, record)
         problem = _rebase_first(project, record)
         seen = review.look(project, project.store.worker(name))
         return replace(seen, not_rebased=problem if seen.behind else "")
@@ -39,7 +39,7 @@ def _of_an_offline_worker(project: Project, record: WorkerRecord) -> Review:
     """Its commits are there, though nobody could resolve conflicts now."""
     seen = review.look(project, record)
     if not seen.ahead:
-        return work_so_far.look(project, record)
+        return review.look_so_far(project, record)
     return replace(seen, not_rebased=f"{record.name} is offline" if seen.behind else "")
 
 

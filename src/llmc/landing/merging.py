@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from llmc.base.errors import Refused, ToolFailed
 from llmc.base.files import private_dir
-from llmc.landing.rules import messages
+from llmc.landing import rules
 from llmc.repo import git
 from llmc.repo.project import Project
 
@@ -74,8 +74,8 @@ class Work(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        texts = [messages.of_merge(c.message) if c.is_merge else c.message for c in self.commits]
-        return messages.squashed(texts)
+        texts = [rules.of_merge(c.message) if c.is_merge else c.message for c in self.commits]
+        return rules.squashed(texts)
 
     @property
     def first(self) -> Commit:
@@ -100,7 +100,7 @@ def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
         return Made("", tree, "", work)
     message = work.message
     commit = commit_tree(project.root.path, tree, base, message, work.first)
-    return Made(commit, tree, messages.subject(message), work)
+    return Made(commit, tree, rules.subject(message), work)
 
 
 def merged_tree(project: Project, work: Work) -> str:

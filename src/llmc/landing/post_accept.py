@@ -3,11 +3,11 @@
 import threading
 import time
 
-from llmc.base import progress
+from llmc.base import clock
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
-from llmc.records.auto import Due, due_fields
-from llmc.repo import commands
+from llmc.records.state import Due, due_fields
+from llmc.repo import user_commands
 from llmc.repo.project import Project
 
 TIMEOUT_S = 24 * 3600.0
@@ -32,7 +32,7 @@ def run_due(project: Project) -> None:
     """For each task that landed and whose command has not ended: one at a time, also those that a crash left out."""
     if not project.store.read().auto.post_accept_due:
         return
-    with progress.waiting(TIMEOUT_S):
+    with clock.waiting(TIMEOUT_S):
         _turn.acquire()
     try:
         for due in project.store.read().auto.due:
@@ -46,11 +46,11 @@ def _run(project: Project, due: Due) -> None:
     began = time.monotonic()
     command = project.config.auto.post_accept_command
     with fault_step("auto.post_accept"):
-        done = commands.run_in_log(
+        done = user_commands.run_in_log(
             project,
             "post_accept",
             command,
-            cwd=commands.callers_place(project),
+            cwd=user_commands.callers_place(project),
             timeout_s=TIMEOUT_S,
             about=f"{due.worker} task {task.id}".strip(),
             LLMC_SOURCE=project.source,
@@ -72,5 +72,5 @@ def _run(project: Project, due: Due) -> None:
             )
     if not done.ok:
         raise PostAcceptFailed(
-            due, done.returncode, done.stdout, commands.where_it_ran(project, done.returncode)
+            due, done.returncode, done.stdout, user_commands.where_it_ran(project, done.returncode)
         )

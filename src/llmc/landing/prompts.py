@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llmc.base.files import read_text
 from llmc.landing.review import Review
-from llmc.landing.rules.patch import quoted
+from llmc.landing.rules import quoted
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project

@@ -19,16 +19,17 @@ from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.processes import leftovers, wait_until
 from llmc.base.tmux import Unknown
-from llmc.landing import checking, merging, review
+from llmc.landing import merging, review, validation
 from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
 from llmc.records.transitions import NO_REBASE, step
 from llmc.records.worker import Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.authorship import committer
-from llmc.repo.commands import CommandFailed
 from llmc.repo.project import Project
-from llmc.sessions import intake, quiet, submit
+from llmc.repo.user_commands import CommandFailed
+from llmc.sessions import intake, submit
+from llmc.sessions import leftovers as quiet
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
 
@@ -165,7 +166,7 @@ def settle(project: Project, name: str) -> WorkerRecord:
 def _failed_check(project: Project, record: WorkerRecord, facts: decide.GitFacts) -> CommandFailed | None:
     base = record.rebase_base or git.resolve(project.root.path, project.base) or facts.head
     try:
-        checking.checked_out(project, record, facts.head, base)
+        validation.checked_out(project, record, facts.head, base)
     except CommandFailed as error:
         return error
     return None

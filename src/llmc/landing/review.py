@@ -1,4 +1,8 @@
-"""Review: what a worker's accept would land, as data; and the memory of what a person has seen of it."""
+"""Review: what a worker's accept would land, or its work so far, as data; and the memory of what a person has seen of it.
+
+Only read: no lock, no change of the state, and the worktree with its index stays as it is, whatever the agent does there
+meanwhile.
+"""
 
 from pathlib import Path
 
@@ -6,14 +10,13 @@ from msgspec import Struct
 
 from llmc.attention.raising import advice
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, Refused
+from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.names import WorkerName
-from llmc.landing import merging
-from llmc.landing.rules import messages
-from llmc.landing.rules.patch import patch_id
+from llmc.landing import merging, rules
+from llmc.landing.rules import patch_id
 from llmc.records.state import State
 from llmc.records.worker import Reviewed, Status, WorkerRecord
-from llmc.repo import git, provision
+from llmc.repo import git, provision, trash
 from llmc.repo.project import Project
 
 
@@ -111,7 +114,7 @@ def look(project: Project, record: WorkerRecord) -> Review:
         head=head,
         ahead=len(work.commits),
         behind=len(work.others),
-        commits=tuple(Commit(commit.id, messages.subject(commit.message)) for commit in work.commits),
+        commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
         files=changed_files(worktree, shown.base, shown.result),
         dirty=(*changes.tracked, *changes.untracked),
         diff=git.diff(worktree, shown.base, shown.result),
@@ -209,3 +212,50 @@ def changed_files(worktree: Path, base: str, head: str) -> tuple[FileChange, ...
 
 def _count(text: str) -> int | None:
     return None if text == "-" else int(text)
+
+
+#: an agent may remove a file while it is read; then all of them are read again
+TRIES = 3
+
+
+def look_so_far(project: Project, record: WorkerRecord) -> Review:
+    """The diff from where it parted from the default branch, as that was last seen, to its files as they are."""
+    worktree = Path(record.worktree_path)
+    if not (worktree / ".git").exists():
+        raise Refused(
+            f"the worktree of {record.name} is gone",
+            hint="`llmc up --detach` makes it again, from its branch.",
+        )
+    head = git.head(worktree)
+    work = merging.work_of(project, record.name, git.resolve(project.root.path, project.base) or head, head)
+    changes = git.tree_state(worktree)
+    tree, left_out = _files(worktree, head)
+    return Review(
+        worker=record.name,
+        worktree=worktree,
+        prompt=record.current_prompt,
+        since_unix=record.since_unix,
+        base=work.parting,
+        head=head,
+        ahead=len(work.commits),
+        behind=len(work.others),
+        commits=tuple(Commit(commit.id, rules.subject(commit.message)) for commit in work.commits),
+        files=changed_files(worktree, work.parting, tree),
+        dirty=(*changes.tracked, *changes.untracked),
+        diff=git.diff(worktree, work.parting, tree),
+        parting=work.parting,
+        result=tree,
+        so_far="being accepted" if record.accept is not None else str(record.status),
+        left_out=left_out,
+    )
+
+
+def _files(worktree: Path, head: str) -> tuple[str, tuple[str, ...]]:
+    """The files as a tree, and those that are in none: too large, or a repository of their own."""
+    for left in reversed(range(TRIES)):
+        try:
+            return trash.files_as_tree(worktree, head)
+        except ToolFailed:
+            if not left:
+                raise
+    raise AssertionError("unreachable")

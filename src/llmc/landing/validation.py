@@ -1,9 +1,16 @@
-"""Validation: [repo].validate and a task's own `verify`, on exactly what lands in a slot, or in the worker's worktree."""
+"""Validation: [repo].validate and a task's own `verify`, on exactly what lands in a slot, or in the worker's worktree.
 
+In the worktree more is there than the commit: index bits that hide changes, and files that a command leaves behind.
+Neither may decide what lands, and what a command left is never taken for the agent's.
+"""
+
+import contextlib
 import json
 import shlex
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,13 +19,14 @@ from msgspec.structs import replace
 
 from llmc.base import proc
 from llmc.base.clock import now_unix
+from llmc.base.errors import Refused
 from llmc.base.files import write_atomic
 from llmc.landing import slots
 from llmc.landing.slots import NoSlot, Slot
-from llmc.records.worker import Assignment
-from llmc.repo import commands, git, provision
-from llmc.repo.commands import CommandFailed
+from llmc.records.worker import Assignment, WorkerRecord
+from llmc.repo import git, provision, trash, user_commands
 from llmc.repo.project import Project
+from llmc.repo.user_commands import CommandFailed
 
 __all__ = ["NoSlot", "check_commit", "failing", "failure", "in_slot", "run", "validate", "verify"]
 
@@ -40,19 +48,21 @@ def validate(project: Project, name: str, worktree: Path, *, so: str = "nothing 
 def run(project: Project, name: str, worktree: Path) -> proc.Done:
     """How it ended, with the end of its output; without a command everything is valid."""
     repo = project.config.repo
-    return commands.run_command(project, name, repo.validate, cwd=worktree, timeout_s=repo.validate_timeout_s)
+    return user_commands.run_command(
+        project, name, repo.validate, cwd=worktree, timeout_s=repo.validate_timeout_s
+    )
 
 
 def verify(project: Project, name: str, worktree: Path, task: Assignment) -> None:
     """The task's own acceptance command, in the worktree."""
     limit_s = project.config.repo.validate_timeout_s
-    done = commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
+    done = user_commands.run_command(project, name, task.verify, cwd=worktree, timeout_s=limit_s)
     if not done.ok:
-        raise commands.failure(project, name, done, what=_of_task(task), so="nothing landed")
+        raise user_commands.failure(project, name, done, what=_of_task(task), so="nothing landed")
 
 
 def failure(project: Project, name: str, done: proc.Done, *, so: str) -> CommandFailed:
-    return commands.failure(project, name, done, what="validation", so=so)
+    return user_commands.failure(project, name, done, what="validation", so=so)
 
 
 def _of_task(task: Assignment) -> str:
@@ -174,7 +184,7 @@ class _Check:
 
     def _blame(self, failed: _Failed, more: str = "") -> CommandFailed:
         so = f"nothing landed{more}"
-        return commands.failure(self.project, self.name, failed.done, what=failed.what, so=so)
+        return user_commands.failure(self.project, self.name, failed.done, what=failed.what, so=so)
 
     def _passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
         """Run one command on a commit; a failure is repeated once after a set-up. How it failed, None when it did not."""
@@ -217,7 +227,7 @@ class _Check:
         return done
 
     def _command(self, command: str, timeout_s: float) -> proc.Done:
-        return commands.run_in_slot(
+        return user_commands.run_in_slot(
             self.project,
             self.name,
             command,
@@ -300,3 +310,116 @@ def _fingerprint(project: Project) -> str:
     from hashlib import sha256  # 4 ms that an accept without a check does not need
 
     return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def is_wanted(project: Project, task: Assignment | None) -> bool:
+    """Whether any command has to pass."""
+    return bool(project.config.repo.validate or (task is not None and task.verify))
+
+
+def is_apart(project: Project, task: Assignment | None) -> bool:
+    """Whether they run where no agent works."""
+    if not is_wanted(project, task):
+        return False
+    # a project without a check need not wait for this
+
+    return in_slot(project)
+
+
+def checked_out(project: Project, record: WorkerRecord, commit: str, base: str) -> None:
+    """`repo.validate` on what a worker has checked out. Raises CommandFailed."""
+    from llmc.landing.slots import NoSlot
+
+    if is_apart(project, None):
+        with contextlib.suppress(NoSlot):
+            check_in_slot(project, record, commit, base)
+            return
+    if is_wanted(project, None):
+        in_worktree(project, record, commit)
+
+
+def check_in_slot(
+    project: Project, record: WorkerRecord, commit: str, base: str, task: Assignment | None = None
+) -> None:
+    """Raises CommandFailed; or NoSlot, and then they can run in the worktree, once the commit is there."""
+
+    worktree = Path(record.worktree_path)
+    check_commit(project, record.name, commit, base, worktree=worktree, task=task)
+
+
+def in_worktree(project: Project, record: WorkerRecord, commit: str, task: Assignment | None = None) -> None:
+    """Raises CommandFailed. The commit, or one with the same tree, is checked out there."""
+    worktree = Path(record.worktree_path)
+    if git.tree_of(worktree, "HEAD") != git.tree_of(worktree, commit):
+        raise Refused(
+            f"{record.name} does not have {commit[:12]} checked out, so it cannot be validated there",
+            hint="Try again.",
+        )
+
+    refuse_hidden_changes(record)
+    with _leaving_nothing(project, record, worktree):
+        validate(project, record.name, worktree)
+        if task is not None:
+            verify(project, record.name, worktree, task)
+
+
+def refuse_hidden_changes(record: WorkerRecord) -> None:
+    """Git looks at all files again; Refused where one that it was told to overlook differs from the commit."""
+    worktree = Path(record.worktree_path)
+    hidden = _hidden(worktree)
+    if not hidden:
+        return
+    names = "".join(f"{name}\0" for name in hidden).encode("utf-8", "surrogateescape")
+    for bit in ("--no-skip-worktree", "--no-assume-unchanged"):  # one at a time: git takes only the last
+        git.git(worktree, "update-index", bit, "-z", "--stdin", input=names, timeout_s=300)
+    changed = git.tree_state(worktree, untracked=False).tracked
+    if changed:
+        raise Refused(
+            f"{record.name} has uncommitted changes that git was told to overlook: {_some(changed)}",
+            hint=f"Ask for a commit: llmc message {record.name} 'Commit these files, or restore them.'",
+        )
+
+
+def _hidden(worktree: Path) -> list[str]:
+    """Files marked `skip-worktree` (S) or `assume-unchanged` (a small letter)."""
+    rows = git.git(worktree, "ls-files", "-v", "-z", timeout_s=300).stdout.split("\0")
+    return [row[2:] for row in rows if row and (row[0] == "S" or row[0].islower())]
+
+
+@contextmanager
+def _leaving_nothing(project: Project, record: WorkerRecord, worktree: Path) -> Iterator[None]:
+    before = git.tree_state(worktree)
+    try:
+        yield
+    finally:
+        clear_away(project, record, before)
+
+
+def clear_away(project: Project, record: WorkerRecord, before: git.TreeState) -> str | None:
+    """What is in a worktree now and was not before goes into the trash; the ref it is under, None: nothing."""
+    worktree = Path(record.worktree_path)
+    after = git.tree_state(worktree)
+    changed = [name for name in after.tracked if name not in before.tracked]
+    new = [name for name in after.untracked if name not in before.untracked]
+    if (not changed and not new) or after.head != before.head:
+        return None  # or somebody has committed meanwhile: then nobody can tell whose it is
+    if changed:
+        ref = trash.pin(project.root, worktree, record.name, "validation", move_out=False)
+    else:
+        ref = trash.pin_commit(project.root, record.name, "validation", git.head(worktree))
+    trash.take_out(worktree, new, trash.folder_of(project.root, ref))
+    _restore(worktree, changed)
+    with project.store.transaction() as tx:
+        tx.emit("validation_left", worker=record.name, files=[*changed, *new][:20], ref=ref)
+    return ref
+
+
+def _restore(worktree: Path, names: list[str]) -> None:
+    if names:
+        exactly = "".join(f":(literal){name}\0" for name in names).encode("utf-8", "surrogateescape")
+        flags = ["--source=HEAD", "--staged", "--worktree", "--pathspec-from-file=-", "--pathspec-file-nul"]
+        git.git(worktree, "restore", "--quiet", *flags, input=exactly, timeout_s=300)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")

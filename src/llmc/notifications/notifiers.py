@@ -24,7 +24,7 @@ from msgspec import Struct
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.text import json_text
-from llmc.notifications.rules.notices import scrubbed
+from llmc.notifications.rules import scrubbed
 
 APPRISE_HINT = "pip install 'llmc[notify]'"
 _DESKTOP = "notify-send"

@@ -27,8 +27,7 @@ from llmc.base.urls import scrub, scrub_all
 from llmc.config.paths import Root
 from llmc.records import events, transitions
 from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
-from llmc.records.state import VERSION, Raised, State, UndoJournal
-from llmc.records.unknown_fields import keep_unknown
+from llmc.records.state import VERSION, Raised, State, UndoJournal, keep_unknown
 from llmc.records.worker import Status, WorkerRecord
 
 #: the way out when there is no state.json to use

@@ -214,7 +214,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metered(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens of a worker's conversation are in the event log already (auto/rules/metering.py)."""
+    """How many tokens of a worker's conversation are in the event log already (auto/rules/costs.py)."""
 
     identity: ClassVar[str] = "transcript"
     transcript: str = ""
@@ -277,7 +277,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked | None = None
     commit_sha: str | None = None
     accept: AcceptJournal | None = None
-    #: what a person saw in the latest review: the change (landing/rules/patch.py), the commit, and when
+    #: what a person saw in the latest review: the change (landing/rules.py), the commit, and when
     reviewed_patch: str | None = None
     reviewed_sha: str | None = None
     reviewed_unix: float = 0.0

@@ -1,15 +1,178 @@
 """llmc demo"""
 
+import json
+import os
+import shlex
 import shutil
+import sys
 import tempfile
+import time
+from datetime import datetime
 from pathlib import Path
 
 import click
 
-from llmc.base.errors import UsageError
-from llmc.cli.output import note, paint, say
-from llmc.rehearsal import demo_auto, demo_by_hand
-from llmc.rehearsal.demo_show import Show
+from llmc.base import proc
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, UsageError
+from llmc.cli.output import note, paint, say, say_lines
+from llmc.rehearsal import sample
+
+
+class Show:
+    """Runs commands for the reader to see: each line shown is the real command and its real output."""
+
+    def __init__(self, directory: Path, agent: str = "scripted") -> None:
+        self.agent = agent
+        self.source = directory / "greeter"
+        self.root = directory / "root"
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("LLMC_")}
+        self.env = {**proc.clean_env(), **kept, "LLMC_AGENT": agent}
+
+    def title(self, text: str) -> None:
+        say("")
+        say(paint(text, "cyan", bold=True))
+
+    def file(self, name: str, text: str) -> None:
+        """A file beside the repository, for commands that read one."""
+        (self.source.parent / name).write_text(text)
+
+    def llmc(self, *args: str) -> None:
+        self.run([sys.executable, "-m", "llmc", *args], f"llmc {shlex.join(args)}")
+
+    def until(self, worker: str, action: str) -> None:
+        """Wait until this has happened to the worker, by the event log."""
+        deadline = monotonic() + 60
+        while f'"action": "{action}"' not in self.output("events", "--worker", worker, "--json"):
+            if monotonic() > deadline:
+                raise LlmcError(f"{worker}: {action} did not happen within a minute")
+            time.sleep(0.2)
+
+    def run(self, argv: list[str], shown: str) -> None:
+        say(paint(f"$ {shown}", "bright_black"))
+        done = proc.run(argv, cwd=self.source, env=self.env, timeout_s=120, check=False)
+        say_lines((done.stderr + done.stdout).rstrip())
+        if not done.ok:
+            raise LlmcError(f"`{shown}` ended with {done.returncode}")
+
+    def output(self, *args: str) -> str:
+        """What a command prints, not shown."""
+        argv = [sys.executable, "-m", "llmc", *args]
+        return proc.run(argv, cwd=self.source, env=self.env, timeout_s=60).stdout
+
+    def quietly(self, *args: str) -> None:
+        argv = [sys.executable, "-m", "llmc", "--root", str(self.root), *args]
+        proc.run(argv, env=self.env, timeout_s=60, check=False)
+
+
+WORKERS = 3
+#: a model may take its time; the scripted agent needs seconds
+LIMITS_S = {"scripted": 120.0, "claude": 3600.0}
+REDRAW_S = 0.25
+
+#: what is told while it runs, and how
+_TOLD = {
+    "task_assigned": ("cyan", "{worker}  takes task {task_id}: {subject}"),
+    "rebase_conflicted": ("magenta", "{worker}  conflicts in {files}; it resolves them itself"),
+    "task_sent_back": ("yellow", "{worker}  does not pass the check of task {task_id}, and fixes it"),
+    "task_completed": ("green", "{worker}  landed task {task_id}: {subject}"),
+    "task_failed": ("red", "{worker}  gave task {task_id} back: {reason}"),
+    "fleet_parked": ("yellow", "everybody waits: {reason}"),
+}
+
+
+def tell_auto(show: Show) -> None:
+    show.title("A sample repository, and a root for it")
+    sample.create(show.source)
+    show.llmc(
+        "init", "--target", str(show.root), "--agent", show.agent, "--validate", "python3 -m unittest -q"
+    )
+    show.llmc("config", "set", "auto.tasks_root", str(show.root.parent / "tasks"))
+    show.title("A plan: nine tasks in Markdown files, with labels and what comes first")
+    sample.write(show.source.parent / "plan", scripted=show.agent == "scripted")
+    show.llmc("tasks", "import", "../plan")
+    show.llmc("tasks", "graph")
+    show.title("Three auto workers take what is ready, and land it: rebased, checked, one commit each")
+    show.llmc("up", "--auto", "--detach", "--concurrency", str(WORKERS))
+    watch(show, LIMITS_S[show.agent])
+    show.title("A straight history, and it is green")
+    show.run(["git", "log", "--oneline", "--graph"], "git log --oneline --graph")
+    show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
+    show.title("What the morning report says")
+    show.llmc("digest")
+    show.llmc("status")
+
+
+def watch(show: Show, limit_s: float) -> None:
+    """Tell what happens, as it happens, until every task is completed."""
+    deadline = monotonic() + limit_s
+    told = done = 0
+    while done < len(sample.TASKS):
+        events = [json.loads(line) for line in show.output("events", "--json").splitlines()]
+        for event in events[told:]:
+            _tell_one(event)
+            done += event["action"] == "task_completed"
+        told = len(events)
+        if monotonic() > deadline:
+            raise LlmcError(f"{done} of {len(sample.TASKS)} tasks were done in {limit_s:g} s")
+        if any(event["action"] == "auto_failed" for event in events):
+            raise LlmcError("auto mode ended before the plan was done")
+        time.sleep(REDRAW_S)
+
+
+def _tell_one(event: dict[str, object]) -> None:
+    if event["action"] in _TOLD:
+        colour, text = _TOLD[str(event["action"])]
+        files = event.get("files")
+        values = {**event, "files": ", ".join(map(str, files)) if isinstance(files, list) else ""}
+        when = time.strftime("%H:%M:%S", time.localtime(float(str(event["ts"]))))
+        say(f"{when}  " + paint(text.format(**values), colour))
+
+
+#: each worker's task: the file it is in, and its text
+TASKS = {
+    "adam": ("by-name.md", sample.BY_NAME),
+    "baker": ("warmer.md", sample.WARMER),
+    "clara": ("farewell.md", sample.FAREWELL),
+}
+
+
+def tell_by_hand(show: Show) -> None:
+    show.title("A sample repository, and a root for it")
+    sample.create(show.source)
+    show.llmc(
+        "init", "--target", str(show.root), "--agent", "scripted", "--validate", "python3 -m unittest -q"
+    )
+    show.title("Three workers: each an agent in tmux, in a git worktree of its own")
+    for worker in TASKS:
+        show.llmc("add", worker)
+    show.llmc("up", "--detach")
+    show.title("A task for each, delivered and receipted by the agent's own hook")
+    for worker, (name, text) in TASKS.items():
+        show.file(name, text)
+        show.llmc("start", "--worker", worker, "--prompt-file", f"../{name}")
+    for worker in TASKS:
+        show.llmc("wait", worker, "--status", "needs_review", "--timeout", "60")
+    show.llmc("status")
+    show.title("clara forgot the test: what would land, and back it goes, in the same conversation")
+    show.llmc("review", "clara", "--interface", "diff")
+    show.llmc("reject", "clara", "Please add a test for it.")
+    show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
+    show.title("adam's commit: rebased, validated, squashed, landed by fast-forward")
+    before = datetime.now().isoformat(timespec="milliseconds")
+    show.llmc("accept", "adam")
+    show.title("baker changed the same line, so it is told, and puts both together")
+    show.until("baker", "rebase_resolved")
+    show.llmc("events", "--worker", "baker", "--since", before)
+    show.title("The other two land on top")
+    show.llmc("review", "clara", "--interface", "diff")
+    show.llmc("accept", "clara")
+    show.llmc("accept", "baker")
+    show.title("A straight history, and it is green")
+    show.run(["git", "log", "--oneline", "--graph", "--stat"], "git log --oneline --graph --stat")
+    show.run([sys.executable, "-m", "unittest", "-q"], "python3 -m unittest -q")
+    show.llmc("status")
+
 
 #: short: it becomes part of socket and session names
 PREFIX = "llmc-demo-"
@@ -41,7 +204,7 @@ def command(by_hand: bool, agent: str, keep: bool) -> None:
     directory = Path(tempfile.mkdtemp(prefix=PREFIX))
     show = Show(directory, agent)
     try:
-        demo_by_hand.tell(show) if by_hand else demo_auto.tell(show)
+        tell_by_hand(show) if by_hand else tell_auto(show)
         if not keep:
             show.llmc("down")
     except BaseException:

@@ -1,4 +1,7 @@
-"""The sample repository of the demo: small, real, with a test that can fail."""
+"""The sample repository of the demo: small, real, with a test that can fail; and its plan of nine tasks.
+
+The lines with an @ spell out for the scripted agent what a model does by itself; a real agent does not get them.
+"""
 
 from pathlib import Path
 
@@ -54,3 +57,134 @@ def create(path: Path) -> None:
         (path / name).write_text(text)
     git.git(path, "add", "--all")
     git.git(path, "commit", "--quiet", "-m", "A program that greets")
+
+
+_COMMIT = "git add -A && git commit -q -m"
+_MAIN = 'if __name__ == "__main__":\\n    print(greet())\\n'
+_BOTH = 'def greet(name="world"):\\n    return f"Hello, {name}! Nice to see you."\\n\\n\\n' + _MAIN
+
+TASKS = {
+    "by-name": f"""\
+---
+label: core
+priority: 1
+---
+# Greet by name
+
+Let greet() take a name, and keep greeting the world without one. Add a test.
+
+@sleep 1
+@sh printf 'def greet(name="world"):\\n    return f"Hello, {{name}}!"\\n\\n\\n{_MAIN}' > greeter.py
+@sh printf '\\n    def test_greets_by_name(self):\\n        self.assertIn("Ada", greet("Ada"))\\n' >> test_greeter.py
+@sh {_COMMIT} "Greet by name"
+@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=: rebase --continue
+""",
+    "warmer": f"""\
+---
+label: text
+priority: 1
+---
+# A warmer greeting
+
+Make the greeting say that it is nice to see you.
+
+@sleep 1
+@sh printf 'def greet():\\n    return "Hello! Nice to see you."\\n\\n\\n{_MAIN}' > greeter.py
+@sh {_COMMIT} "Greet more warmly"
+@on-conflict printf '{_BOTH}' > greeter.py && git add -A && git -c core.editor=: rebase --continue
+""",
+    "farewell": f"""\
+---
+label: api
+priority: 1
+---
+# Say goodbye
+
+Add farewell() in farewell.py, which says goodbye to a name.
+
+@sh printf 'def farewell(name="world"):\\n    return f"Goodbye, {{name}}!"\\n' > farewell.py
+@sh {_COMMIT} "Say goodbye"
+""",
+    "farewell-tests": f"""\
+---
+label: tests
+after: farewell
+verify: python3 -m unittest -q test_farewell
+---
+# Tests for farewell()
+
+Cover farewell() in test_farewell.py, with and without a name.
+
+@sh printf 'import unittest\\n\\nfrom farewell import farewell\\n\\n\\nclass FarewellTest(unittest.TestCase):\\n    def test_a_name(self):\\n        self.assertEqual(farewell("Ada"), "Goodbye, Ada!")\\n' > test_farewell.py
+@sh {_COMMIT} "Test farewell()"
+""",
+    "command-line": f"""\
+---
+label: cli
+after: by-name, farewell
+---
+# A command line
+
+Let `python3 cli.py NAME` greet, and `--bye` say goodbye.
+
+@sh printf 'import argparse\\n\\nfrom farewell import farewell\\nfrom greeter import greet\\n\\nparser = argparse.ArgumentParser()\\nparser.add_argument("name", nargs="?", default="world")\\nparser.add_argument("--bye", action="store_true")\\noptions = parser.parse_args()\\nprint((farewell if options.bye else greet)(options.name))\\n' > cli.py
+@sh {_COMMIT} "A command line"
+""",
+    "document": f"""\
+---
+label: docs
+after: command-line
+---
+# Document the command line
+
+Say in the README how to use cli.py.
+
+@sh printf '\\n`python3 cli.py Ada` greets Ada; `--bye` says goodbye.\\n' >> README.md
+@sh {_COMMIT} "Document the command line"
+""",
+    "languages": f"""\
+---
+label: core
+after: by-name, warmer
+---
+# Greet in other languages
+
+Add languages.py with a table of greetings: English, German, French.
+
+@sh printf 'GREETINGS = {{"en": "Hello", "de": "Hallo", "fr": "Bonjour"}}\\n' > languages.py
+@sh {_COMMIT} "Greetings in other languages"
+""",
+    "language-tests": f"""\
+---
+label: tests
+after: languages
+verify: python3 -m unittest -q test_languages
+---
+# Tests for the languages
+
+Every greeting is a word that begins with a capital letter.
+
+@sh printf 'import unittest\\n\\nfrom languages import GREETINGS\\n\\n\\nclass LanguagesTest(unittest.TestCase):\\n    def test_capitals(self):\\n        self.assertTrue(all(word.istitle() for word in GREETINGS.values()))\\n' > test_languages.py
+@sh {_COMMIT} "Test the languages"
+""",
+    "release-notes": f"""\
+---
+label: docs
+after: farewell-tests, document, language-tests
+---
+# Release notes
+
+Write CHANGES.md with what is new.
+
+@sh printf '# Changes\\n\\n- greets by name, and more warmly\\n- says goodbye\\n- has a command line\\n- knows three languages\\n' > CHANGES.md
+@sh {_COMMIT} "Release notes"
+""",
+}
+
+
+def write(folder: Path, *, scripted: bool) -> None:
+    """The files of the plan; a real agent gets the words alone."""
+    folder.mkdir()
+    for name, text in TASKS.items():
+        lines = [line for line in text.splitlines() if scripted or not line.startswith("@")]
+        (folder / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")

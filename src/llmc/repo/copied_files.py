@@ -1,4 +1,4 @@
-"""Files that git ignores and a worktree needs all the same (`.env`, large assets), copied from the source.
+"""Files that are copied into each worktree, and what git leaves out there.
 
 Which ones: `[repo].copy` and the source's `.worktreeinclude`, in the syntax of .gitignore and read by git itself. Only
 what the source ignores is copied, nothing a worktree tracks is overwritten, and nothing is written outside of it.
@@ -6,13 +6,36 @@ what the source ignores is copied, nothing a worktree tracks is overwritten, and
 
 import json
 import os
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from llmc.base.files import explain, json_record, write_atomic
 from llmc.repo import git, trash
-from llmc.repo.excludes import exclude
 from llmc.repo.project import Place, Project
+
+
+def exclude(project: Project, names: Sequence[str]) -> None:
+    """Ignore these files in every worktree of the root (git has one such list for all of them)."""
+    if not names:
+        return
+    path = project.root.path / ".git/info/exclude"
+    with project.repo_lock():
+        path.parent.mkdir(exist_ok=True)
+        have = path.read_bytes() if path.exists() else b""
+        lines = [literal_pattern(name).encode("utf-8", "surrogateescape") for name in names]
+        missing = [line for line in lines if line not in have.splitlines()]
+        if missing:
+            start = have if not have or have.endswith(b"\n") else have + b"\n"
+            write_atomic(path, start + b"\n".join(missing) + b"\n")
+
+
+def literal_pattern(name: str) -> str:
+    """The .gitignore pattern for exactly one path."""
+    escaped = re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)
+    return f"/{escaped}"
+
 
 INCLUDE_FILE = ".worktreeinclude"
 

@@ -9,7 +9,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
 from llmc.base.proc import Done
 from llmc.records.worker import WorkerRecord
-from llmc.repo import commands, copied_files, git, lfs, serena, submodules, trash, worktrees
+from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_commands, worktrees
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
@@ -22,12 +22,12 @@ def provision(project: Project, record: WorkerRecord) -> list[str]:
     missing = furnish(project, record, thorough=True)
     ran = set_up(
         record,
-        lambda: commands.run_command(
+        lambda: user_commands.run_command(
             project, record.name, project.config.repo.setup, cwd=worktree, timeout_s=SETUP_TIMEOUT_S
         ),
     )
     if ran is not None and not ran.ok:
-        raise commands.failure(project, record.name, ran, what="[repo].setup")
+        raise user_commands.failure(project, record.name, ran, what="[repo].setup")
     return missing
 
 

@@ -16,7 +16,7 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import read_text, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.repo import git
-from llmc.repo.excludes import exclude
+from llmc.repo.copied_files import exclude
 from llmc.repo.project import Place, Project
 
 _NAME = re.compile(r"^project_name[ \t]*:[ \t]*(.*)$", re.MULTILINE)

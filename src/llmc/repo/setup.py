@@ -20,7 +20,7 @@ from llmc.config.load import load_config
 from llmc.config.model import Worker
 from llmc.config.options import check_worker_name
 from llmc.config.paths import Root, default_root, find_root
-from llmc.config.starter import initial_text
+from llmc.config.schema import initial_text
 from llmc.config.suggest import LOOKED_AT, Suggestion, suggested_check, task_list_id
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord

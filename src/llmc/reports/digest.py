@@ -14,22 +14,20 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, json_row, read_text, write_atomic
 from llmc.goals import goal_concerns
+from llmc.goals.drive.liveness import held_up_by
 from llmc.goals.drive.questions import questions
-from llmc.goals.drive.waits import held_up_by
-from llmc.goals.goal_work import open_views
 from llmc.goals.goals import open_store
-from llmc.records.auto import AutoState
+from llmc.goals.work import open_views
 from llmc.records.event_log import EventLog
 from llmc.records.items import Item
-from llmc.records.state import State
+from llmc.records.state import AutoState, State
 from llmc.records.task import Task
 from llmc.repo.project import Project
 from llmc.reports import bad_rows
-from llmc.reports.rules.digest import Digest, digest
-from llmc.reports.rules.digest_reader import ACTIONS
+from llmc.reports.rules.digest import Digest, Facts, digest
 from llmc.reports.rules.digest_text import Paint, render
-from llmc.reports.rules.digest_waits import Facts
-from llmc.tasks import concerns
+from llmc.reports.rules.history import ACTIONS
+from llmc.tasks import task_list
 from llmc.tasks.task_list import believed_tasks, open_ledger, open_list
 
 #: the first report, before a person has ever looked, is about this long
@@ -172,7 +170,7 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     try:
         files, books = open_list(project), open_ledger(project).books()
         found = believed_tasks(files, books)
-        concerns.tell(project, files, books, {task.id: task for task in found})
+        task_list.tell(project, files, books, {task.id: task for task in found})
         return found or None
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")

@@ -28,8 +28,8 @@ from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for
-from llmc.sessions import intake, leftovers, quiet
-from llmc.sessions.rules import decide, self_review
+from llmc.sessions import intake, leftovers
+from llmc.sessions.rules import decide
 from llmc.sessions.rules.decide import ANOTHER_MODEL
 
 #: git variables that would point an agent at somebody else's repository
@@ -125,7 +125,11 @@ def _not_taken(record: WorkerRecord) -> Delivery | None:
 
     An auto worker's task goes back, and is told as a whole.
     """
-    if record.auto or record.delivery is None or not (_resumable(record) and quiet.never_left_queue(record)):
+    if (
+        record.auto
+        or record.delivery is None
+        or not (_resumable(record) and leftovers.never_left_queue(record))
+    ):
         return None
     return replace(record.delivery, outcome=Outcome.UNCONFIRMED, reason=NOT_TAKEN)
 
@@ -221,7 +225,7 @@ def end(project: Project, name: str, reason: str) -> None:
         # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
-        if status_of(record, pane) is ClientStatus.BUSY and not quiet.has_queue(record, pane):
+        if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(record, pane):
             project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
@@ -285,7 +289,7 @@ def reconcile(project: Project, name: str) -> None:
 
 def wants_a_look(record: WorkerRecord, pid: int, now: float) -> bool:
     """What no hook tells: the client contradicts its hooks, or a self-review waits for a person to leave."""
-    waits = not record.held and self_review.todo(record) is not None
+    waits = not record.held and decide.todo(record) is not None
     return waits or client_contradicts(record, pid, now) is not None
 
 

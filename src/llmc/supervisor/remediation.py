@@ -1,33 +1,186 @@
-"""Remediation: the supervisor's own agent mends what stopped the fleet.
+"""Remediation: the supervisor's own agent fixes what stopped the fleet. Its session, and the record of each.
+
+It is launched by the same functions as a worker's; only its record, inbox, locks and socket are its own
+(`OverseerRoot`).
 
 Its session is launched, told and listened to by the same functions as a worker's; only its record, inbox, locks and
 socket are its own (`OverseerRoot`).
 """
 
 import contextlib
+import os
 import select
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.agents.client_files import rows_since, size_of, subagents_of
+from llmc.agents.transcript_text import ends_a_turn, row_text
 from llmc.auto.usage import record_usage
 from llmc.base import processes
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError
+from llmc.base.errors import LlmcError, NotFound, StateError
+from llmc.base.files import append_line, explain, private_dir
 from llmc.base.names import OVERSEER
+from llmc.base.panes import Pane
+from llmc.base.tmux import Unknown
 from llmc.base.wake import listen, receive
+from llmc.config.paths import Root
+from llmc.records.transitions import step
 from llmc.records.worker import Outcome as Delivered
-from llmc.records.worker import Status
-from llmc.repo.project import Project
+from llmc.records.worker import Status, WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project, for_overseer
 from llmc.sessions import intake, sessions, submit
-from llmc.supervisor.overseer_session import look, own_session, ready
-from llmc.supervisor.remediation_log import RemediationLog
-from llmc.supervisor.rules import remedy, words
+from llmc.supervisor.rules import decide, remedy
 from llmc.supervisor.rules.remedy import End, Outcome
 from llmc.workers import reset
 from llmc.workers.patrol import patrol
-from llmc.workers.rules.patrol import Clock
+from llmc.workers.rules import Clock
+
+
+class RemediationLog:
+    """Follows the conversation and appends what is new in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: how far each transcript was read
+        self._read_to: dict[Path, int] = {}
+        #: the last row that was read is one that the client writes when a turn is over
+        self.turn_is_over = False
+
+    @classmethod
+    def create(cls, root: Root) -> "RemediationLog":
+        """A new file; the names sort by time."""
+        folder = private_dir(root.logs)
+        while True:
+            path = folder / f"remediation_{_stamp(now_unix())}.txt"
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                continue  # of the same millisecond
+            except OSError as error:
+                raise explain(error, f"cannot create {path}") from error
+            return cls(path)
+
+    def section(self, title: str, text: str = "") -> None:
+        self._append(f"=== {title}\n{text}".rstrip("\n") + "\n")
+
+    def follow(self, transcript: Path) -> bool:
+        """Append what was said since the last look, by subagents too; whether there was anything."""
+        if not transcript.name:
+            return False  # it has not said yet where that is
+        found = self._follow_file(transcript, "agent", is_main=True)
+        for path in subagents_of(transcript):
+            found |= self._follow_file(path, f"sub{path.stem}")
+        return found
+
+    def _follow_file(self, path: Path, speaker: str, *, is_main: bool = False) -> bool:
+        offset = self._read_to.get(path, 0)
+        if size_of(path) <= offset:
+            return False
+        rows, self._read_to[path] = rows_since(path, b"", offset)
+        if is_main:
+            self.turn_is_over = ends_a_turn(rows, self.turn_is_over)
+        text = "".join(row_text(row, speaker) for row in rows)
+        if text:
+            self._append(text)
+        return self._read_to[path] > offset
+
+    def _append(self, text: str) -> None:
+        append_line(self.path, text.encode("utf-8", "backslashreplace"))
+
+
+def _stamp(now: float) -> str:
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+
+
+def open_session(project: Project, say: Callable[[str], None]) -> str:
+    """Start the supervisor's agent if none runs; the problem if it does not get ready."""
+    with own_session(project) as own:
+        return ready(own, say)
+
+
+def close_session(project: Project) -> None:
+    """End the supervisor's agent; only the supervisor itself does that."""
+    with own_session(project) as own:
+        sessions.end(own, OVERSEER, "the supervisor ended")
+
+
+def main_directory(project: Project) -> tuple[Path, str]:
+    """Where the supervisor's agent works: the checkout of the source; else the root, and why."""
+    source = Path(project.source)
+    if not source.is_dir():
+        return project.root.path, f"{project.source} is not a directory here"
+    if (source / ".git").exists():  # git itself is not asked: it may be what is broken
+        return source, ""
+    with contextlib.suppress(LlmcError):
+        place = git.checked_out_at(source, project.config.repo.default_branch)
+        if place is not None and place.is_dir():
+            return place, ""
+    return project.root.path, f"{source} has no checkout"
+
+
+@contextmanager
+def own_session(project: Project) -> Iterator[Project]:
+    """The project as the supervisor's session has it, with a record of it, and nobody else at it."""
+    own = for_overseer(project)
+    private_dir(own.root.locks)
+    with own.worker_lock(OVERSEER, timeout_s=10):
+        _make_record(own)
+        yield own
+
+
+def _make_record(own: Project) -> None:
+    try:
+        own.store.worker(OVERSEER)
+    except (NotFound, StateError):
+        place, _ = main_directory(own)
+        record = WorkerRecord(
+            name=OVERSEER,
+            worktree_path=str(place),
+            branch="",
+            session_id=own.session(OVERSEER),
+            created_at_unix=now_unix(),
+            auto=True,  # tools that wait for a person are of no use
+        )
+        state = own.root.state
+        unreadable = state.with_name(f"{state.name}.unreadable-{int(now_unix())}") if state.exists() else None
+        own.store.start_anew([record], unreadable)
+
+
+def ready(own: Project, say: Callable[[str], None]) -> str:
+    """A session that rests, without a word of an earlier turn; the problem if there is none."""
+    sessions.reconcile(own, OVERSEER)
+    place, why = main_directory(own)
+    record, pane = look(own)
+    fits = record.worktree_path == str(place) and reset.quieten(own, record, pane)
+    if not fits:
+        sessions.end(own, OVERSEER, "to be started anew")
+    with own.store.transaction() as tx:
+        found = tx.update(OVERSEER, delivery=None, current_prompt="", worktree_path=str(place))
+        if found.status not in (Status.IDLE, Status.OFFLINE):
+            found = tx.move(OVERSEER, step(Status.IDLE, "ready"))
+        if not fits and found.status is Status.IDLE:
+            tx.move(OVERSEER, step(Status.OFFLINE, "to be started anew"))
+    if fits:
+        return ""
+    if why:
+        say(f"the supervisor's agent works in {place}: {why}")
+    sessions.start(own, OVERSEER)
+    return sessions.wait_ready(own, OVERSEER, own.config.defaults.ready_timeout_s) or ""
+
+
+def look(own: Project) -> tuple[WorkerRecord, Pane | None]:
+    record = own.store.worker(OVERSEER)
+    pane = own.pane(record)
+    if isinstance(pane, Unknown):
+        raise LlmcError(f"{record.session_id}: tmux gave no answer: {pane.reason}")
+    return record, pane
+
 
 #: how often the session is looked at where no hook says anything
 TICK_S = 0.5
@@ -61,7 +214,7 @@ def remediate(
 ) -> Remediation:
     """Tell the supervisor's agent of a failure and wait until it is done. What goes wrong is in the answer."""
     began = monotonic()
-    say(words.ENTERING)
+    say(decide.ENTERING)
     log = None
     try:
         log = RemediationLog.create(project.root)
@@ -78,7 +231,7 @@ def remediate(
     if log is not None:
         with contextlib.suppress(LlmcError):  # a full disk must not hide how it ended
             log.section("outcome", _outcome_text(end, duration_s))
-    say(words.outcome(end.outcome, duration_s, end.problem))
+    say(decide.outcome(end.outcome, duration_s, end.problem))
     path = log.path if log is not None else project.root.logs
     return Remediation(end.outcome, duration_s, end.problem, path, end.cause)
 

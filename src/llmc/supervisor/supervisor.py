@@ -1,14 +1,16 @@
-"""The supervisor: starts the daemon, looks whether it is well, and does what overseer/ decides when it is not."""
+"""The supervisor: starts the daemon, looks whether it is well, and does what the rules decide when it is not."""
 
 import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base import locks
@@ -16,15 +18,83 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, LlmcError, Refused, UsageError
 from llmc.doctor import canary
 from llmc.repo.project import Project, open_project
-from llmc.supervisor import supervised_daemon, supervisor_facts
+from llmc.supervisor import daemon_process
+from llmc.supervisor import watch as supervisor_facts
+from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, FailureKind, Identity
-from llmc.supervisor.rules import decide, health, words
+from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.prompt import cleaned, remediation_prompt
-from llmc.supervisor.supervised_daemon import Running
 from llmc.supervisor.supervisor_record import Journal, former
-from llmc.supervisor.supervisor_roles import Broke, Ended, Remedy, Show, Tell, Timing
-from llmc.supervisor.supervisor_watch import LogTail, Watch
+from llmc.supervisor.watch import LogTail, Watch
 from llmc.workers.reset import reset_unattended
+
+
+class Ended(Protocol):
+    """How a remediation ended."""
+
+    @property
+    def outcome(self) -> str:
+        """completed, interrupted, timeout or failed."""
+
+    @property
+    def duration_s(self) -> float: ...
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def cause(self) -> str: ...
+
+    @property
+    def log(self) -> Path | None: ...
+
+
+class Broke(Struct, frozen=True):
+    """A remediation that ended with an exception."""
+
+    problem: str
+    duration_s: float
+    outcome: str = "failed"
+    cause: str = ""
+    log: Path | None = None
+
+
+class Remedy(Protocol):
+    """supervisor/remediation.py and supervisor/remediation.py: an agent, in a session of its own, looks for the cause and mends it."""
+
+    def remediate(
+        self,
+        project: Project,
+        prompt: str,
+        *,
+        limit_s: float,
+        stopping: Callable[[], bool],
+        say: Callable[[str], None],
+    ) -> Ended: ...
+
+    def open_session(self, project: Project, say: Callable[[str], None]) -> str: ...
+
+    def close_session(self, project: Project) -> None: ...
+
+
+class Tell(Protocol):
+    """notifications/notify.py: tells a person who does not watch."""
+
+    def __call__(
+        self, project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any
+    ) -> None: ...
+
+
+#: prints a line in a colour, or in none
+Show = Callable[[str, str], None]
+
+
+class Timing(Struct, frozen=True):
+    """How long the daemon may take to register, and to end by itself."""
+
+    register_s: float = daemon_process.REGISTER_S
+    grace_s: float = daemon_process.GRACE_S
+
 
 #: what tells only that the daemon has ended
 _UNEXPLAINED = (FailureKind.START, FailureKind.PROCESS)
@@ -43,7 +113,7 @@ def check(project: Project) -> None:
             "auto mode needs a task list, and auto.task_list_id is not set",
             hint="Name one: llmc config set auto.task_list_id my-project",
         )
-    supervised_daemon.check_program()
+    daemon_process.check_program()
 
 
 class Supervisor:
@@ -93,7 +163,7 @@ class Supervisor:
 
     def _begin(self) -> None:
         before = former(self._project.root)
-        self._daemon = supervised_daemon.adopt(self._project, before.daemon)
+        self._daemon = daemon_process.adopt(self._project, before.daemon)
         if self._daemon is None and self._project.daemon_runs():
             raise Refused(
                 f"a daemon runs for this root already: {locks.holder(self._project.root.lock('daemon'))}",
@@ -118,7 +188,7 @@ class Supervisor:
 
     def _repeat(self, text: str) -> None:
         line = cleaned(text)
-        self._show(line, words.style_of(line))
+        self._show(line, decide.style_of(line))
 
     def _supervise(self) -> decide.End | None:
         """Daemon after daemon; None once we are told to stop."""
@@ -144,7 +214,7 @@ class Supervisor:
         self._reload()
         if refused := self._refused_by_canary():
             return refused
-        found = supervised_daemon.start(self._project, self._stop.is_set, self._timing.register_s)
+        found = daemon_process.start(self._project, self._stop.is_set, self._timing.register_s)
         if isinstance(found, Failure):
             return None if self._stop.is_set() else found
         self._daemon = found
@@ -171,14 +241,14 @@ class Supervisor:
     def _watch(self, daemon: Running, tail: LogTail) -> Failure | None:
         """What is wrong with it, once something is; None when we are told to stop."""
         settings = self._project.config.overseer
-        limits = health.Limits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
+        limits = decide.HealthLimits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
         watch = Watch(self._project, daemon, tail, settings.check_interval_secs)
         while not self._stop.is_set():
             if jump := watch.clock_jump():
                 text = f"{jump}: no age is judged for one full limit"
                 self._say(text)
                 self._journal.log(text)
-            failure = health.judge(daemon.identity, watch.look(limits), limits)
+            failure = decide.judge(daemon.identity, watch.look(limits), limits)
             if failure is not None:
                 return failure
             self._stop.wait(settings.check_interval_secs)
@@ -186,11 +256,11 @@ class Supervisor:
 
     def _explained(self, failure: Failure, tail: LogTail) -> Failure:
         """With what the daemon itself said of it, or else printed."""
-        said = health.judge_records(tail.read()) if failure.kind in _UNEXPLAINED else None
+        said = decide.judge_records(tail.read()) if failure.kind in _UNEXPLAINED else None
         if said is not None:
             failure = replace(failure, cause=said.cause, record=said.record)
         if failure.kind is FailureKind.PROCESS:
-            failure = replace(failure, output=supervised_daemon.last_words(self._project))
+            failure = replace(failure, output=daemon_process.last_words(self._project))
         if not failure.cause and supervisor_facts.disk_is_full(self._project.root):
             failure = replace(failure, cause="disk")
         return failure
@@ -235,7 +305,7 @@ class Supervisor:
     def _end_daemon(self) -> None:
         """SIGTERM at once, SIGKILL after the grace; raises where a daemon lives on all the same."""
         running, self._daemon = self._daemon, None
-        supervised_daemon.end_all(self._project, running, self._timing.grace_s)
+        daemon_process.end_all(self._project, running, self._timing.grace_s)
         self._journal.daemon(None)
         if running is not None:
             pid = running.identity.pid
@@ -260,7 +330,7 @@ class Supervisor:
         if self._stop.is_set():
             return None
         if done.outcome == "completed":
-            self._repeat(words.RESTARTING)
+            self._repeat(decide.RESTARTING)
             return None
         verdict, self._history = decide.after_remediation(
             done.cause, done.problem, self._history, self._limits()
@@ -281,7 +351,7 @@ class Supervisor:
         except Exception as error:
             problem = f"a bug in the remediation: {type(error).__name__}: {error}"
         broke = Broke(problem, monotonic() - began)
-        self._repeat(words.outcome(broke.outcome, broke.duration_s, broke.problem))
+        self._repeat(decide.outcome(broke.outcome, broke.duration_s, broke.problem))
         return broke
 
     def _restart(self, reason: str, verdict: decide.Restart, workers: list[str]) -> None:

@@ -11,8 +11,8 @@ from llmc.records.books import Books, Claim, entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
 from llmc.repo.project import Project
-from llmc.tasks import concerns
-from llmc.tasks.claiming import take_back
+from llmc.tasks import task_list
+from llmc.tasks.queue import take_back
 from llmc.tasks.rules import claims
 from llmc.tasks.task_list import Overview, open_ledger, open_list, overview
 
@@ -178,4 +178,4 @@ def _hint(task_id: str, state: str) -> str:
 def _say(project: Project, files: TaskFiles, action: str, task: Task, reason: str, **more: str) -> None:
     with project.store.transaction() as tx:
         tx.emit(action, **files.key(task.id).fields(), subject=task.subject, reason=reason, **more)
-    concerns.tell(project, files, open_ledger(project).books(), files.listing().tasks)
+    task_list.tell(project, files, open_ledger(project).books(), files.listing().tasks)

@@ -12,12 +12,11 @@ from llmc.base.files import private_dir, read_text
 from llmc.records.causes import Cause
 from llmc.records.ledger import Ledger
 from llmc.records.task import Task
-from llmc.repo import commands
+from llmc.repo import user_commands
 from llmc.repo.project import Project
 from llmc.tasks import task_list
-from llmc.tasks.rules.choose import completed_ids
-from llmc.tasks.rules.draft import Draft
-from llmc.tasks.rules.pool import Failed, NoTask, read
+from llmc.tasks.rules.draft import Draft, Failed, NoTask, read_answer
+from llmc.tasks.rules.graph import completed_ids
 
 LOG = "task_pool"
 
@@ -58,7 +57,7 @@ def take_up(project: Project, files: TaskFiles, ledger: Ledger) -> None:
 def _make(
     project: Project, files: TaskFiles, ledger: Ledger, path: Path, there: Collection[str]
 ) -> Task | None:
-    answer = read(0, read_text(path), key=path.stem)
+    answer = read_answer(0, read_text(path), key=path.stem)
     task = None
     try:
         with fault_step("task_pool.add"):
@@ -79,23 +78,23 @@ def _ask(project: Project) -> Path | None:
     part = private_dir(project.root.task_pool) / "answer.part"
     command = project.config.auto.task_pool_command
     with fault_step("task_pool.ask"):
-        done = commands.run_in_log(
+        done = user_commands.run_in_log(
             project,
             LOG,
             command,
-            cwd=commands.callers_place(project),
+            cwd=user_commands.callers_place(project),
             timeout_s=project.config.auto.task_pool_timeout_secs,
             answer=part,
             LLMC_SOURCE=project.source,
         )
     text = read_text(part)
-    match read(done.returncode, text, key="any"):
+    match read_answer(done.returncode, text, key="any"):
         case NoTask():
             part.unlink()
             return None
         case Failed(reason):
             part.unlink()
-            reason += commands.where_it_ran(project, done.returncode)
+            reason += user_commands.where_it_ran(project, done.returncode)
             raise PoolFailed(reason, "\n".join(filter(None, (done.stdout.strip(), text.strip()))))
     whole = part.with_name(f"answer-{time.time_ns()}.txt")
     os.rename(part, whole)

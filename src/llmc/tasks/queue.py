@@ -1,30 +1,182 @@
 """The task list as a queue for auto workers: what comes next, claimed so that nobody else has it."""
 
 import contextlib
+import os
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import Changes, TaskFiles, file_name
+from llmc.agents.task_files import Changes, NoTask, TaskFiles, file_name
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError, UsageError
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.faults import step as fault_step
 from llmc.base.given import written_out
-from llmc.base.names import TaskId
-from llmc.records.books import Books, Claim
+from llmc.base.names import TaskId, TaskKey, WorkerName
+from llmc.records.books import Action, Books, Claim, entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus, in_order
+from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
-from llmc.tasks import claiming, concerns
-from llmc.tasks.rules import context
-from llmc.tasks.rules.choose import choose
-from llmc.tasks.rules.claims import is_nobodys, is_ours, is_unowned, pending_again, still_at_it
-from llmc.tasks.rules.index import Index
-from llmc.tasks.rules.origin import believed, is_out_of_date
-from llmc.tasks.rules.stuck import Stuck, stuck
+from llmc.tasks import task_list
+from llmc.tasks.rules import claims, draft
+from llmc.tasks.rules.claims import (
+    believed,
+    is_nobodys,
+    is_ours,
+    is_out_of_date,
+    is_unowned,
+    pending_again,
+    still_at_it,
+)
+from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
+from llmc.tasks.task_list import open_ledger as open_ledger
 from llmc.tasks.task_list import open_list
 from llmc.tasks.worker_tasks import Origins, show_made
+
+
+def take(
+    files: TaskFiles,
+    ledger: Ledger,
+    worker: str,
+    task: TaskKey,
+    subject: str = "",
+    dispatch: str = "",
+    part: str = "",
+) -> Claim | None:
+    """Claim a task for a worker; None when somebody else was faster."""
+    claim = Claim(os.urandom(6).hex(), task, worker)
+    of_goal = {name: value for name, value in (("dispatch", dispatch), ("part", part)) if value}
+    with fault_step("claim.ledger"):
+        ledger.write(entry("claimed", claim, now_unix(), subject=subject, **of_goal))
+    with fault_step("claim.file"):
+        try:
+            won = files.of(task.list).change(task.id, partial(claims.taken, claim=claim)).claim == claim.id
+        except (NotFound, NoTask):
+            won = False
+        except LlmcError:
+            ledger.write(entry("released", claim, now_unix(), reason="its file could not be written"))
+            raise
+    if not won:
+        ledger.write(entry("released", claim, now_unix(), reason="somebody else was faster"))
+        return None
+    return claim
+
+
+def claim_of(worker: str, assignment: Assignment) -> Claim:
+    return Claim(assignment.claim, assignment.task, worker)
+
+
+def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
+    """Should the state get lost while it lands, this finds the commit, and nobody does the task again."""
+    claim = claim_of(worker, assignment)
+    open_ledger(project).write(entry("landing", claim, now_unix(), commit=commit))
+
+
+def complete(files: TaskFiles, ledger: Ledger, claim: Claim, commit: str) -> None:
+    """Its work has landed. A file that is gone is no problem: the ledger knows."""
+    with fault_step("claim.complete"):
+        ledger.write(entry("completed", claim, now_unix(), commit=commit))
+    _edit_if_there(files, claim.task, partial(claims.done, claim=claim))
+
+
+def complete_for(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
+    complete(open_list(project), open_ledger(project), claim_of(worker, assignment), commit)
+
+
+def give_back(
+    files: TaskFiles,
+    ledger: Ledger,
+    claim: Claim,
+    reason: str,
+    *,
+    cause: str = "",
+    counts: bool = False,
+    hold: str = "",
+) -> Books:
+    """The task is free again. What `counts` is a failed attempt; too many of them keep it back for a person."""
+    action: Action = "failed" if counts else "released"
+    said = {"reason": reason, "cause": cause, **({"hold": hold} if hold else {})}
+    with fault_step("claim.release"):
+        ledger.write(entry(action, claim, now_unix(), **said))
+    books = ledger.books()
+    edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
+    _edit_if_there(files, claim.task, edit)
+    return books
+
+
+def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
+    """A person takes a worker from its task: the task is free again, unless it was given back before."""
+    task = record.assignment
+    if task is not None and open_ledger(project).books().holds(task.claim):
+        free(project, claim_of(record.name, task), reason)
+
+
+def free(project: Project, claim: Claim, reason: str) -> None:
+    """A claim that nobody goes on with is given back, and that is told."""
+    ledger = open_ledger(project)
+    if project.config.auto.task_list_id:
+        give_back(open_list(project), ledger, claim, reason)
+    else:  # the list was taken out of the configuration since
+        ledger.write(entry("released", claim, now_unix(), reason=reason))
+    with project.store.transaction() as tx:
+        about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
+        tx.emit("task_released", **about, cause="", ref=None)
+
+
+def landed_as(project: Project, commit: str) -> TaskKey | None:
+    """The task whose work landed as this commit; None for a person's own, and for one that was taken back since."""
+    books = open_ledger(project).books()
+    task = books.landed_as(commit)
+    return task if task is not None and books.is_completed(task) else None
+
+
+def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
+    """A task whose work was undone is pending again, in ledger and list; can be repeated after a crash.
+
+    None, and it stays completed, where its file is gone: nothing is left to do it from, and what waits for it goes on.
+    """
+    ledger = open_ledger(project)
+    task = ledger.books().whole(task)
+    files = open_list(project).of(task.list)
+    try:
+        seen = files.get(task.id)
+    except NotFound:
+        return None
+    if ledger.books().is_completed(task):
+        with fault_step("claim.take_back"):
+            ledger.write(entry("requeued", Claim(seen.claim, task, seen.owner), now_unix(), reason=reason))
+    if seen.status is not TaskStatus.COMPLETED:
+        return seen  # done before a crash, or somebody has begun it since
+    return files.change(task.id, partial(claims.freed, seen=seen))
+
+
+def settle_files(files: TaskFiles, books: Books) -> list[TaskKey]:
+    """What a crash left between ledger and file is finished in the file; the tasks that were put right.
+
+    Only where our own claim is on the file: what else a file says is somebody's word (see `in_question`).
+    """
+    put_right = []
+    for task in files.listing().tasks.values():
+        key = files.key(task.id)
+        claim = Claim(task.claim, key, task.owner)
+        if not books.has_ended(task.claim, key):
+            continue
+        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
+        if books.is_completed(key):
+            edit = partial(claims.done, claim=claim)
+        _edit_if_there(files, key, edit)
+        put_right.append(key)
+    return put_right
+
+
+def _edit_if_there(files: TaskFiles, task: TaskKey, edit: "claims.Edit") -> None:
+    try:
+        files.of(task.list).change(task.id, edit)
+    except (NotFound, NoTask):
+        return  # somebody removed it meanwhile, or broke it: the ledger knows
+
 
 #: is shown the list at each look, and what is stuck in it; says which of that is held for a person
 Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
@@ -92,9 +244,7 @@ class TaskQueue:
                 self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.files.key(chosen.id)
                 task = believed(chosen, books.made.get(key))
-                claim = claiming.take(
-                    self.files, self.ledger, worker, key, task.subject, task.dispatch, task.part
-                )
+                claim = take(self.files, self.ledger, worker, key, task.subject, task.dispatch, task.part)
                 if self._changed is not None:  # the watch may tell of it only after the next worker has asked
                     self._changed.add(file_name(task.id))
                 if claim is not None:
@@ -212,9 +362,9 @@ def no_task_list() -> UsageError:
 
 def open_queue(project: Project) -> TaskQueue:
     files = open_list(project)
-    tell = partial(concerns.tell_running, project)
-    freed = partial(concerns.note_freed, project)
-    return TaskQueue(files, claiming.open_ledger(project), Origins(project, files), tell, freed)
+    tell = partial(task_list.tell_running, project)
+    freed = partial(task_list.note_freed, project)
+    return TaskQueue(files, open_ledger(project), Origins(project, files), tell, freed)
 
 
 def _refuse_broken(problems: list[str]) -> None:
@@ -224,18 +374,18 @@ def _refuse_broken(problems: list[str]) -> None:
         )
 
 
-def contexts(project: Project) -> dict[str, context.Context]:
+def contexts(project: Project) -> dict[str, draft.Context]:
     """What is said before and after the tasks of each label; nothing without the file."""
     path = Path(project.config.auto.context_config_path).expanduser()
     path = path if path.is_absolute() else Path(project.source) / path
     try:
-        return context.read(tomllib.loads(path.read_text(encoding="utf-8")))
+        return draft.read_contexts(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, context.BadContext) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, draft.BadContext) as error:
         raise LlmcError(f"the task context {path} cannot be used: {error}") from error
 
 
 def text_of(project: Project, task: Task) -> str:
     """What a worker is told to do; escape sequences of a pasted log are shown, and act on no terminal."""
-    return written_out(context.task_text(task, context.of(task, contexts(project))))
+    return written_out(draft.task_text(task, draft.of(task, contexts(project))))

@@ -17,9 +17,9 @@ from llmc.records.ledger import Ledger
 from llmc.records.task import Task, is_id
 from llmc.records.worker import BUSY, WorkerRecord
 from llmc.repo.project import Project, agent_for, of_fleet
-from llmc.tasks import concerns
+from llmc.tasks import task_list
 from llmc.tasks.rules import claims
-from llmc.tasks.rules.origin import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
+from llmc.tasks.rules.claims import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
 from llmc.tasks.task_list import open_ledger, open_list
 
 
@@ -47,7 +47,7 @@ def mark(
     if marked:
         # A state that cannot be written may be what the supervisor's agent is about to mend.
         with contextlib.suppress(LlmcError):
-            concerns.tell(project, files, ledger.books(), files.listing().tasks)
+            task_list.tell(project, files, ledger.books(), files.listing().tasks)
     return marked
 
 

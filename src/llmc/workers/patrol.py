@@ -1,4 +1,4 @@
-"""Patrol of one worker: what was observed goes to the rules in workers/rules/patrol.py, and what they decide is done here."""
+"""Patrol of one worker: what was observed goes to the rules in workers/rules.py, and what they decide is done here."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from llmc.repo import git, provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, leftovers, sessions
 from llmc.sessions.rules import decide
-from llmc.workers.rules import patrol as rules
+from llmc.workers import rules
 
 #: the statuses there is a rule for
 CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)

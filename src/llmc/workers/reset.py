@@ -13,8 +13,8 @@ from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import provision
 from llmc.repo.project import Project
-from llmc.sessions import intake, persons, quiet, sessions, typist
-from llmc.tasks import claiming
+from llmc.sessions import intake, leftovers, persons, sessions, typist
+from llmc.tasks import queue
 
 #: how long an interrupted agent has to become idle before it is started anew
 INTERRUPT_S = 5.0
@@ -91,7 +91,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
 
 def cancel(project: Project, record: WorkerRecord, why: str) -> None:
     """Its task from the list, an open delivery, and an accept that cannot have landed end here."""
-    claiming.let_go(project, record, f"{why} of {record.name}")
+    queue.let_go(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
     with project.store.transaction() as tx:
@@ -115,11 +115,11 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         return False
     if record.delivery is not None and record.delivery.outcome.open:
         return False  # some of its keys may have been typed, and may still be read
-    if quiet.has_queue(record, pane):
+    if leftovers.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
         project.tmux.send_keys(pane, "Escape")
-    if not processes.wait_until(lambda: quiet.is_idle(record, pane), INTERRUPT_S):
+    if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
     children = processes.leftovers(record.instance)
     if children and not processes.wait_until(lambda: not processes.leftovers(record.instance), CHILDREN_S):
@@ -127,7 +127,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         processes.kill(processes.leftovers(record.instance))
         return False
     # The client puts a prompt that was interrupted early, or was queued, back into its box.
-    return typist.has_empty_box(project, record) and quiet.is_idle(record, pane)
+    return typist.has_empty_box(project, record) and leftovers.is_idle(record, pane)
 
 
 def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None:

@@ -13,9 +13,8 @@ from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake, submit
-from llmc.sessions.rules import decide, self_review
-from llmc.sessions.rules.decide import GitFacts
-from llmc.sessions.rules.self_review import Todo
+from llmc.sessions.rules import decide
+from llmc.sessions.rules.decide import GitFacts, Todo
 from llmc.sessions.sessions import is_taken, status_of
 
 #: a client still shows itself busy for a moment after its Stop
@@ -27,7 +26,7 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
 
     While a person has the worker, or a dialog or another turn is open, it waits.
     """
-    todo = self_review.todo(record)
+    todo = decide.todo(record)
     if todo is None:
         return record
     pane = project.pane(record)
@@ -56,7 +55,7 @@ def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
     return submit.submit(
         project,
         record.name,
-        self_review.KIND,
+        decide.KIND,
         text,
         then=Status.REVIEWING,
         self_review=SelfReview.SENT,
@@ -65,7 +64,7 @@ def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
 
 def _was_typed(record: WorkerRecord) -> bool:
     """Then the agent may be busy with it already; submit finds out."""
-    on_its_way = self_review.is_on_its_way(record.delivery)
+    on_its_way = decide.is_on_its_way(record.delivery)
     return on_its_way and record.delivery is not None and record.delivery.outcome is Outcome.TYPED
 
 
@@ -77,7 +76,7 @@ def _rests(record: WorkerRecord, pane: Pane) -> bool:
 
 def _give_up(project: Project, record: WorkerRecord, facts: GitFacts) -> WorkerRecord:
     """The work waits for a person as it is."""
-    name, why = record.name, self_review.failure(record.delivery)
+    name, why = record.name, decide.failure(record.delivery)
     with fault_step("self_review.give_up"), project.store.transaction() as tx:
         if record.self_review is SelfReview.DUE:  # its commits are gone again, so nothing was sent
             record = tx.update(name, self_review=SelfReview.WANTED)

@@ -13,7 +13,7 @@ from llmc.records.worker import (
     Status,
     WorkerRecord,
 )
-from llmc.sessions.rules import decide, self_review
+from llmc.sessions.rules import decide
 
 #: why a task of a goal is kept back: a person is asked
 BLOCKED = "blocked"
@@ -94,7 +94,7 @@ class Restart(Struct, frozen=True):
 
 
 #: the prompts without which a task does not go on, by the first word of their id
-_NEEDED = ("task-", "commit-", "resume-", "verify-", f"{self_review.KIND}-", *decide.ABOUT_A_REBASE)
+_NEEDED = ("task-", "commit-", "resume-", "verify-", f"{decide.KIND}-", *decide.ABOUT_A_REBASE)
 
 Step = (
     Wait

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
-from llmc.records.auto import AutoState
 from llmc.records.causes import Cause
+from llmc.records.state import AutoState
 
 #: waits for a limit double up to this, those for the API up to the second
 LIMIT_CAP_S = 3600.0

@@ -30,7 +30,7 @@ from llmc.goals.model import (
     NodeStatus,
     Recovery,
 )
-from llmc.goals.plan.shape import is_ready, shape_of
+from llmc.goals.plan.plan import is_ready, shape_of
 from llmc.goals.report.crystals import of_parts
 
 _CLOSED = (NodeStatus.BLOCKED, NodeStatus.DONE, NodeStatus.CANCELLED)

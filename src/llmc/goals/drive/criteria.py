@@ -1,4 +1,4 @@
-"""Whether a goal is reached once its plan is done: criteria with a command are run, and the others are for a person. Pure.
+"""When a goal ends: it is reached, its budget is spent, or no plan can be made. Pure.
 
 A criterion with a command reads "`COMMAND` passes": `goal create --verify` makes it, a plan or a planner may write it.
 """
@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from llmc.goals.drive.reached import commands
-from llmc.goals.drive.rollup import children_of, is_completed, settled
-from llmc.goals.drive.transitions import HUMAN
+from llmc.goals.drive.rollup import children_of, commands, is_completed, settled
+from llmc.goals.drive.transitions import HUMAN, move_goal
 from llmc.goals.drive.words import fit
 from llmc.goals.model import (
     Asking,
@@ -26,6 +25,36 @@ from llmc.goals.model import (
     Tested,
 )
 from llmc.goals.report.crystals import joined_evidence, of_parts
+
+
+def is_limited(goal: Goal) -> bool:
+    """Whether it matters what the goal has cost: it goes on, and has a budget."""
+    return goal.status is GoalStatus.ACTIVE and goal.budget_usd > 0
+
+
+def used_up(goal: Goal, spent_usd: float) -> str:
+    """Why nothing more may be spent on it; "" while something may."""
+    if goal.budget_usd <= 0 or spent_usd < goal.budget_usd:
+        return ""
+    return f"its budget of ${goal.budget_usd:.2f} is used up: ${spent_usd:.2f}"
+
+
+def pause(goal: Goal, spent_usd: float, now: float) -> Change:
+    """A goal that goes on is paused once its budget is used up; what somebody is at comes to its end."""
+    why = used_up(goal, spent_usd)
+    if not why or not is_limited(goal):
+        return Change()
+    paused, event = move_goal(goal, GoalStatus.PAUSED, now, reason=why)
+    told = Event(ts=now, type="goal.budget_reached", goal_id=goal.goal_id, data={"reason": why})
+    return Change(goal=paused, events=(event, told))
+
+
+def word(goal: Goal, why: str) -> tuple[str, str]:
+    """What a person is told of it, and the id under which that is said once for each budget."""
+    go_on = f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g}, then llmc goal resume {goal.goal_id}"
+    text = f"{goal.title} is paused: {why}. To go on: {go_on}"
+    return f"budget-{goal.goal_id}-{goal.budget_usd:g}", text
+
 
 #: what kind of question it is when a criterion is not met
 CRITERIA = "criteria"
@@ -117,3 +146,67 @@ def _crystal(
         open_questions=tuple(dict.fromkeys((*former.open_questions, *asked)))[:50],
         evidence=joined_evidence((Evidence(tests_run=tuple(results)), former.evidence)),
     )
+
+
+#: what kind of question it is
+PLAN = "plan"
+REPLAN = "replan"
+PLAN_AGAIN, KEEP, CANCEL_UNPLANNED = "plan it again", "keep the plan there is", "cancel it"
+
+
+def failed(view: GoalView, why: str, now: float, *, asks: bool = True) -> Change:
+    """The goal as it is kept after that. One that has a plan goes on with it."""
+    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    if view.nodes or not asks:
+        return Change(events=(event,))
+    reason = BlockedReason(
+        kind=PLAN,
+        text=fit(f"it has no plan: {why}", 1000),
+        question=fit(f"There is no plan: {why}. How shall the goal go on?", 1000),
+        options=(PLAN_AGAIN, CANCEL_UNPLANNED),
+    )
+    return Change(
+        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
+    )
+
+
+def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool = True) -> Change:
+    """The goal goes on with the plan it has; `wish` is what a person wanted of the other one. Another question of it stays."""
+    event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
+    other = view.goal.asks is not None and view.goal.asks.reason.kind != REPLAN
+    if not asks or other or view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+        return Change(events=(event,))
+    reason = BlockedReason(
+        kind=REPLAN,
+        text=wish,
+        question=fit(f"No other plan was made ({fit(wish, 300)}): {why}. How shall the goal go on?", 1000),
+        options=(PLAN_AGAIN, KEEP, CANCEL_UNPLANNED),
+    )
+    return Change(
+        goal=replace(view.goal, asks=Asking(reason=reason, since=now), updated_at=now), events=(event,)
+    )
+
+
+def replanned(goal: Goal) -> Goal:
+    """Whether it was to be planned again is asked no more; anything else still is."""
+    is_over = goal.asks is not None and goal.asks.reason.kind == REPLAN
+    return replace(goal, asks=None) if is_over else goal
+
+
+def kept(view: GoalView, now: float) -> Change:
+    """A person wants no other plan any more."""
+    event = Event(
+        ts=now, type="goal.answered", goal_id=view.goal.goal_id, data={"answer": KEEP, "actor": HUMAN}
+    )
+    return Change(goal=replace(replanned(view.goal), updated_at=now), events=(event,))
+
+
+def wish_of(asked: BlockedReason, answer: str) -> str:
+    """What the next plan is to be, with what a person says about it; a choice alone adds nothing."""
+    return asked.text if answer == PLAN_AGAIN else f"{asked.text}. A person says: {answer}"
+
+
+def hinted(view: GoalView, answer: str) -> str:
+    """The problem statement with what a person says about it; a choice alone adds nothing."""
+    said = view.goal.problem_statement
+    return said if answer == PLAN_AGAIN else f"{said}\n\nA person says: {answer}".strip()

@@ -31,7 +31,7 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
-from llmc.goals.plan.shape import Shape, ready_among
+from llmc.goals.plan.plan import Shape, ready_among
 
 _PRIORITIES = {Priority.URGENT: 0, Priority.HIGH: 1, Priority.NORMAL: 2, Priority.LOW: 3}
 _WANTED = (NodeStatus.TODO, NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)

@@ -1,13 +1,13 @@
 """What a plan's parts make of the whole: the one rule set for the status and the percentage of everything. Pure."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from llmc.goals.drive import transitions
-from llmc.goals.drive.reached import is_reached
 from llmc.goals.model import (
     BlockedReason,
     Change,
@@ -19,6 +19,25 @@ from llmc.goals.model import (
     NodeKind,
     NodeStatus,
 )
+
+_COMMAND = re.compile(r"^`([^`\n]+)` passes\.?$")
+
+
+def criterion(command: str) -> str:
+    """The criterion that a command passes, in words."""
+    return f"`{command.strip()}` passes"
+
+
+def commands(criteria: Iterable[str]) -> tuple[str, ...]:
+    """The commands of those criteria that have one."""
+    found = (_COMMAND.match(text.strip()) for text in criteria)
+    return tuple(match[1].strip() for match in found if match)
+
+
+def is_reached(goal: Goal) -> bool:
+    """Whether nothing but its plan decides about a goal: no criterion has a command, or all of them are met."""
+    return not commands(goal.success_criteria) or (goal.checked is not None and goal.checked.passed)
+
 
 S = NodeStatus
 

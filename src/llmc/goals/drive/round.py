@@ -27,7 +27,7 @@ from llmc.goals.model import (
     Node,
     NodeStatus,
 )
-from llmc.goals.plan.shape import Shape, is_closed, shape_of
+from llmc.goals.plan.plan import Shape, is_closed, shape_of
 from llmc.goals.report import crystals as crystal_rules
 
 R = TypeVar("R")

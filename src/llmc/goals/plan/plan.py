@@ -1,6 +1,9 @@
-"""A plan before it is kept: phases, tasks and subtasks as somebody thought them up. Pure data."""
+"""A plan before it is kept: phases, tasks and subtasks, and its shape. Pure.
 
-from collections.abc import Iterator, Mapping
+It follows from the plan alone, not from how far it is; so it can be kept while the plan stays the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -157,3 +160,124 @@ def with_blocks(nodes: list[Node]) -> tuple[Node, ...]:
         for needed in node.depends_on:
             waiting.get(needed, []).append(node.node_id)
     return tuple(replace(node, blocks=tuple(waiting[node.node_id])) for node in nodes)
+
+
+CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
+
+_KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
+
+
+class Shape(Struct, frozen=True):
+    """Leaves in plan order, everybody's children and parents, and the leaves each leaf waits for."""
+
+    leaves: tuple[str, ...]
+    children: Mapping[str, tuple[str, ...]]
+    #: parents of a node, the nearest first
+    parents: Mapping[str, tuple[str, ...]]
+    #: what a leaf depends on by its own word or a parent's, as it is written in the plan
+    needs: Mapping[str, tuple[str, ...]]
+    leaf_set: frozenset[str] = field(default_factory=frozenset)
+
+    def leaves_below(self, node_id: str) -> Iterator[str]:
+        """The leaves of a part of the plan; of a leaf, itself."""
+        below = self.children.get(node_id, ())
+        if not below:
+            yield node_id
+        for child in below:
+            yield from self.leaves_below(child)
+
+
+def shape_of(nodes: Mapping[str, Node]) -> Shape:
+    """The structure of a plan."""
+    children: dict[str, list[Node]] = {}
+    roots: list[Node] = []
+    for node in nodes.values():
+        siblings = children.setdefault(node.parent_id, []) if node.parent_id in nodes else roots
+        siblings.append(node)
+    parents: dict[str, tuple[str, ...]] = {}
+    needs: dict[str, tuple[str, ...]] = {}
+    leaves: list[str] = []
+
+    def descend(siblings: list[Node], above: tuple[str, ...], needed_above: tuple[str, ...]) -> None:
+        siblings.sort(key=_order)
+        for node in siblings:
+            node_id = node.node_id
+            parents[node_id] = above
+            needed = needed_above
+            if node.depends_on:
+                own = (dep for dep in node.depends_on if dep in nodes)
+                needed = tuple(dict.fromkeys((*own, *needed_above)))
+            if node_id in children:
+                descend(children[node_id], (node_id, *above), needed)
+            elif node.kind is not NodeKind.PHASE:
+                leaves.append(node_id)
+                needs[node_id] = needed
+
+    for kind in _KINDS:
+        descend([node for node in roots if node.kind is kind], (), ())
+    kept = {parent: tuple([node.node_id for node in below]) for parent, below in children.items()}
+    return Shape(tuple(leaves), kept, parents, needs, frozenset(leaves))
+
+
+def _order(node: Node) -> tuple[int, str]:
+    """Siblings are of one kind."""
+    return node.position, node.node_id
+
+
+def is_same_plan(before: Mapping[str, Node], now: Mapping[str, Node]) -> bool:
+    """Whether the structure of both is the same, however far they are."""
+    return before.keys() == now.keys() and all(
+        node is before[node_id] or _place(node) == _place(before[node_id]) for node_id, node in now.items()
+    )
+
+
+def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
+    return node.kind, node.parent_id, node.position, node.depends_on
+
+
+def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    """Whether nothing is left to do there: closed itself, by a person's word above it, or in all its leaves."""
+    if nodes[node_id].status in CLOSED or _closed_above(node_id, nodes, shape):
+        return True
+    below = shape.children.get(node_id, ())
+    return bool(below) and all(is_closed(child, nodes, shape) for child in below)
+
+
+def is_ready(leaf: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    """Whether a leaf can be worked on: all it waits for is closed, and no person holds it or a parent of it."""
+    return bool(ready_among((leaf,), nodes, shape))
+
+
+def ready_among(leaves: Iterable[str], nodes: Mapping[str, Node], shape: Shape) -> list[str]:
+    """The leaves that can be worked on; what many of them wait for is looked at once."""
+    barred: dict[tuple[str, ...], bool] = {}
+    closed: dict[str, bool] = {}
+    ready = []
+    for leaf in leaves:
+        above, needs = shape.parents[leaf], shape.needs.get(leaf, ())
+        if above not in barred:
+            barred[above] = any(_bars(nodes[parent]) for parent in above)
+        if barred[above]:
+            continue
+        for dep in needs:
+            if dep not in closed:
+                closed[dep] = is_closed(dep, nodes, shape)
+            if not closed[dep]:
+                break
+        else:
+            ready.append(leaf)
+    return ready
+
+
+def _closed_above(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
+    return any(_closes(nodes[parent]) for parent in shape.parents[node_id])
+
+
+def _closes(parent: Node) -> bool:
+    """Whether by this alone everything below is closed."""
+    return parent.status is NodeStatus.CANCELLED or (parent.overridden and parent.status is NodeStatus.DONE)
+
+
+def _bars(parent: Node) -> bool:
+    """Whether nothing below can begin: it is closed, or a person holds it."""
+    return _closes(parent) or (parent.overridden and parent.status is NodeStatus.BLOCKED)

@@ -11,12 +11,10 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llmc.goals.drive.reached import criterion
+from llmc.goals.drive.rollup import criterion
 from llmc.goals.model import NodeKind
-from llmc.goals.plan.json_lines import json_lines
 from llmc.goals.plan.plan import Limits, Plan, PlanNode
-from llmc.goals.plan.plan_check import check_plan, check_value
-from llmc.goals.plan.strict_json import MAX_CHARS, Problem
+from llmc.goals.plan.plan_check import MAX_CHARS, Problem, check_plan, check_value, json_lines
 
 #: a line's key, and the plan's field it fills; several lines of one of `_LISTS` add up
 _FIELDS = {

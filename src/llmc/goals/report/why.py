@@ -9,9 +9,8 @@ from msgspec import Struct, field
 from llmc.goals.drive import intents, ladder
 from llmc.goals.drive.criteria import wants_check
 from llmc.goals.drive.ladder import Situation
-from llmc.goals.drive.liveness import idle_after
+from llmc.goals.drive.liveness import idle_after, waits_of
 from llmc.goals.drive.policy import Policy, may_touch
-from llmc.goals.drive.waits import waits_of
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,

@@ -23,7 +23,7 @@ from llmc.goals.model import (
     Result,
     Row,
 )
-from llmc.goals.report.milestones import milestones
+from llmc.goals.report.crystals import milestones
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -1,11 +1,13 @@
-"""The goals' store: one SQLite file with a rollback journal, changed in transactions only.
+"""The goals' store: one SQLite file with a rollback journal, changed in transactions only. A damaged one is set aside.
 
 A transaction takes the place of a lock file: it is exclusive, names its holder when somebody waits in vain, and
 vanishes with its process. A damaged file is set aside as it is by whoever wants to write; who only reads leaves it.
 """
 
 import os
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,14 +16,81 @@ from typing import TYPE_CHECKING
 from llmc.base.clock import now_unix
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir
+from llmc.base.locks import Rank, lock
 from llmc.goals.model import Change, Event, GoalView
-from llmc.goals.store.damage import Identity, identity, second_name, set_aside
 from llmc.goals.store.errors import SET_ASIDE, Damaged, NewerStore, busy, in_words, is_damage, unknown_goal
 from llmc.goals.store.rows import Reader, SafeMode, Writer
 from llmc.goals.store.schema import VERSION, make_empty, migrate, version_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+CORRUPT = "overseer.store.corrupt"
+
+Identity = tuple[int, int]
+
+
+def identity(path: Path) -> Identity | None:
+    """Which file it is: another one after it was set aside."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def set_aside(path: Path, found: Identity | None, why: str) -> None:
+    """There is no moment without a store: a kill anywhere leaves the damaged one, or the new one in safe mode."""
+    with lock(path.with_name("store.lock"), Rank.GOALS):
+        if identity(path) != found:
+            return  # somebody else did it
+        now = now_unix()
+        kept = _kept_name(path, now)
+        fresh = path.with_name(f".store-{os.getpid()}.db")
+        fresh.unlink(missing_ok=True)
+        _make_safe(fresh, SafeMode(now, why, kept.name))
+        with fault_step("goals.set_aside"):
+            second_name(path, kept)
+            with suppress(FileNotFoundError):  # else it would be played back into the new file
+                os.replace(f"{path}-journal", f"{kept}-journal")
+            os.replace(fresh, path)
+
+
+def _make_safe(path: Path, mode: SafeMode) -> None:
+    import sqlite3
+
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        migrate(db)
+        writer = Writer(db)
+        writer.set_safe_mode(mode)
+        data = {"reason": mode.reason, "file": mode.file}
+        writer.apply(Change(events=(Event(ts=mode.since, type=CORRUPT, data=data),)))
+        db.execute("COMMIT")
+    finally:
+        db.close()
+
+
+def _kept_name(path: Path, now: float) -> Path:
+    """A name that nothing has: `store.corrupt-<time>.db`."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    names = (f"store.corrupt-{stamp}{more}.db" for more in ("", *(f"-{n}" for n in range(2, 1000))))
+    return next(other for name in names if not (other := path.with_name(name)).exists())
+
+
+def second_name(path: Path, other: Path) -> None:
+    """The same file under another name, which nothing may have."""
+    try:
+        os.link(path, other)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        shutil.copyfile(path, other)
+        other.chmod(0o600)
+
 
 FILE = "store.db"
 

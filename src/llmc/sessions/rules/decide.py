@@ -1,5 +1,6 @@
 """What an event means for a worker: facts in, at most one step of the state machine out. Pure."""
 
+from enum import Enum, auto
 from typing import Any
 
 from msgspec import Struct, field
@@ -9,8 +10,61 @@ from llmc.base.names import carries, header_id
 from llmc.records import causes
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import Step, is_allowed, step
-from llmc.records.worker import BUSY, Outcome, Report, SelfReview, Status, WorkerRecord
-from llmc.sessions.rules import questions, self_review
+from llmc.records.worker import BUSY, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
+from llmc.sessions.rules import prompt_text
+
+#: the first word of its prompt's id
+KIND = "review"
+#: shown while the prompt has not gone out yet
+DUE = "self-review is due"
+DONE = "self-review done"
+
+#: a worker that stops here with commits has finished its task; `rejected` has not: a person has reviewed it already
+_ENDS_A_TASK = (Status.WORKING, Status.NEEDS_INPUT)
+#: where a prompt that is due can be sent: `needs_review` after a restart of the agent
+_CAN_BE_SENT = (Status.WORKING, Status.NEEDS_REVIEW)
+
+
+class Todo(Enum):
+    """What is left to do about a self-review."""
+
+    #: the prompt is due
+    SEND = auto()
+    #: llmc was interrupted while it sent it
+    DELIVER = auto()
+    #: it did not arrive, and the worker still stands where it waited for it
+    GIVE_UP = auto()
+
+
+def comes_next(record: WorkerRecord) -> bool:
+    """Whether a worker that stops with commits reads them once more before a person does."""
+    waits = record.self_review in (SelfReview.WANTED, SelfReview.DUE, SelfReview.SENT)
+    return waits and bool(record.current_prompt) and record.status in _ENDS_A_TASK
+
+
+def is_open(record: WorkerRecord) -> bool:
+    """Whether llmc, and not the agent, has the next move: an agent that rests now was not interrupted."""
+    return record.self_review in (SelfReview.DUE, SelfReview.SENT)
+
+
+def todo(record: WorkerRecord) -> Todo | None:
+    if record.status not in _CAN_BE_SENT or record.accept is not None or not is_open(record):
+        return None
+    if record.self_review is SelfReview.DUE:
+        return Todo.SEND
+    return Todo.DELIVER if is_on_its_way(record.delivery) else Todo.GIVE_UP
+
+
+def is_on_its_way(delivery: Delivery | None) -> bool:
+    return delivery is not None and delivery.outcome.open and delivery.prompt_id.startswith(f"{KIND}-")
+
+
+def failure(delivery: Delivery | None) -> str:
+    """Why a person gets the work without a self-review."""
+    if delivery is None or not delivery.prompt_id.startswith(f"{KIND}-"):
+        return "self-review not sent"
+    return f"self-review {delivery.outcome}" + (f": {delivery.reason}" if delivery.reason else "")
+
 
 #: exit codes of an agent that ended as it should; anything else is a crash
 NORMAL_EXITS = (0, 130)
@@ -142,7 +196,7 @@ def client_says(
     """
     if is_waiting and record.status in BUSY and for_s >= DIALOG_AFTER_S and record.assignment is None:
         return step(Status.NEEDS_INPUT, DIALOG)
-    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not self_review.is_open(record):
+    if is_idle and record.status in BUSY and for_s >= INTERRUPTED_AFTER_S and not is_open(record):
         return step(Status.NEEDS_INPUT, INTERRUPTED)
     resting = record.status in (Status.NEEDS_INPUT, Status.NEEDS_REVIEW) and record.accept is None
     if is_busy and resting and for_s >= BUSY_AFTER_S:
@@ -246,7 +300,7 @@ def turn_ended(record: WorkerRecord, git: GitFacts, details: dict[str, Any], at_
         if at_unix < record.rebase_started_at_unix or told_later:
             return Verdict(action="agent_stopped", details=details)
         return after_round(record, git, details)
-    if git.ahead and not git.rebasing and self_review.comes_next(record):
+    if git.ahead and not git.rebasing and comes_next(record):
         return _self_review_due(record, {**details, "self_review": SelfReview.DUE})
     change = after_stop(record, git)
     fields: dict[str, Any] = {}
@@ -261,8 +315,8 @@ def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
     """The intent; who looks at the worker next sends the prompt. A Stop before that changes nothing."""
     fields: dict[str, Any] = {}
     if record.self_review is SelfReview.WANTED:
-        fields = {"self_review": SelfReview.DUE, "reason": self_review.DUE}
-    change = step(Status.WORKING, self_review.DUE) if record.status is Status.NEEDS_INPUT else None
+        fields = {"self_review": SelfReview.DUE, "reason": DUE}
+    change = step(Status.WORKING, DUE) if record.status is Status.NEEDS_INPUT else None
     return Verdict(change, fields, "agent_stopped", details)
 
 
@@ -394,7 +448,7 @@ def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
         return step(Status.NEEDS_INPUT, _stopped(git)) if record.status in BUSY else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
-        reason = self_review.DONE if reviewed else "stopped with commits"
+        reason = DONE if reviewed else "stopped with commits"
         return step(Status.NEEDS_REVIEW, reason, commit_sha=git.head)
     said = record.report
     if said is not None and said.no_changes and not git.dirty and is_allowed(record, Status.NO_CHANGES):
@@ -430,8 +484,8 @@ def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdi
 
 
 def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
-    asked = questions.asked(event)
-    reason = "question" if asked.tool == questions.ASK else "permission"
+    asked = prompt_text.asked(event)
+    reason = "question" if asked.tool == prompt_text.ASK else "permission"
     change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
     fields: dict[str, Any] = {"asked": asked}
     if record.status is Status.NEEDS_INPUT:  # the one before was answered, of which no hook tells

@@ -1,4 +1,4 @@
-"""A task as a person writes it: a Markdown file with a heading, and what else there is to say above it."""
+"""A task as a person or a command writes it, and what is said before and after it by its label. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from llmc.base import given
 from llmc.base.given import written_out
 from llmc.base.names import TaskId
-from llmc.records.task import LABEL_WORDS, PRIORITIES, is_label, is_model
+from llmc.records.task import LABEL_WORDS, PRIORITIES, Task, is_label, is_model
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _KEYS = ("name", "after", "before", "priority", "label", "verify", "model")
@@ -144,3 +145,117 @@ def _priority(text: str | None) -> int | None:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[,\s]+", text.strip("[] ")) if word)
+
+
+#: exit codes with a meaning of their own
+NONE_READY = 4
+CLAIM_LIMIT = 3
+
+_ID_LINE = re.compile(r"id:[ \t]*(\S+)[ \t]*(?:\n|$)")
+_TEXTS = ("subject", "description", "label", "verify", "model")
+_LISTS = ("after", "before")
+
+
+class NoTask(Struct, frozen=True):
+    """There is nothing to do."""
+
+
+class Failed(Struct, frozen=True):
+    """Going on makes no sense before a person has looked."""
+
+    reason: str
+
+
+Answer = Draft | NoTask | Failed
+
+
+def read_answer(code: int, text: str, key: str) -> Answer:
+    """`key` names the task if its text does not: the same answer must not become two tasks."""
+    if code == NONE_READY:
+        return NoTask()
+    if code == CLAIM_LIMIT:
+        return Failed(f"the task pool command reports its claim limit (code {code})")
+    if code != 0:
+        return Failed(f"the task pool command failed with code {code}")
+    if not text.strip():
+        return NoTask()
+    try:
+        return replace(check(_draft(text.strip(), key)), by="task_pool_command")
+    except BadDraft as error:
+        return Failed(f"the task pool command printed what is no task: {error}")
+
+
+def _draft(text: str, key: str) -> Draft:
+    if text.startswith("{"):
+        try:
+            said = given.parse(text)
+        except ValueError:
+            said = None  # a subject may well begin with a brace
+        if isinstance(said, dict) and "subject" in said:
+            return _from_json(said, key)
+    named = _ID_LINE.match(text)
+    if named:
+        key, text = named[1], text[named.end() :]
+    return replace(from_markdown(text, ""), key=key)
+
+
+def _from_json(said: dict[str, Any], key: str) -> Draft:
+    unknown = sorted(said.keys() - {*_TEXTS, *_LISTS, "priority", "key"})
+    if unknown:
+        raise BadDraft(
+            f"`{unknown[0]}` is not known; known are {', '.join((*_TEXTS, *_LISTS))}, priority, key"
+        )
+    for name in (*_TEXTS, "key"):
+        if not isinstance(said.get(name, ""), str):
+            raise BadDraft(f"`{name}` is no text")
+    priority = said.get("priority")
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        raise BadDraft(f"priority {priority!r} is no number")
+    return Draft(
+        **{name: said.get(name, "") for name in _TEXTS},
+        after=_ids(said.get("after", []), "after"),
+        before=_ids(said.get("before", []), "before"),
+        priority=priority,
+        key=said.get("key") or key,
+    )
+
+
+def _ids(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
+        raise BadDraft(f"`{name}` is no list of ids")
+    return tuple(str(item) for item in value)
+
+
+class BadContext(ValueError):
+    """The context file does not say what it should; one line about it."""
+
+
+class Context(Struct, frozen=True):
+    prologue: str = ""
+    epilogue: str = ""
+
+
+def read_contexts(raw: Mapping[str, Any]) -> dict[str, Context]:
+    """The tables of the context file, checked."""
+    found = {}
+    for label, table in raw.items():
+        if not isinstance(table, Mapping):
+            raise BadContext(f"`{label}` is no table; write [{label}] and below it prologue and epilogue")
+        for key, value in table.items():
+            if key not in ("prologue", "epilogue"):
+                raise BadContext(f"[{label}] has an unknown key `{key}`; known are prologue and epilogue")
+            if not isinstance(value, str):
+                raise BadContext(f"[{label}].{key} is no text")
+        found[label] = Context(table.get("prologue", ""), table.get("epilogue", ""))
+    return found
+
+
+def of(task: Task, contexts: Mapping[str, Context]) -> Context:
+    """The label's own, else the default's, else nothing; a label with one of the two has nothing for the other."""
+    return contexts.get(task.label) or contexts.get("default") or Context()
+
+
+def task_text(task: Task, context: Context) -> str:
+    """Prologue, subject and description, epilogue; empty parts leave no gap."""
+    parts = (context.prologue, task.subject, task.description, context.epilogue)
+    return "\n\n".join(text for part in parts if (text := part.strip("\n")).strip())

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus, in_order
-from llmc.tasks.rules.choose import eligible
-from llmc.tasks.rules.graph import Needs
+from llmc.tasks.rules.graph import Needs, eligible
 
 #: the state of a task that a person has to decide about
 QUESTION = "question"

@@ -1,4 +1,4 @@
-"""What waits for what: an edge counts whether the blocking task names it, or the blocked one."""
+"""What waits for what, which task comes next, and which can never begin. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -94,3 +94,192 @@ def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId,
         return len(seen)
 
     return {task: reach(task) for task in (waiting if of is None else of)}
+
+
+#: why they are stuck, by the first of those that are in it together
+Stuck = Mapping[TaskId, str]
+
+
+def stuck(
+    round_about: Iterable[tuple[TaskId, ...]], missing: Iterable[Dangling], unreadable: Collection[TaskId]
+) -> Stuck:
+    """Each reason once, with every task that it is about. What waits for a file that cannot be read is told with that file."""
+    why: dict[TaskId, list[str]] = {}
+    for row in missing:
+        if row.missing not in unreadable:
+            said = f"task {row.task} waits for task {row.missing}, which does not exist"
+            why.setdefault(row.task, []).append(said)
+    for circle in round_about:
+        said = f"these tasks wait for each other in a circle: {', '.join(circle)}"
+        why.setdefault(min(circle, key=in_order), []).append(said)
+    return {task: "; ".join(said) for task, said in why.items()}
+
+
+def stuck_in(
+    tasks: Mapping[TaskId, Task], completed: Collection[TaskId], unreadable: Collection[TaskId]
+) -> Stuck:
+    """The same from a look at the whole list."""
+    done = {task.id for task in tasks.values() if task.status is TaskStatus.COMPLETED} | set(completed)
+    opened = [task for task in tasks.values() if task.id not in done]
+    edges = {
+        task: waits for task, waits in needs(tasks.values()).items() if task in tasks and task not in done
+    }
+    return stuck(circles(edges), dangling(opened, done | set(tasks)), unreadable)
+
+
+def completed_ids(
+    tasks: Iterable[Task], ledger: Collection[str], held: Collection[str] = ()
+) -> frozenset[str]:
+    """What is done: by the files, or by the ledger, which outlives files that the client deletes.
+
+    `held`: tasks that llmc's workers are at; of those only the ledger knows.
+    """
+    by_files = {task.id for task in tasks if task.status is TaskStatus.COMPLETED and task.id not in held}
+    return frozenset(ledger) | by_files
+
+
+def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) -> list[Task]:
+    """Tasks that could be begun now."""
+    return [
+        task
+        for task in tasks
+        if task.status is TaskStatus.PENDING
+        and not task.owner
+        and not task.waits_for_a_person
+        and task.id not in completed
+        and all(other in completed for other in edges.get(task.id, ()))
+    ]
+
+
+def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task | None:
+    """The next one: a label nobody is at first, then the lower priority value, then the lower number.
+
+    Unlabelled tasks are distinct from everything. Without a distinct one, all are considered.
+    """
+
+    def rank(task: Task) -> tuple[bool, int, tuple[int, int, str]]:
+        taken = bool(task.label) and task.label in labels_in_use
+        return (taken, task.priority, in_order(task.id))
+
+    return min(candidates, key=rank, default=None)
+
+
+#: so many changes at once are cheaper to judge together than one by one
+_MANY = 64
+
+
+class Index:
+    """What can be begun, and what is wrong; the same as choose.eligible, graph.dangling and graph.circles would say."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[TaskId, Task] = {}
+        #: completed by the ledger, whatever the files say
+        self._ledger: frozenset[TaskId] = frozenset()
+        #: who names a task in its `blockedBy`, and who in its `blocks`
+        self._waiting: dict[TaskId, set[TaskId]] = {}
+        self._blocking: dict[TaskId, set[TaskId]] = {}
+        self._ready: set[TaskId] = set()
+        self._dangling: dict[TaskId, list[TaskId]] = {}
+        self._circles: tuple[tuple[TaskId, ...], ...] = ()
+
+    @property
+    def ready(self) -> list[Task]:
+        """Tasks that could be begun now."""
+        return [self.tasks[task] for task in self._ready]
+
+    @property
+    def count_ready(self) -> int:
+        return len(self._ready)
+
+    def is_ready(self, task_id: TaskId) -> bool:
+        return task_id in self._ready
+
+    @property
+    def dangling(self) -> list[Dangling]:
+        """Dependencies that are nowhere."""
+        found = sorted(self._dangling.items(), key=lambda item: in_order(item[0]))
+        return [Dangling(task, other) for task, others in found for other in others]
+
+    @property
+    def circles(self) -> tuple[tuple[TaskId, ...], ...]:
+        """The ids of the tasks that wait for each other, circle by circle."""
+        return self._circles
+
+    def apply(self, changes: Mapping[TaskId, Task | None], completed: Collection[TaskId]) -> None:
+        """Tasks as they are now (None: gone), and what the ledger knows as completed."""
+        ledger = frozenset(completed)
+        touched = set(ledger ^ self._ledger)
+        self._ledger = ledger
+        for known in list(touched):
+            touched |= self._waiters(known)
+        for task_id, task in changes.items():
+            touched |= self._replace(task_id, task)
+        for task_id in touched:
+            self._judge(task_id)
+        self._find_circle(touched)
+
+    def _replace(self, task_id: TaskId, task: Task | None) -> set[TaskId]:
+        """Put the task in the place of what it was; everybody whom that concerns."""
+        touched = {task_id} | self._waiters(task_id)
+        old = self.tasks.pop(task_id, None)
+        if old is not None:
+            for other in old.blocked_by:
+                self._waiting[other].discard(task_id)
+            for other in old.blocks:
+                self._blocking[other].discard(task_id)
+        if task is not None:
+            self.tasks[task_id] = task
+            for other in task.blocked_by:
+                self._waiting.setdefault(other, set()).add(task_id)
+            for other in task.blocks:
+                self._blocking.setdefault(other, set()).add(task_id)
+        return touched | self._waiters(task_id)
+
+    def _waiters(self, task_id: TaskId) -> set[TaskId]:
+        task = self.tasks.get(task_id)
+        return self._waiting.get(task_id, set()) | set(task.blocks if task is not None else ())
+
+    def _needs(self, task_id: TaskId) -> set[TaskId]:
+        task = self.tasks.get(task_id)
+        return self._blocking.get(task_id, set()) | set(task.blocked_by if task is not None else ())
+
+    def _is_completed(self, task_id: TaskId) -> bool:
+        task = self.tasks.get(task_id)
+        return task_id in self._ledger or (task is not None and task.status is TaskStatus.COMPLETED)
+
+    def _judge(self, task_id: TaskId) -> None:
+        self._ready.discard(task_id)
+        self._dangling.pop(task_id, None)
+        task = self.tasks.get(task_id)
+        if task is None or self._is_completed(task_id):
+            return
+        missing = [o for o in task.blocked_by if o not in self.tasks and o not in self._ledger]
+        if missing:
+            self._dangling[task_id] = missing
+        free = task.status is TaskStatus.PENDING and not task.owner and not task.waits_for_a_person
+        if free and all(map(self._is_completed, self._needs(task_id))):
+            self._ready.add(task_id)
+
+    def _find_circle(self, touched: Collection[TaskId]) -> None:
+        """A new circle goes through something that changed; while there is one, every change is judged with all."""
+        if not touched:
+            return
+        if self._circles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
+            self._circles = circles(self._edges(self.tasks))
+
+    def _edges(self, tasks: Iterable[TaskId]) -> dict[TaskId, frozenset[TaskId]]:
+        open_ = [task for task in tasks if not self._is_completed(task)]
+        return {task: frozenset(self._needs(task)) for task in open_}
+
+    def _reach(self, start: TaskId) -> set[TaskId]:
+        """What a task waits for, directly or not, as far as that is there and open; with itself only if it is in a circle."""
+        if self._is_completed(start):
+            return set()
+        seen: set[TaskId] = set()
+        todo = list(self._needs(start))
+        while todo:
+            task = todo.pop()
+            if task in self.tasks and task not in seen and not self._is_completed(task):
+                seen.add(task)
+                todo.extend(self._needs(task))
+        return seen

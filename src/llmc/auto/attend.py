@@ -1,0 +1,353 @@
+"""Auto mode for one worker: its record in, one step taken."""
+
+from msgspec.structs import replace
+
+from llmc.attention import raising
+from llmc.auto.auto_run import BEGINS, BUSY_S, HardFailure, Run, assignment_of, task_of
+from llmc.auto.landing import (
+    a_command_comes_first,
+    complete_unchanged,
+    give_up,
+    is_hindered,
+    land,
+    start_over,
+    tell_again,
+)
+from llmc.auto.rules import steps, waiting
+from llmc.auto.rules.costs import Level, Verdict
+from llmc.auto.rules.steps import GiveUp, Situation
+from llmc.auto.usage import next_midnight
+from llmc.base.clock import now_unix
+from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
+from llmc.base.faults import step as fault_step
+from llmc.base.names import WorkerName
+from llmc.landing import accept, fast_forward, post_accept, prompts
+from llmc.landing.post_accept import PostAcceptFailed
+from llmc.records.books import Books, Claim
+from llmc.records.causes import Cause
+from llmc.records.worker import Assignment, Status, WorkerRecord
+from llmc.repo.project import Project
+from llmc.repo.user_commands import CommandFailed
+from llmc.sessions import sessions, submit
+from llmc.sessions.rules import prompt_text
+from llmc.tasks import queue
+from llmc.tasks import queue as claiming
+from llmc.tasks.queue import TaskQueue
+from llmc.workers.rules import Clock
+from llmc.workers.start import start_task
+
+#: why a claim goes back that a crash left behind
+UNKNOWN_CLAIM = "its worker was not at it after a restart"
+
+
+def settle(project: Project, queue: TaskQueue) -> None:
+    """Claims, files and records agree again: what has landed is completed, what no record goes on with is free."""
+    for claim in list(queue.ledger.books().claims.values()):
+        settle_claim(project, queue, claim)
+    claiming.settle_files(queue.files, queue.ledger.books())
+
+
+def settle_claim(project: Project, queue: TaskQueue, claim: Claim) -> None:
+    """A claim that its worker's record does not have is over, one way or the other."""
+    books = queue.ledger.books()
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if _landed_unseen(project, books, claim, record):
+        _complete(project, queue, books, claim)
+    elif not _is_at(record, claim):
+        _free(project, queue, claim)
+
+
+def _is_at(record: WorkerRecord | None, claim: Claim) -> bool:
+    return record is not None and record.assignment is not None and record.assignment.claim == claim.id
+
+
+def _landed_unseen(project: Project, books: Books, claim: Claim, record: WorkerRecord | None) -> bool:
+    """Its commit is on the branch, and the accept that brought it there is not known any more: the state got lost.
+
+    Whoever began the task again would find it done.
+    """
+    if record is not None and record.accept is not None and _is_at(record, claim):
+        return False  # it is finished from its journal
+    commit = books.landing.get(claim.id)
+    return bool(commit) and fast_forward.is_landed(project, str(commit))
+
+
+def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) -> None:
+    commit = books.landing[claim.id]
+    claiming.complete(queue.files, queue.ledger, claim, commit)
+    with project.store.transaction() as tx:
+        accept.count_completed(tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, ""))
+
+
+def _free(project: Project, queue: TaskQueue, claim: Claim) -> None:
+    claiming.give_back(queue.files, queue.ledger, claim, UNKNOWN_CLAIM)
+    with project.store.transaction() as tx:
+        said = {"worker": claim.worker, **claim.task.fields(), "reason": UNKNOWN_CLAIM}
+        tx.emit("task_released", **said, cause="", ref=None)
+
+
+#: how soon to look again at a worker that may begin when somebody else's work has landed
+LANDING_S = 0.2
+
+
+def attend(run: Run, project: Project, name: str, clock: Clock, problem: LlmcError | None = None) -> None:
+    """Do what a worker needs, step by step, until it works or there is nothing to do. The caller has its lock.
+
+    `problem` is what kept the caller from finishing what was interrupted.
+    """
+    run.went_well(project.store.worker(name), "look")
+    try:
+        if _is_interrupted(run, project, name, problem):
+            return
+        before: steps.Step = steps.Wait()
+        while not (project.stopping and project.stopping()):
+            post_accept.run_due(project)
+            record = project.store.worker(name)
+            spent = run.spending.look(project, record)
+            _heed_limits(run, project, record, spent)
+            todo = steps.next_step(record, _situation(run, project, record, clock, spent))
+            if is_hindered(run, project, record, todo) or isinstance(todo, steps.Wait):
+                return
+            if todo == before:  # it was done, and changed nothing; nor would it the next time
+                words = f"{name}: {type(todo).__name__} is needed again and again"
+                run.try_later(record, "step", BEGINS, Cause.BUG, LlmcError(words))
+                return
+            before = todo
+            if not _do(run, project, record, todo):
+                return
+    except PostAcceptFailed as error:
+        due = error.due
+        raise HardFailure(
+            Cause.COMMAND, error.message, worker=due.worker, task=due.task, output=error.output
+        ) from error
+
+
+def could_not_look(run: Run, project: Project, name: str, error: LlmcError) -> None:
+    """A worker's lane failed before `attend`: tried again a few times, then it is a hard failure."""
+    cause = Cause.CONFIG if isinstance(error, ConfigError) else Cause.GIT
+    run.try_later(project.store.worker(name), "look", BEGINS, cause, error)
+
+
+def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | None) -> bool:
+    """Whether an accept that had begun could not be finished; it is tried again, but not for ever."""
+    if isinstance(problem, PostAcceptFailed):
+        raise problem
+    record = project.store.worker(name)
+    if problem is None or record.accept is None:
+        run.went_well(record, "finish")
+        return False
+    if isinstance(problem, Refused | LockTimeout):
+        run.look_again(name, BUSY_S)  # somebody else is at it for a moment
+        return True
+    run.try_later(record, "finish", BEGINS, Cause.GIT, problem)
+    return True
+
+
+def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, spent: Verdict) -> Situation:
+    state, now = project.store.read().auto, now_unix()
+    task = record.assignment
+    busy_s = clock.age_s(max(task.since_unix, waiting.went_on(state, record.name))) if task else 0.0
+    return Situation(
+        now=now,
+        taking=not run.draining and not waiting.is_parked(state),
+        landing=now >= state.source_repo_dirty_retry_after_unix,
+        resuming=waiting.may_resume(state, record.since_unix, now),
+        claimed=task is not None and run.queue.holds(task.claim),
+        completed=task is not None and run.queue.ledger.books().is_completed(task.task),
+        busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,
+        task_timeout_s=project.config.auto.task_timeout_secs,
+        near_budget=spent.words if spent.level is Level.SOFT else "",
+        over_budget=spent.words if spent.level is Level.HARD else "",
+        is_tasks_budget=spent.concerns("task"),
+        needed=steps.waits_for_answer(record) and _is_needed(run, project),
+    )
+
+
+def _is_needed(run: Run, project: Project) -> bool:
+    """Whether nobody but a worker that waits for an answer could take a task; or the run ends when nobody has one."""
+    workers = project.store.read().workers
+    free = sum(steps.is_free(workers.get(WorkerName(name))) for name in run.workers)
+    return bool(run.draining) or run.queue.count_ready() > free
+
+
+def _heed_limits(run: Run, project: Project, record: WorkerRecord, spent: Verdict) -> None:
+    """What the run may cost ends it, what the day may cost parks it until midnight."""
+    _tell_budgets(project, spent)
+    _drain_over_budget(run, project, run.spending.is_spent(project))
+    over = spent.level is Level.HARD
+    if over and spent.concerns("run"):
+        _drain_over_budget(run, project, spent.words)
+    if over and spent.concerns("day"):
+        run.parks.park_until(project, record, Cause.BUDGET, spent.words, next_midnight(now_unix()))
+    elif run.parks.end_of_budget_park(project):
+        run.on_change()
+
+
+def _tell_budgets(project: Project, spent: Verdict) -> None:
+    """The attention list has the limits of day and run that are near; a day's that is reached parks the fleet."""
+    near = {line.limit.scope: line.words for line in spent.lines if line.limit.scope in ("day", "run")}
+    if spent.level is not Level.SOFT:
+        near = {}
+    known = project.store.read().attention
+    if "budget:run" in known and known["budget:run"].severity != "notice":
+        return  # this run takes no more tasks, whatever is near
+    wanted = {
+        f"budget:{scope}": {
+            "kind": "budget",
+            "severity": "notice",
+            "who": "budget",
+            "text": f"the budget is nearly used up: {words}",
+            "next": f"llmc usage --by {'day' if scope == 'day' else 'task'}",
+        }
+        for scope, words in near.items()
+    }
+    raising.sync(project, ("budget:",), wanted)
+
+
+def _drain_over_budget(run: Run, project: Project, words: str) -> None:
+    if words and not run.draining:
+        run.drain(words)
+        with project.store.transaction() as tx:
+            said = f"the budget of this run is used up, and no more tasks are taken: {words}"
+            about = {"kind": "budget", "severity": "waiting", "who": "budget"}
+            tx.raise_item("budget:run", text=said, next="llmc usage --by task", **about)
+            tx.emit("budget_reached", reason=words)
+
+
+def _do(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
+    """One step; whether to look for the next one at once."""
+    match todo:
+        case steps.Assign():
+            return _assign(run, project, record)
+        case steps.Deliver():
+            return _deliver(run, project, record)
+        case steps.Accept():
+            return land(run, project, record)
+        case steps.Unchanged():
+            return complete_unchanged(run, project, record)
+        case steps.AskToCommit():
+            return _ask_to_commit(project, record)
+        case steps.AskToFinish(words):
+            return _ask_to_finish(project, record, words)
+        case GiveUp():
+            return give_up(run, project, record, todo)
+        case steps.Tell():
+            return tell_again(run, project, record)
+        case steps.Park(cause, reason):
+            run.parks.park(project, record, cause, reason)
+            return False
+        case steps.Resume():
+            run.parks.resume(project, record)
+            return False
+        case steps.Stop(cause, reason):
+            raise HardFailure(cause, reason, worker=record.name, task=task_of(record))
+        case steps.Clean() | steps.Restart():
+            return start_over(run, project, record)
+        case steps.Wait():
+            return False
+
+
+def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
+    with run.taking:
+        if run.max_tasks is not None and run.assigned >= run.max_tasks:
+            run.drain(f"{run.max_tasks} tasks were begun")
+            return False
+        state = project.store.read()
+        if project.config.auto.post_accept_command and a_command_comes_first(state):
+            run.look_again(record.name, LANDING_S)
+            return False
+        if (lost := run.queue.ledger.books().claims.get(record.name)) is not None:
+            settle_claim(
+                project, run.queue, lost
+            )  # its agent was started anew, and became idle, before it was told
+        others = state.workers.values()
+        labels = {r.assignment.label for r in others if r.assignment and r.name != record.name}
+        try:
+            backoff_s = project.config.auto.crash_backoff_secs
+            found = run.queue.take_next(record.name, labels - {""}, backoff_s)
+        except LockTimeout:
+            run.look_again(record.name, BUSY_S)
+            return False
+        except LlmcError as error:
+            raise run.hard(Cause.TASK, record, error) from error
+        if found is None:
+            if run.queue.waits_s:
+                run.look_again(record.name, run.queue.waits_s)
+            return False
+        run.assigned += 1
+        task, claim = found
+        assignment = Assignment(
+            task_id=task.id,
+            task_list=claim.task.list,
+            claim=claim.id,
+            since_unix=now_unix(),
+            subject=task.subject,
+            label=task.label,
+            verify=task.verify,
+            model=task.model,
+            budget=task.budget,
+            dispatch=task.dispatch,
+        )
+        with fault_step("claim.record"), project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment)
+            tx.update_auto(last_task_assignment_unix=tx.now)
+            tx.emit(
+                "task_assigned",
+                worker=record.name,
+                **claim.task.fields(),
+                subject=task.subject,
+                label=task.label,
+                claim=claim.id,
+            )
+    run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
+    return True
+
+
+def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
+    task = assignment_of(record)
+    try:
+        found = run.queue.files.of(task.task_list).get(task.task_id)
+    except LlmcError as error:  # broken since it was taken: the list says so, and the others go on
+        why = "its file is gone" if isinstance(error, NotFound) else error.message
+        return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))
+    try:
+        text = queue.text_of(project, found)
+    except LlmcError as error:
+        raise HardFailure(Cause.CONFIG, error.message, worker=record.name, task=task.task) from error
+    try:
+        prompt_text.normalise(text)
+    except UsageError as error:  # it is the task's own fault, and the next worker could not take it either
+        untypable = f"it cannot be typed: {error.message}"
+        return give_up(run, project, record, GiveUp(Cause.TASK, untypable, counts=False, hold="quarantined"))
+    if not sessions.has_its_model(project, record):
+        problem = sessions.relaunch_with_its_model(project, record.name)
+        if problem is not None:
+            return give_up(run, project, record, GiveUp(Cause.CRASH, problem))
+    try:
+        receipt = start_task(project, record.name, text, subject=task.subject)
+    except CommandFailed as error:
+        raise run.hard(Cause.COMMAND, record, error) from error
+    except LlmcError as error:
+        return run.try_later(record, "begin", BEGINS, Cause.GIT, error)
+    run.went_well(record, "begin")
+    return not receipt.outcome.arrived
+
+
+def _ask_to_commit(project: Project, record: WorkerRecord) -> bool:
+    asked = replace(assignment_of(record), asked_to_commit=True)
+    text = prompts.ask_to_commit_prompt(record)
+    receipt = submit.submit(project, record.name, "commit", text, then=Status.WORKING, assignment=asked)
+    if receipt.met_a_person:  # then it was not asked
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
+    return not receipt.outcome.arrived
+
+
+def _ask_to_finish(project: Project, record: WorkerRecord, words: str) -> bool:
+    told = replace(assignment_of(record), told_of_budget=True)
+    text = prompts.near_budget_prompt(words)
+    receipt = submit.submit(project, record.name, "budget", text, assignment=told)
+    if receipt.met_a_person:
+        with project.store.transaction() as tx:
+            tx.update(record.name, assignment=assignment_of(record))
+    return False

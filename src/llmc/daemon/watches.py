@@ -1,0 +1,150 @@
+"""What the daemon watches: agents' processes, the time between patrols, and its own sign of life."""
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from llmc.base import clock
+from llmc.base.clock import now_unix
+from llmc.base.files import write_atomic
+from llmc.base.processes import is_alive
+from llmc.config.paths import Root
+from llmc.workers.rules import Clock, clock_jump
+
+#: how soon to look again at an agent that has ended, while tmux says that it runs
+ENDED_S = 0.1
+
+
+class AgentsWatch:
+    def __init__(self, loop: asyncio.AbstractEventLoop, poke_after: Callable[[str, float], None]) -> None:
+        """`poke_after` looks at a worker after so many seconds; from any thread."""
+        self._loop = loop
+        self._poke_after = poke_after
+        #: the agents that run, by worker
+        self.pids: dict[str, int] = {}
+
+    def watch(self, name: str, pid: int) -> None:
+        """In the loop's own thread: look at the worker once this process has ended."""
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        if self.pids.get(name) == pid:
+            os.close(fd)
+            return
+        self.pids[name] = pid
+
+        def ended() -> None:
+            self._loop.remove_reader(fd)
+            os.close(fd)
+            if self.pids.get(name) == pid:
+                del self.pids[name]
+            self._poke_after(name, 0.0)
+
+        self._loop.add_reader(fd, ended)
+
+    def found(self, name: str, pid: int) -> None:
+        """From any thread: an agent that a command has launched; or one that has ended, of which tmux does not know yet."""
+        if is_alive(pid):
+            self._loop.call_soon_threadsafe(self.watch, name, pid)
+        else:
+            self._poke_after(name, ENDED_S)
+
+
+class Watch(Struct):
+    """Ages are believed only as far as nothing stood still meanwhile: the clock, the daemon, or the worker."""
+
+    wall: float
+    monotonic: float
+    _trusted_since: float = float("-inf")
+    _free_since: dict[str, float] = field(default_factory=dict)
+    _taken: dict[str, bool] = field(default_factory=dict)
+    _rebase_failed: dict[str, float] = field(default_factory=dict)
+
+    def begin(self, wall: float, monotonic: float) -> None:
+        """From here on time is watched: what was before the first patrol was no pause."""
+        self.wall, self.monotonic = wall, monotonic
+
+    def tick(self, wall: float, monotonic: float, interval_s: float) -> str:
+        """The time of a patrol; why no age can be judged for one full limit from now, "" when it can."""
+        why = clock_jump(interval_s, monotonic - self.monotonic, wall - self.wall)
+        self.wall, self.monotonic = wall, monotonic
+        if why:
+            self._trusted_since = monotonic
+        return why
+
+    def see(self, name: str, taken: bool, monotonic: float) -> None:
+        """Age limits pause while a person has the worker."""
+        if taken or self._taken.get(name):
+            self._free_since[name] = monotonic
+        self._taken[name] = taken
+
+    def clock(self, name: str, wall: float, monotonic: float) -> Clock:
+        """For one worker: no age is longer than the time since the last pause or jump."""
+        since = max(self._trusted_since, self._free_since.get(name, float("-inf")))
+        return Clock(wall, monotonic - since)
+
+    def rebase_failed(self, name: str, monotonic: float) -> None:
+        self._rebase_failed[name] = monotonic
+
+    def since_rebase_failed_s(self, name: str, monotonic: float) -> float:
+        return monotonic - self._rebase_failed.get(name, float("-inf"))
+
+
+INTERVAL_S = 5.0
+#: beats in the time after which a supervisor takes a missing one for a hang
+BEATS = 4
+#: how long the loop, or a lane that waits for nothing, may take for one step; drills need not wait that long
+STUCK_S = float(os.environ.get("LLMC_STUCK_S") or 120.0)
+
+
+class Heartbeat:
+    """A thread of its own: nothing that hangs elsewhere can keep it from noticing."""
+
+    def __init__(
+        self, root: Root, instance_id: str, on_stuck: Callable[[str], None], timeout_s: float = 30.0
+    ) -> None:
+        self._root = root
+        self._instance_id = instance_id
+        self._on_stuck = on_stuck
+        self._interval_s = min(INTERVAL_S, timeout_s / BEATS)
+        self._mark = time.monotonic()
+        self._stop = threading.Event()
+        self._said = ""
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._beat()
+        self._thread.start()
+
+    def mark(self) -> None:
+        """The event loop gets on."""
+        self._mark = time.monotonic()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=2 * self._interval_s)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self._beat()
+
+    def _beat(self) -> None:
+        stuck = "the event loop" if time.monotonic() - self._mark > STUCK_S else clock.stuck(STUCK_S)
+        if stuck is None:
+            body = {"timestamp_unix": now_unix(), "instance_id": self._instance_id}
+            try:
+                write_atomic(self._root.heartbeat, json.dumps(body).encode())
+            except Exception:
+                return  # a full disk is for those to say who need it; the next beat may work
+        elif stuck != self._said:
+            self._said = stuck
+            # A log that cannot be written must not end the beats to come.
+            with contextlib.suppress(Exception):
+                self._on_stuck(stuck)

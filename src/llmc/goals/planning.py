@@ -1,0 +1,280 @@
+"""Plans of goals: made, checked, kept, and made again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.agents.print_mode import Tokens
+from llmc.auto.rules import costs
+from llmc.base import locks
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
+from llmc.base.locks import Rank
+from llmc.goals import goal_concerns, planner
+from llmc.goals.drive import criteria
+from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.intents import Action, is_pending
+from llmc.goals.drive.ladder import advice_of, seen_of
+from llmc.goals.drive.rollup import settled
+from llmc.goals.goal_dispatch import Done
+from llmc.goals.goals import open_store, with_repo_context
+from llmc.goals.model import Change, GoalStatus, GoalView, PlannerRef, PlanRevision, Result
+from llmc.goals.plan.plan import Limits, Plan, Provenance
+from llmc.goals.plan.plan_text import read_plan
+from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
+from llmc.goals.planner import PlanFailed, PlannerSetup
+from llmc.goals.store.store import GoalStore
+from llmc.records.usage import Usage
+from llmc.repo.project import Project, agent_for
+
+#: who used the tokens that a plan cost, in `llmc usage`
+PLANNER = "planner"
+_SPLIT_WHY = "it did not get on, and may be too large"
+
+
+class ConfiguredPlanner(Struct, frozen=True):
+    """A file that somebody wrote, else the configured planner."""
+
+    def plan(self, project: Project, view: GoalView, file: Path | None) -> Change:
+        """The first plan of a goal, as a change; an LlmcError says why there is none."""
+        plan, provenance = plan_from_file(project, file) if file else _asked(project, view)
+        now = now_unix()
+        why = f"read from {file.name}" if file else "the first plan"
+        change = merge_plan(view, plan, now, why, provenance, limits_of(project))
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+        return change
+
+
+def setup_of(project: Project) -> PlannerSetup:
+    """Who plans here, and what that may take."""
+    wanted = project.config.overseer.goals.planner
+    source = Path(project.source)
+    agent = agent_for(project)
+    client = agent.program()[0] if agent.name == "claude" else ""
+    return PlannerSetup(
+        cwd=source if source.is_dir() else project.root.path,
+        command=wanted.command,
+        client=client,
+        model=wanted.model,
+        timeout_s=wanted.timeout,
+        max_repair_attempts=wanted.max_repair_attempts,
+        limits=limits_of(project),
+        stopping=project.stopping,
+    )
+
+
+def limits_of(project: Project) -> Limits:
+    wanted = project.config.overseer.goals.planner
+    return Limits(wanted.max_plan_phases, wanted.max_tasks_per_phase, wanted.max_subtasks_per_task)
+
+
+def has_planner(project: Project) -> bool:
+    """Whether rules may ask for smaller steps: the scripted agent cannot plan."""
+    return bool(project.config.overseer.goals.planner.command) or agent_for(project).name == "claude"
+
+
+def check_can_plan(project: Project) -> None:
+    if not has_planner(project):
+        raise LlmcError(
+            "the scripted agent cannot plan",
+            hint="Write the plan (`goal plan GOAL --from FILE`), or set overseer.goals.planner.command.",
+        )
+
+
+def replan(project: Project, store: GoalStore, action: Action) -> Done:
+    """Smaller steps in place of a leaf. The planner runs while nobody holds the store; then the goal may have changed."""
+    return _alone(_replanned, project, store, action)
+
+
+def diagnose(project: Project, store: GoalStore, action: Action) -> Done:
+    """What to do about a leaf that the rules do not get going; kept with its assignment, and the next tick does it."""
+    return _alone(_diagnosed, project, store, action)
+
+
+def _alone(
+    deed: Callable[[Project, GoalStore, Action], Done], project: Project, store: GoalStore, action: Action
+) -> Done:
+    """One planner at a time for a root."""
+    try:
+        with locks.lock(project.root.lock("goal-planner"), Rank.PLANNER, timeout_s=0.0):
+            return deed(project, store, action)
+    except LockTimeout as error:
+        return Done(None, error.message)
+
+
+def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
+    view = store.view(action.goal_id)
+    if not is_pending(view, action.dispatch_id):
+        return Done(None, "somebody else has done it")
+    with store.reading() as kept:
+        stalled = kept.last_event("assignment.stalled", action.assignment_id)
+        told = [
+            one for one in kept.crystallizations(action.goal_id) if one.work_node_id == action.work_node_id
+        ]
+    seen = seen_of(view.assignments[action.assignment_id], stalled, told, now_unix())
+    found = planner.diagnose(setup_of(project), view, action.work_node_id, seen)
+    ref = found.planner if isinstance(found, PlanFailed) else found.provenance.planner
+    record_planning(project, action.goal_id, ref, found.tokens)
+    if isinstance(found, PlanFailed):
+        return Done(Result.ERROR, found.text)
+    advice = advice_of(found.made, now_unix())
+
+    def write(now_view: GoalView) -> Change:
+        one = now_view.assignments.get(action.assignment_id)
+        if one is None or not is_pending(now_view, action.dispatch_id):
+            return Change()
+        return Change(assignments=(replace(one, advice=advice),))
+
+    store.update(action.goal_id, write)
+    wants = [word for word, said in (("nudge", advice.message), ("escalate", advice.question)) if said]
+    return Done(Result.OK, f"it says: {' and '.join(wants)}")
+
+
+def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
+    view = store.view(action.goal_id)
+    if not is_pending(view, action.dispatch_id):
+        return Done(None, "somebody else has done it")
+    if not may_replan(view.goal.plan_revision_history, now_unix()):
+        return Done(Result.ERROR, "the plan was changed too often of late")
+    found = planner.split_work(setup_of(project), view, action.work_node_id, _SPLIT_WHY)
+    record_planning(
+        project,
+        action.goal_id,
+        found.planner if isinstance(found, PlanFailed) else found.provenance.planner,
+        found.tokens,
+    )
+    if isinstance(found, PlanFailed):
+        return Done(Result.ERROR, found.text)
+
+    def write(now_view: GoalView) -> Change:
+        change = split_leaf(
+            now_view,
+            action.work_node_id,
+            found.made,
+            now_unix(),
+            _SPLIT_WHY,
+            found.provenance,
+            limits_of(project),
+        )
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:1000])
+        return settled(now_view, change, now_unix())
+
+    try:
+        store.update(action.goal_id, write)
+    except (UsageError, NotFound) as error:
+        return Done(Result.ERROR, error.message)
+    return Done(Result.OK, f"{action.work_node_id} became {len(found.made.subtasks)} smaller steps")
+
+
+def record_planning(project: Project, goal_id: str, ref: PlannerRef, tokens: Tokens) -> None:
+    """What a planner used is in the event log like that of any agent, with the goal it was for."""
+    if tokens == Tokens():
+        return
+    used = Usage(input_tokens=tokens.input_tokens, output_tokens=tokens.output_tokens)
+    about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "model": ref.model_ref, "goal_id": goal_id}
+    with project.store.transaction() as tx:
+        tx.emit(
+            costs.ACTION,
+            **about,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_creation_input_tokens=0,
+            cache_read_input_tokens=0,
+            cost=tokens.cost_usd,
+            claude_session_id="",
+        )
+
+
+def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
+    check_can_plan(project)
+    found = planner.plan_goal(setup_of(project), view)
+    if isinstance(found, PlanFailed):
+        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        raise LlmcError(found.text, hint=found.hint)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    return found.made, found.provenance
+
+
+def plan_from_file(project: Project, file: Path) -> tuple[Plan, Provenance]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    is_json = file.suffix.lower() == ".json"
+    plan = read_plan(text, limits_of(project), fallback_title=file.stem, is_json=is_json)
+    if not isinstance(plan, Plan):
+        lines = "\n".join(f"{file.name}:{problem}" for problem in plan)
+        raise UsageError(
+            f"{file.name} is not a valid plan:\n{lines}",
+            hint="`llmc goal plan --help` shows what one looks like.",
+        )
+    return plan, Provenance(PlannerRef(model_ref="by hand"), {"file": file.name})
+
+
+def replan_by_hand(
+    project: Project, goal_id: str, why: str, file: Path | None
+) -> tuple[GoalView, PlanRevision]:
+    """The goal with its new plan, and what became different. The planner runs while nobody holds the store."""
+    why = check_typed("why", why).strip() or (
+        "read from " + file.name if file else "a person wants another plan"
+    )
+    store = open_store(project)
+    view = store.view(goal_id)
+    _check_is_open(view)
+    try:
+        _replace_plan(project, store, view, why, file)
+    except LlmcError as error:
+        failed, at = error.message, now_unix()
+        # As with a first plan: a file is in the hands of its author, of a planner's failure a person has to know.
+        store.update(goal_id, lambda now: criteria.not_replanned(now, why, failed, at, asks=file is None))
+        raise
+    finally:
+        project.wake()
+        goal_concerns.after_a_word(project, store)
+    after = store.view(goal_id)
+    history = after.goal.plan_revision_history
+    if len(history) == len(view.goal.plan_revision_history):
+        return after, PlanRevision(ts=now_unix(), why=why)
+    return after, history[-1]
+
+
+def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, file: Path | None) -> None:
+    view = with_repo_context(project, view)
+    plan, provenance = plan_from_file(project, file) if file else _asked_again(project, view, why)
+
+    def write(now_view: GoalView) -> Change:
+        _check_is_open(now_view)
+        now = now_unix()
+        seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
+        now_view = replace(now_view, goal=criteria.replanned(seen))
+        change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
+        if not isinstance(change, Change):
+            raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")
+        if change.goal is None:
+            change = replace(change, goal=now_view.goal)
+        return settled(now_view, change, now)
+
+    # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
+    store.update(view.goal.goal_id, write, typed=file is not None)
+
+
+def _check_is_open(view: GoalView) -> None:
+    if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+        raise Refused(
+            f"goal {view.goal.goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`."
+        )
+
+
+def _asked_again(project: Project, view: GoalView, why: str) -> tuple[Plan, Provenance]:
+    check_can_plan(project)
+    found = planner.replan_goal(setup_of(project), view, why)
+    if isinstance(found, PlanFailed):
+        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        raise LlmcError(found.text, hint=found.hint)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    return found.made, found.provenance

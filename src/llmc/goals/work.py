@@ -1,0 +1,319 @@
+"""A person's commands about a part of a plan, and why work stands where it does."""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from llmc.base.clock import now_unix
+from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.config.durations import format_duration
+from llmc.goals import goal_concerns
+from llmc.goals.drive import by_hand, criteria
+from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.questions import Question, answered, chosen, questions
+from llmc.goals.drive.rollup import after, progress, settled
+from llmc.goals.drive.transitions import HUMAN, OPEN_ASSIGNMENT
+from llmc.goals.goal_runner import policy_of
+from llmc.goals.goals import cancel, change, new_id, open_store, plan
+from llmc.goals.model import (
+    Assignment,
+    BlockedReason,
+    Change,
+    GoalStatus,
+    GoalView,
+    Node,
+    NodeStatus,
+    Recovery,
+)
+from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
+from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
+from llmc.goals.store.errors import unknown_goal
+from llmc.goals.store.rows import Reader
+from llmc.repo.project import Project
+
+
+def why(project: Project, id: str, goal_id: str = "") -> Why:
+    """From the store alone: nobody is asked, and nothing is observed."""
+    store = open_store(project)
+    with store.reading() as found:
+        if store.damage:
+            raise store.damaged()
+        if found.goal(id) is not None:
+            view = found.view(id)
+            assert view is not None
+            return why_goal(view, progress(view)[""].percent)
+        return _of_part(project, found, id, goal_id)
+
+
+def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
+    given = found.assignment(id)
+    if given is None:
+        view = view_with(found, id, goal_id)
+        given = _newest(view, id)
+        if given is None:
+            return why_node(view, view.nodes[id])
+    elif (of_goal := found.view(given.goal_id)) is not None:
+        view = of_goal
+    else:
+        raise NotFound(
+            f"the goal {given.goal_id} of {id} is gone", hint="`llmc overseer events` has what was."
+        )
+    return why_assignment(
+        view,
+        given,
+        found.last_event("assignment.stalled", given.assignment_id),
+        found.crystallizations(given.goal_id),
+        policy_of(project),
+        clock(now_unix()),
+    )
+
+
+def _newest(view: GoalView, node_id: str) -> Assignment | None:
+    """Who has a part of the plan; else who had it last."""
+    ours = [one for one in view.assignments.values() if one.work_node_id == node_id]
+    return max(ours, key=lambda one: (one.status in OPEN_ASSIGNMENT, one.created_at), default=None)
+
+
+def clock(now: float) -> Clock:
+    """Ages, and times to come with the hour of the day."""
+
+    def to_come(at: float) -> str:
+        hour = time.strftime("%H:%M:%S", time.localtime(at))
+        return (
+            f"in {format_duration(at - now)} ({hour})" if at > now + 0.5 else f"with the next tick ({hour})"
+        )
+
+    return Clock(now, lambda at: f"{format_duration(max(0.0, now - at))} ago", to_come)
+
+
+_OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
+
+
+def done(
+    project: Project, node_id: str, goal_id: str = "", *, summary: str = "", commits: tuple[str, ...] = ()
+) -> Node:
+    text = check_typed("summary", summary) or "a person says that it is done"
+    seen = tuple(check_typed("commit", one) for one in commits)
+
+    def write(view: GoalView, node: Node, now: float) -> Change:
+        return by_hand.done(view, node, now, by_hand.proof_by_word(node, text, seen, now, new_id("C")))
+
+    return _on_node(project, node_id, goal_id, write)
+
+
+def block(project: Project, node_id: str, goal_id: str = "", *, reason: str, kind: str = HUMAN) -> Node:
+    why = BlockedReason(kind=check_typed("kind", kind), text=check_typed("reason", reason))
+    return _on_node(project, node_id, goal_id, lambda view, node, now: by_hand.block(view, node, now, why))
+
+
+def unblock(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
+    check_typed("reason", reason)
+    return _on_node(
+        project, node_id, goal_id, lambda view, node, now: by_hand.unblock(view, node, now, reason)
+    )
+
+
+def reopen(project: Project, node_id: str, goal_id: str = "", *, reason: str) -> Node:
+    check_typed("reason", reason)
+    return _on_node(
+        project,
+        node_id,
+        goal_id,
+        lambda view, node, now: by_hand.reopen(view, node, now, reason),
+        reached=True,
+    )
+
+
+def open_again(project: Project, commit: str, reason: str) -> str:
+    """The part of a plan that this commit made done is open again, in words; "" where none is. Safe to repeat."""
+    with open_store(project).reading() as found:
+        merged = [(view, node) for view in found.views() for node in _merged_as(found, view, commit)]
+    for view, node in merged:
+        said = f"{node.node_id} of goal {view.goal.goal_id} is open again"
+        if node.status is NodeStatus.DONE:
+            try:
+                reopen(project, node.node_id, view.goal.goal_id, reason=reason)
+            except Refused as error:
+                return f"{node.node_id} of goal {view.goal.goal_id} stays done: {error.message}"
+            return said
+        if reason in node.word:  # before a crash
+            return said
+    return ""
+
+
+def _merged_as(found: Reader, view: GoalView, commit: str) -> list[Node]:
+    """The leaves that came to this commit; its own is the first that a leaf's record names."""
+    latest = {one.work_node_id: one for one in found.crystallizations(view.goal.goal_id)}
+    parents = {node.parent_id for node in view.nodes.values()}
+    came_to = {node_id for node_id, one in latest.items() if one.evidence.commits[:1] == (commit,)}
+    return [node for node in view.nodes.values() if node.node_id in came_to - parents]
+
+
+def override(
+    project: Project, node_id: str, goal_id: str = "", *, status: str, reason: str, actor: str = HUMAN
+) -> Node:
+    check_typed("reason", reason)
+
+    def write(view: GoalView, node: Node, now: float) -> Change:
+        to = NodeStatus(status)
+        proof = by_hand.proof_by_word(node, reason, (), now, new_id("C")) if to is NodeStatus.DONE else None
+        return by_hand.override(node, to, now, reason, actor, proof)
+
+    return _on_node(project, node_id, goal_id, write)
+
+
+def follow_again(project: Project, node_id: str, goal_id: str = "", *, reason: str = "") -> Node:
+    check_typed("reason", reason)
+    return _on_node(
+        project, node_id, goal_id, lambda view, node, now: by_hand.follow_again(node, now, reason)
+    )
+
+
+def set_recovery(
+    project: Project, node_id: str, goal_id: str = "", *, recovery: str | None, idle_after_s: float | None
+) -> Node:
+    """`recovery` and `idle_after_s`: None leaves it as it is; "" or 0: as for all work."""
+
+    def write(view: GoalView, node: Node, now: float) -> Change:
+        step = node.recovery_policy if recovery is None else Recovery(recovery) if recovery else None
+        limit = node.idle_after_ms if idle_after_s is None else round(idle_after_s * 1000) or None
+        return by_hand.set_recovery(view, node, now, step, limit)
+
+    return _on_node(project, node_id, goal_id, write)
+
+
+def inbox(project: Project) -> list[Question]:
+    """What waits for a person, the oldest first."""
+    with open_store(project).reading() as found:
+        views = open_views(found)
+    return sorted((one for view in views for one in questions(view)), key=lambda one: one.since)
+
+
+def open_views(found: Reader) -> list[GoalView]:
+    """The goals of which something may still be asked."""
+    return found.views(besides=_OVER)
+
+
+def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
+    """What a person says to a question; the work goes on."""
+    check_typed("answer", text)
+    if not text.strip():
+        raise UsageError("the answer is empty", hint="Say what is to be done.")
+    question = _asked(inbox(project), question_id, goal_id)
+    if not question.work_node_id:
+        _answer_goal(project, question, chosen(text.strip(), question.reason.options))
+        return question
+    _on_node(
+        project,
+        question.work_node_id,
+        question.goal_id,
+        lambda view, node, now: answered(view, question, text.strip(), now),
+    )
+    return question
+
+
+def _answer_goal(project: Project, question: Question, said: str) -> None:
+    """Of a goal itself: planned again, with what the person says about it; or checked again, completed, kept, given up."""
+    store, goal_id = open_store(project), question.goal_id
+    if said == criteria.CANCEL:
+        cancel(project, goal_id, "a person answered so")
+        return
+    if question.reason.kind == criteria.PLAN:
+        hint = criteria.hinted(store.view(goal_id), said)
+        if hint != store.view(goal_id).goal.problem_statement:
+            change(project, goal_id, {"problem_statement": hint})
+        plan(project, goal_id, ConfiguredPlanner())
+        return
+    if question.reason.kind == criteria.REPLAN:
+        if said != criteria.KEEP:
+            replan_by_hand(project, goal_id, criteria.wish_of(question.reason, said), None)
+            return
+    elif said not in question.reason.options:
+        listed = ", ".join(f"{n} ({option})" for n, option in enumerate(question.reason.options, 1))
+        raise UsageError(f"{said!r} is none of the answers", hint=f"There are: {listed}.")
+
+    def write(view: GoalView) -> Change:
+        if view.goal.asks is None or view.goal.asks.reason != question.reason:
+            raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+        if question.reason.kind == criteria.REPLAN:
+            return criteria.kept(view, now_unix())
+        return criteria.answered(view, said, now_unix())
+
+    store.update(goal_id, write)
+    project.wake()
+    goal_concerns.after_a_word(project, store)
+
+
+def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
+    mine = [one for one in open_ if goal_id in ("", one.goal_id)]
+    found = [one for one in mine if question_id in (one.id, one.work_node_id)]
+    if not found:
+        hint = (
+            _did_you_mean(question_id, [one.id for one in open_])
+            or "`llmc overseer inbox` lists what is asked."
+        )
+        raise NotFound(f"nothing waits for an answer under {question_id!r}", hint=hint)
+    if len(found) > 1:
+        ids = ", ".join(dict.fromkeys(one.id for one in found))
+        raise UsageError(f"{question_id} means several questions", hint=f"Name one of {ids}, or --goal.")
+    return found[0]
+
+
+def _on_node(
+    project: Project,
+    node_id: str,
+    goal_id: str,
+    write: Callable[[GoalView, Node, float], Change],
+    *,
+    reached: bool = False,
+) -> Node:
+    """One transaction: find the node, change it, let its parents follow."""
+    now, store = now_unix(), open_store(project)
+    with store.writing() as tx:
+        view = view_with(tx, node_id, goal_id, reached=reached)
+        if view.goal.status in _OVER:
+            hint = "Nothing of it is worked on."
+            raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
+        change = settled(view, write(view, view.nodes[node_id], now), now)
+        known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
+        tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
+    project.wake()
+    goal_concerns.after_a_word(project, store)
+    return after(view, change).nodes[node_id]
+
+
+def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = False) -> GoalView:
+    """The goal that is meant: the one that is named, or the only one under way that has such a node.
+
+    Every plan has a T1.1: one that is reached counts only where there is no other, or with `reached`.
+    """
+    if goal_id:
+        view = found.view(goal_id)
+        if view is None:
+            raise unknown_goal(goal_id, found.goal_ids())
+        if node_id not in view.nodes:
+            raise _unknown_node(node_id, f"goal {goal_id}", view.nodes)
+        return view
+    having = [view for one in found.goals_with(node_id) if (view := found.readable(one))]
+    over = _OVER if reached else (*_OVER, GoalStatus.COMPLETED)
+    open_ = [view for view in having if view.goal.status not in over]
+    open_ = open_ or [view for view in having if view.goal.status not in _OVER] or having
+    if len(open_) > 1:
+        names = ", ".join(view.goal.goal_id for view in open_)
+        raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")
+    if not open_:
+        plans = found.views()
+        raise _unknown_node(node_id, "any plan", [known for view in plans for known in view.nodes])
+    return open_[0]
+
+
+def _unknown_node(node_id: str, where: str, known: Iterable[str]) -> NotFound:
+    hint = _did_you_mean(node_id, known) or "`llmc goal show GOAL` draws its plan."
+    return NotFound(f"there is no {node_id!r} in {where}", hint=hint)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, dict.fromkeys(known), 1, 0.3)
+    return f'Did you mean "{near[0]}"?' if near else ""

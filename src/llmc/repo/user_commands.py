@@ -1,0 +1,147 @@
+"""Commands of the person's own, from config.toml, with their logs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llmc.base import proc
+from llmc.base.errors import ToolFailed
+from llmc.base.log_reader import archives
+from llmc.base.rotation import Limit, rotate
+from llmc.config.model import Logs
+from llmc.config.paths import Root
+from llmc.repo.project import Project
+
+#: what is rotated; the records of remediations (remediation_*.txt) are no logs, and stay as they are
+_GROW = (".log", ".jsonl", ".out")
+_MB = 1024 * 1024
+
+
+def rotate_logs(project: Project) -> list[str]:
+    """Rotate every log that is big enough; their names."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(project.root.logs) if entry.is_file())
+    except OSError:
+        return []
+    grow = [name for name in names if name.endswith(_GROW)]
+    return [name for name in grow if rotate_log(project, project.root.logs / name)]
+
+
+def rotate_log(project: Project, path: Path) -> bool:
+    """Rotate this one, if it is big enough; whether it was."""
+    return rotate(path, limit_of(project.root, project.config.logs, path))
+
+
+def limit_of(root: Root, logs: Logs, path: Path) -> Limit:
+    """Of the event log nothing is removed: sums, the digest and `undo` are made from it (decision 15)."""
+    return Limit(int(logs.max_mb * _MB), None if path == root.events else logs.keep)
+
+
+def follow_own_output(path: Path) -> None:
+    """Our own output went to a log that was renamed: from now on it goes to the new one."""
+    renamed = archives(str(path))
+    if not renamed:
+        return
+    old = os.stat(renamed[-1][1])
+    for number in (1, 2):
+        if os.path.samestat(os.fstat(number), old):
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.dup2(fd, number)
+            os.close(fd)
+
+
+class CommandFailed(ToolFailed):
+    """One of them failed; `command` is its line, `output` the end of what it printed."""
+
+    def __init__(self, done: proc.Done, message: str, hint: str) -> None:
+        super().__init__(done.argv, done.returncode, done.stdout, message=message, hint=hint)
+        self.command = " ".join(done.argv)
+        self.output = done.stdout
+
+
+def run_command(project: Project, worker: str, command: str, *, cwd: Path, timeout_s: float) -> proc.Done:
+    """How it ended, with the end of its output; all of it is in the worker's log. Without a command all is well."""
+    return _run(project, worker, command, cwd, timeout_s, {"LLMC_WORKER": worker})
+
+
+def run_in_log(
+    project: Project,
+    log: str,
+    command: str,
+    *,
+    cwd: Path,
+    timeout_s: float,
+    answer: Path | None = None,
+    about: str = "",
+    **env: str,
+) -> proc.Done:
+    """The same for a command with a log of its own, of that name; `answer` and `about` as in `run_logged`."""
+    return _run(project, log, command, cwd, timeout_s, env, answer, about)
+
+
+def callers_place(project: Project) -> Path:
+    """Where the daemon was started, as in the caller's own shell; the source, or the root, once that is gone."""
+    source = Path(project.source)
+    place = proc.caller_dir()
+    if place.is_dir():
+        return place
+    return source if source.is_dir() else project.root.path
+
+
+def where_it_ran(project: Project, code: int) -> str:
+    """For a command that the shell did not find: a path in it means the place where `up --auto` was called."""
+    return f" in {callers_place(project)}, where `up --auto` was called" if code in (126, 127) else ""
+
+
+def run_in_slot(
+    project: Project, worker: str, command: str, *, slot: Path, output: Path, shown_as: Path, timeout_s: float
+) -> proc.Done:
+    """The same in a slot, where no worker is: in what it printed, and in the worker's log, the slot is `shown_as`."""
+    rotate_log(project, project.root.log(worker))
+    env = {**proc.command_env(), **project.config.defaults.env, "LLMC_WORKER": worker, "LLMC_SLOT": str(slot)}
+    output.unlink(missing_ok=True)
+    try:
+        done = proc.run_logged(
+            command, cwd=slot, env=env, log=output, timeout_s=timeout_s, stopping=project.stopping
+        )
+    finally:
+        if output.exists():
+            proc.copy_log(output, project.root.log(worker), os.fsencode(slot), os.fsencode(shown_as))
+    return replace(done, stdout=done.stdout.replace(str(slot), str(shown_as)))
+
+
+def _run(
+    project: Project,
+    log: str,
+    command: str,
+    cwd: Path,
+    timeout_s: float,
+    more: Mapping[str, str],
+    answer: Path | None = None,
+    about: str = "",
+) -> proc.Done:
+    if not command:
+        return proc.Done([], 0, "", "")
+    rotate_log(project, project.root.log(log))
+    env = {**proc.command_env(), **project.config.defaults.env, **more}
+    return proc.run_logged(
+        command,
+        cwd=cwd,
+        env=env,
+        log=project.root.log(log),
+        timeout_s=timeout_s,
+        stopping=project.stopping,
+        answer=answer,
+        about=about,
+    )
+
+
+def failure(project: Project, worker: str, done: proc.Done, *, what: str, so: str = "") -> CommandFailed:
+    """What to say of one that failed; `what` names it, `so` says what follows from it."""
+    return CommandFailed(
+        done,
+        message=f"{worker}: {what} failed with code {done.returncode}" + (f", {so}" if so else ""),
+        hint=f"Its whole output is in {project.root.log(worker)}.",
+    )

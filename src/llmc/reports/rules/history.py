@@ -1,0 +1,480 @@
+"""What auto mode did, as the event log tells it: attempts at tasks, landed commits, runs, parks. Pure.
+
+The log is what others wrote over days, and may begin in the middle: a row that lacks a field, or comes without the one
+before it, is taken for what it says. Each attempt has one end, however many rows speak of it.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from llmc.base.given import number, text
+from llmc.base.names import TaskKey, task_of
+
+Span = tuple[float, float]
+
+
+class End(StrEnum):
+    """What became of an attempt."""
+
+    ACCEPTED = "accepted"
+    #: it landed, and was taken back with `llmc undo`
+    UNDONE = "undone"
+    FAILED = "failed"
+    #: given back, and nothing counts against the task
+    RELEASED = "released"
+    #: over its budget
+    PARKED = "parked"
+    #: somebody is at it
+    OPEN = "open"
+
+
+class RunEnd(StrEnum):
+    """How a run of auto mode ended."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    #: without a word: killed, or the machine went down
+    KILLED = "killed"
+
+
+class Spend(Struct, frozen=True):
+    """Tokens, and what they cost as far as prices are known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    #: None: no price is known for any of them
+    cost: float | None = None
+    #: how many of the tokens, cache reads left out, have no price
+    unpriced_tokens: int = 0
+
+    def __add__(self, other: "Spend") -> "Spend":
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Spend(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            self.cache_read_input_tokens + other.cache_read_input_tokens,
+            math.fsum(costs) if costs else None,
+            self.unpriced_tokens + other.unpriced_tokens,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """All but the cache reads, as `llmc usage` counts."""
+        return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
+
+
+class Attempt(Struct):
+    """One worker at one task, from the claim to its end."""
+
+    task: TaskKey
+    worker: str = ""
+    claim: str = ""
+    subject: str = ""
+    #: None: before the log begins
+    began: float | None = None
+    ended: float | None = None
+    end: End = End.OPEN
+    cause: str = ""
+    reason: str = ""
+    #: where unfinished work is pinned
+    ref: str = ""
+    commit: str = ""
+    #: which failure of the task it was, as the log counts
+    number: int | None = None
+    #: `quarantined` or `parked`, where the task waits for a person since
+    hold: str = ""
+    conflicts: int = 0
+    sent_back: int = 0
+    spend: Spend = Spend()
+
+
+class Landing(Struct):
+    """A commit that landed without a task: a person's own accept."""
+
+    commit: str
+    worker: str
+    prompt: str
+    at: float
+    undone: bool = False
+
+
+class Run(Struct):
+    began: float | None
+    ended: float | None = None
+    how: RunEnd = RunEnd.RUNNING
+    reason: str = ""
+    cause: str = ""
+    worker: str = ""
+    task: str = ""
+
+
+class Park(Struct):
+    cause: str
+    began: float
+    #: until when it was to be at the latest; the last of several, where a probe failed
+    until: float | None = None
+    ended: float | None = None
+
+
+class Interruption(Struct, frozen=True):
+    """Something broke the night, or put it right again."""
+
+    at_unix: float
+    #: one sentence, with the cause
+    text: str
+
+
+class PostAccept(Struct):
+    at: float
+    failed: bool
+    elapsed_s: float
+
+
+class History(Struct):
+    """All of the log, in order of what happened."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    landings: list[Landing] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    parks: list[Park] = field(default_factory=list)
+    dirty: list[Span] = field(default_factory=list)
+    #: what the supervisor found and did
+    interruptions: list[Interruption] = field(default_factory=list)
+    post_accepts: list[PostAccept] = field(default_factory=list)
+    #: by commit: when it was taken back
+    undone: dict[str, float] = field(default_factory=dict)
+    #: tokens that belong to no task, and when they were used
+    other_spend: list[tuple[float, Spend]] = field(default_factory=list)
+    #: tasks that wait for a person as far as the log knows: why, and since when
+    holds: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
+    subjects: dict[TaskKey, str] = field(default_factory=dict)
+    #: time of the last row
+    last: float = 0.0
+
+
+Row = Mapping[str, Any]
+
+
+def read(rows: Iterable[Row], unnamed: str = "") -> History:
+    """The history in these rows, oldest first; actions it does not know are nothing to it.
+
+    `unnamed`: the list that rows of an older llmc are about, which had ids alone.
+    """
+    reader = _Reader(unnamed)
+    for row in rows:
+        reader.take(row)
+    reader.finish()
+    return reader.history
+
+
+class _Reader:
+    """Adds one row after another to a history."""
+
+    def __init__(self, unnamed: str = "") -> None:
+        self._unnamed = unnamed
+        self.history = History()
+        self.now = self.before = 0.0
+        self._latest: dict[TaskKey, Attempt] = {}
+        self._by: dict[tuple[TaskKey, str], Attempt] = {}
+        #: the attempt each worker is at
+        self._at: dict[str, Attempt] = {}
+        self._by_commit: dict[str, Attempt] = {}
+        #: open attempts whose task or worker was seen elsewhere since, and when: their end may still come
+        self._left: dict[int, tuple[Attempt, float]] = {}
+
+    def take(self, row: Row) -> None:
+        action = row.get("action")
+        handler = _HANDLERS.get(action) if isinstance(action, str) else None
+        at = number(row.get("ts"))
+        self.before, self.now = self.now, self.now if at is None else at
+        self.history.last = max(self.history.last, self.now)
+        if handler is not None:
+            handler(self, row)
+
+    def finish(self) -> None:
+        for attempt, at in self._left.values():
+            if attempt.end is End.OPEN:
+                attempt.end, attempt.ended, attempt.reason = End.RELEASED, at, "its end is not in the log"
+
+    def assigned(self, row: Row) -> None:
+        task, worker, claim = self._task(row), text(row.get("worker")), text(row.get("claim"))
+        if task is None:
+            return
+        before = self._latest.get(task)
+        if before is not None and claim and before.claim == claim:
+            return
+        for lost in (before, self._at.get(worker)):
+            if lost is not None and lost.end is End.OPEN:
+                self._left.setdefault(id(lost), (lost, self.now))
+        subject = text(row.get("subject"))
+        if subject:
+            self.history.subjects[task] = subject
+        self._begin(Attempt(task, worker, claim, subject, began=self.now))
+        self.history.holds.pop(task, None)
+
+    def completed(self, row: Row) -> None:
+        task = self._task(row)
+        if task is None:
+            return
+        attempt, commit = self._attempt(task, row), text(row.get("commit"))
+        if commit and attempt.commit and commit != attempt.commit:
+            attempt = self._begin(Attempt(task, text(row.get("worker"))))
+        if commit:
+            landings = self.history.landings
+            self.history.landings = [landing for landing in landings if landing.commit != commit]
+        self._land(attempt, commit)
+        self.history.holds.pop(task, None)
+
+    def accepted(self, row: Row) -> None:
+        """The landing itself; what belongs to a task is told by `task_completed`, before or after it."""
+        commit, worker = text(row.get("commit")), text(row.get("worker"))
+        if commit in self._by_commit or any(landing.commit == commit for landing in self.history.landings):
+            return
+        attempt = self._at.get(worker)
+        if attempt is not None and attempt.end is End.OPEN:
+            self._land(attempt, commit)
+        elif commit:
+            self.history.landings.append(
+                Landing(commit, worker, text(row.get("subject")) or text(row.get("prompt")), self.now)
+            )
+
+    def undone(self, row: Row) -> None:
+        commit = text(row.get("commit"))
+        if not commit:
+            return
+        self.history.undone[commit] = self.now
+        if commit in self._by_commit:
+            self._by_commit[commit].end = End.UNDONE
+        for landing in self.history.landings:
+            landing.undone = landing.undone or landing.commit == commit
+
+    def failed(self, row: Row) -> None:
+        task = self._task(row)
+        if task is None:
+            return
+        attempt, count = self._attempt(task, row), _count(row, "attempt")
+        is_another = attempt.end is End.FAILED and not attempt.hold and count not in (None, attempt.number)
+        if is_another and attempt.number is not None:
+            attempt = self._begin(Attempt(task, text(row.get("worker"))))
+        self._close(attempt, End.FAILED, row)
+
+    def quarantined(self, row: Row) -> None:
+        self._hold(row, "quarantined", End.FAILED)
+
+    def parked(self, row: Row) -> None:
+        self._hold(row, "parked", End.PARKED)
+
+    def released(self, row: Row) -> None:
+        task = self._task(row)
+        if task is not None:
+            self._close(self._attempt(task, row), End.RELEASED, row)
+
+    def proposed(self, row: Row) -> None:
+        task = self._task(row)
+        if task is not None:
+            self.history.holds.setdefault(task, ("proposed", self.now))
+            self.history.subjects.setdefault(task, text(row.get("subject")))
+
+    def sent_back(self, row: Row) -> None:
+        task = self._task(row)
+        if task is not None:
+            self._attempt(task, row).sent_back += 1
+
+    def resolved(self, row: Row) -> None:
+        attempt = self._at.get(text(row.get("worker")))
+        if attempt is not None and attempt.end is End.OPEN:
+            attempt.conflicts += 1
+
+    def used(self, row: Row) -> None:
+        task, worker, spend = self._task(row), text(row.get("worker")), _spend(row)
+        if task is not None:
+            self._attempt(task, row).spend += spend
+        elif (at := self._at.get(worker)) is not None and at.end is End.OPEN:
+            at.spend += spend
+        else:
+            self.history.other_spend.append((self.now, spend))
+
+    def run_started(self, row: Row) -> None:
+        if (run := self._open_run()) is not None:
+            run.ended, run.how = self.before, RunEnd.KILLED
+        if (park := self._open_park()) is not None and park.until is not None and park.until <= self.now:
+            park.ended = max(park.began, park.until)  # it passed while nobody was there to say so
+        self.history.runs.append(Run(self.now))
+
+    def run_stopped(self, row: Row) -> None:
+        self._end_run(row, RunEnd.STOPPED)
+
+    def run_failed(self, row: Row) -> None:
+        self._end_run(row, RunEnd.FAILED)
+
+    def daemon_stopped(self, row: Row) -> None:
+        if self._open_run() is not None:
+            self._end_run({"reason": "the daemon was stopped"}, RunEnd.STOPPED)
+
+    def fleet_parked(self, row: Row) -> None:
+        cause, until, park = text(row.get("cause")), number(row.get("until_unix")), self._open_park()
+        if park is not None and park.cause == cause:
+            park.until = until  # a probe failed: the same park goes on
+            return
+        self.fleet_resumed(row)
+        self.history.parks.append(Park(cause, self.now, until))
+
+    def fleet_resumed(self, row: Row) -> None:
+        if (park := self._open_park()) is not None:
+            park.ended = self.now
+
+    def source_dirty(self, row: Row) -> None:
+        self.history.dirty.append((self.now, self.now + max(0.0, number(row.get("retry_in_s")) or 0.0)))
+
+    def post_accept(self, row: Row) -> None:
+        elapsed_s = max(0.0, number(row.get("elapsed_s")) or 0.0)
+        self.history.post_accepts.append(PostAccept(self.now, row.get("code") != 0, elapsed_s))
+
+    def supervisor_found(self, row: Row) -> None:
+        self._interrupted(f"the supervisor found a failure ({text(row.get('kind'))})", row)
+
+    def supervisor_remediated(self, row: Row) -> None:
+        count = _count(row, "attempt")
+        if outcome := text(row.get("outcome")):
+            took = number(row.get("duration_s"))
+            self._interrupted(f"remediation {count} {outcome}" + (f" in {took:.0f} s" if took else ""), row)
+        else:
+            self._interrupted(f"remediation {count} began", row)
+
+    def supervisor_restarted(self, row: Row) -> None:
+        self._interrupted("the supervisor restarts the daemon", row)
+
+    def supervisor_stopped(self, row: Row) -> None:
+        if row.get("code") != 0:
+            self._interrupted(f"the supervisor stopped with {_count(row, 'code')}", row)
+
+    def _interrupted(self, what: str, row: Row) -> None:
+        reason = text(row.get("reason"))
+        self.history.interruptions.append(Interruption(self.now, f"{what}: {reason}" if reason else what))
+
+    def _begin(self, attempt: Attempt) -> Attempt:
+        self.history.attempts.append(attempt)
+        self._latest[attempt.task] = self._by[attempt.task, attempt.worker] = attempt
+        if attempt.worker:
+            self._at[attempt.worker] = attempt
+        return attempt
+
+    def _attempt(self, task: TaskKey, row: Row) -> Attempt:
+        """The attempt a row is about: of its worker, else the latest; where the log begins in the middle of it, a new one.
+
+        A task that is given back can have its next worker before the row about its last one is written.
+        """
+        worker, latest = text(row.get("worker")), self._latest.get(task)
+        if (task, worker) in self._by:
+            return self._by[task, worker]
+        if latest is not None and (not worker or not latest.worker):
+            return latest
+        return self._begin(Attempt(task, worker))
+
+    def _land(self, attempt: Attempt, commit: str) -> None:
+        if attempt.end is not End.UNDONE:
+            attempt.ended = self.now if attempt.end is not End.ACCEPTED else attempt.ended
+            attempt.end, attempt.hold = End.ACCEPTED, ""
+        attempt.commit = attempt.commit or commit
+        if commit:
+            self._by_commit[commit] = attempt
+
+    def _close(self, attempt: Attempt, end: End, row: Row) -> None:
+        """The first end counts; a later row about the same end may still say why."""
+        if attempt.end is End.OPEN:
+            attempt.end, attempt.ended = end, self.now
+        if attempt.end is end:
+            attempt.cause = attempt.cause or text(row.get("cause"))
+            attempt.reason = attempt.reason or text(row.get("reason"))
+            attempt.ref = attempt.ref or text(row.get("ref"))
+            if attempt.number is None:
+                attempt.number = _count(row, "attempt")
+
+    def _hold(self, row: Row, hold: str, end: End) -> None:
+        task = self._task(row)
+        if task is None:
+            return
+        attempt = self._attempt(task, row)
+        if attempt.end in (End.ACCEPTED, End.UNDONE):
+            attempt = self._begin(Attempt(task, text(row.get("worker"))))
+        if attempt.end is not End.OPEN:
+            attempt.end = end
+        self._close(attempt, end, row)
+        attempt.hold = hold
+        self.history.holds[task] = (hold, self.now)
+
+    def _task(self, row: Row) -> TaskKey | None:
+        task = task_of(row)
+        return task if task is None or task.list else TaskKey(self._unnamed, task.id)
+
+    def _open_run(self) -> Run | None:
+        runs = self.history.runs
+        return runs[-1] if runs and runs[-1].how is RunEnd.RUNNING else None
+
+    def _open_park(self) -> Park | None:
+        parks = self.history.parks
+        return parks[-1] if parks and parks[-1].ended is None else None
+
+    def _end_run(self, row: Row, how: RunEnd) -> None:
+        run = self._open_run()
+        if run is None and self.history.runs:
+            run = self.history.runs[-1]
+            if how is RunEnd.STOPPED or run.how is RunEnd.FAILED:
+                return  # what ended it first says why
+        if run is None:
+            run = Run(None)
+            self.history.runs.append(run)
+        run.ended, run.how = self.now, how
+        run.reason, run.cause = text(row.get("reason")), text(row.get("cause"))
+        run.worker, run.task = text(row.get("worker")), str(self._task(row) or "")
+
+
+_HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
+    "task_assigned": _Reader.assigned,
+    "task_completed": _Reader.completed,
+    "accepted": _Reader.accepted,
+    "undone": _Reader.undone,
+    "task_failed": _Reader.failed,
+    "task_quarantined": _Reader.quarantined,
+    "task_parked": _Reader.parked,
+    "task_released": _Reader.released,
+    "task_proposed": _Reader.proposed,
+    "task_sent_back": _Reader.sent_back,
+    "rebase_resolved": _Reader.resolved,
+    "usage_recorded": _Reader.used,
+    "auto_started": _Reader.run_started,
+    "auto_stopped": _Reader.run_stopped,
+    "auto_failed": _Reader.run_failed,
+    "daemon_stopped": _Reader.daemon_stopped,
+    "fleet_parked": _Reader.fleet_parked,
+    "fleet_resumed": _Reader.fleet_resumed,
+    "source_dirty": _Reader.source_dirty,
+    "post_accept": _Reader.post_accept,
+    "overseer_failure": _Reader.supervisor_found,
+    "overseer_remediation": _Reader.supervisor_remediated,
+    "overseer_restart": _Reader.supervisor_restarted,
+    "overseer_stopped": _Reader.supervisor_stopped,
+}
+
+#: the actions that say anything here; the others need not be read
+ACTIONS = frozenset(_HANDLERS)
+
+
+def _count(row: Row, name: str) -> int | None:
+    value = number(row.get(name))
+    return None if value is None else int(value)
+
+
+def _spend(row: Row) -> Spend:
+    kinds = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    new, out, written, cached = (max(0, _count(row, kind) or 0) for kind in kinds)
+    cost = number(row.get("cost"))
+    return Spend(new, out, written, cached, cost, new + out + written if cost is None else 0)

@@ -1,0 +1,293 @@
+"""The daemon as a process: started, found by its registration, ended for certain."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.base import locks, proc, processes
+from llmc.base.clock import monotonic
+from llmc.base.errors import LlmcError, NotFound, Refused
+from llmc.base.files import json_record, private_dir
+from llmc.base.processes import Process, wait_until
+from llmc.repo.project import Project
+from llmc.supervisor.model import Failure, FailureKind, Identity
+
+READY_LIMIT_S = 60.0
+#: tells the daemon to end and leave the agents running, because another one takes its place
+HAND_OVER = signal.SIGUSR1
+#: how long a daemon that starts may have its lock before it can be known by it
+KNOWN_S = 3.0
+
+
+def live_registration(project: Project) -> dict[str, Any] | None:
+    """daemon.json, while its daemon lives."""
+    if not project.daemon_runs():
+        return None
+    return json_record(project.root.daemon) or None
+
+
+def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
+    """Start `llmc up` in the background; its registration once every session is ready or has a reason why not."""
+    if project.daemon_runs():
+        raise Refused(
+            f"a daemon runs for this root already: {locks.holder(project.root.lock('daemon'))}",
+            hint="`llmc status` shows its workers; `llmc down` stops it.",
+        )
+    output = private_dir(project.root.logs) / "daemon.out"
+    start = output.stat().st_size if output.exists() else 0
+    argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
+    process = proc.spawn_detached(argv, output, {**os.environ, proc.CALLER_DIR: str(proc.caller_dir())})
+    wait_until(
+        lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
+    )
+    if process.poll() is not None:
+        raise LlmcError(
+            f"the daemon ended at once: {_last_line(output, start)}", hint=f"Its output is in {output}."
+        )
+    record = live_registration(project)
+    if record is None or record["pid"] != process.pid:
+        raise LlmcError(
+            f"the daemon did not register in {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
+        )
+    return record
+
+
+def find(project: Project) -> Process | None:
+    """The daemon's process: the one that holds its lock, and says that it is the daemon. Nothing else is ever signalled.
+
+    Not the pid that daemon.json names, or the lock file, alone: both outlive a daemon, and pids are used again.
+    """
+    lock = project.root.lock("daemon")
+    for process in (_registered(project), _signed(lock)):
+        if process is not None and locks.holds(process.pid, lock):
+            return process
+    return None
+
+
+def _registered(project: Project) -> Process | None:
+    """Whom daemon.json names."""
+    record = live_registration(project) or {}
+    pid = record.get("pid")
+    process = processes.identify(pid) if isinstance(pid, int) else None
+    same = process is not None and record.get("start_ticks", process.ticks) == process.ticks
+    return process if same else None
+
+
+def _signed(lock: Path) -> Process | None:
+    """Who has signed the lock as a daemon: it has not written its daemon.json yet, or lost it."""
+    pid = locks.signer(lock)
+    is_daemon = re.search(r"\bllmc\b.* up\b", locks.holder(lock)) is not None
+    return processes.identify(pid) if pid is not None and is_daemon else None
+
+
+def hand_over(project: Project) -> None:
+    """End the daemon, so that another one can take its place: its rounds end in order, the agents run on."""
+    stop(project, force=False, told=HAND_OVER)
+
+
+def is_auto(project: Project) -> bool | None:
+    """Whether the daemon that runs is in auto mode; None while it does not say."""
+    wait_until(
+        lambda: live_registration(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02
+    )
+    record = live_registration(project)
+    return None if record is None else bool(record.get("auto"))
+
+
+def stop(
+    project: Project, *, force: bool, timeout_s: float = 60.0, told: signal.Signals = signal.SIGTERM
+) -> bool:
+    """Stop the daemon, and with it the agents; whether there was one."""
+    # One that is just starting has the lock a moment before it can be known.
+    wait_until(lambda: find(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02)
+    daemon = find(project)
+    if not project.daemon_runs():
+        return False
+    if daemon is None:
+        raise Refused(
+            f"{locks.holder(project.root.lock('daemon'))} holds this root, and is not its daemon",
+            hint="Wait until it has ended, then run this again.",
+        )
+    processes.send(daemon, told)
+    if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
+        return True
+    if not force:
+        raise LlmcError(
+            f"the daemon ({daemon.pid}) did not stop in {timeout_s:g} s", hint="llmc down --force kills it."
+        )
+    processes.send(daemon, signal.SIGKILL)
+    wait_until(lambda: not _is_at_it(project, daemon), 5.0)
+    return True
+
+
+def _is_at_it(project: Project, daemon: Process) -> bool:
+    """Its lock may be free before it has ended, and another may have it then."""
+    return daemon.is_alive and project.daemon_runs()
+
+
+def _is_ready(project: Project, pid: int) -> bool:
+    record = live_registration(project)
+    return record is not None and record["pid"] == pid and bool(record["ready"])
+
+
+def _last_line(output: Path, start: int) -> str:
+    lines = [line for line in proc.tail(output, start).splitlines() if line.strip()]
+    return lines[-1].removeprefix("llmc: ") if lines else "it said nothing"
+
+
+#: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
+COMMAND = "llmc up --auto"
+REGISTER_S = 60.0
+GRACE_S = 30.0
+REAPED_S = 2.0
+#: how much of what the daemon printed is shown
+SAID_CHARS = 4000
+
+
+class Running(Struct):
+    """A daemon that registered."""
+
+    identity: Identity
+    #: with its own start, so that no other process is ever taken for the daemon
+    process: Process
+    #: None: it was there before this supervisor
+    child: proc.Child | None
+    since: float
+
+    def is_alive(self) -> bool:
+        """A child that ended is reaped here; a zombie is not alive."""
+        if self.child is not None:
+            self.child.poll()
+        return self.process.is_alive
+
+    def exit_code(self) -> int | None:
+        """How it ended; its first thread may be gone a moment before the others, and before that is known."""
+        child = self.child
+        if child is None:
+            return None
+        processes.wait_until(lambda: child.poll() is not None or self.is_alive(), REAPED_S)
+        return child.poll()
+
+    def ran_s(self) -> float:
+        return monotonic() - self.since
+
+
+class Registration(Struct, frozen=True):
+    """What daemon.json says now."""
+
+    identity: Identity | None
+    ready: bool
+
+
+def check_program() -> None:
+    """That `llmc` cannot be found is for a person, not for a remediation."""
+    if shutil.which("llmc") is None:
+        raise NotFound(
+            "there is no `llmc` on your PATH, and the daemon is started as `llmc up --auto`",
+            hint="Put the directory of llmc on PATH, then run it again.",
+        )
+
+
+def registration(project: Project) -> Registration:
+    """daemon.json, whoever wrote it."""
+    row = json_record(project.root.daemon)
+    return Registration(Identity.read(row), bool(row) and row.get("ready") is True)
+
+
+def adopt(project: Project, known: Identity | None) -> Running | None:
+    """The daemon of a supervisor that was killed, if it is the very one that supervisor had."""
+    found = registration(project).identity
+    if known is None or found != known or not project.daemon_runs():
+        return None
+    process = find(project)
+    if process is None or process.pid != known.pid:
+        return None
+    return Running(known, process, None, monotonic())
+
+
+def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGISTER_S) -> Running | Failure:
+    """`llmc up --auto` through the shell; the daemon once it has registered anew, or how it failed before that."""
+    output = private_dir(project.root.logs) / "daemon.out"
+    begin = output.stat().st_size if output.exists() else 0
+    if not project.daemon_runs():  # what a killed daemon left must not be taken for the new one
+        for path in (project.root.daemon, project.root.heartbeat):
+            path.unlink(missing_ok=True)
+    before = registration(project).identity
+    env = {
+        **proc.command_env(),
+        "LLMC_ROOT": str(project.root.path),
+        proc.CALLER_DIR: str(proc.caller_dir()),
+    }
+    child = proc.spawn_detached(["/bin/sh", "-c", f"exec {COMMAND}"], output, env)
+    since = monotonic()
+
+    def new() -> Identity | None:
+        found = registration(project).identity
+        is_new = found is not None and found != before and _is_of(child.pid, found.pid)
+        return found if is_new else None
+
+    processes.wait_until(
+        lambda: bool(stopping() or new() or child.poll() is not None), limit_s, interval_s=0.05
+    )
+    found = new()
+    if found is not None and (process := processes.identify(found.pid)) is not None:
+        return Running(found, process, child, since)
+    code = child.poll()
+    how = f"ended with code {code}" if code is not None else f"did not register in {limit_s:g} s"
+    if code is None and (process := processes.identify(child.pid)) is not None:
+        end(process, child, GRACE_S)
+    said = _said(output, begin)
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+    text = f"`{COMMAND}` {how}: {last.strip().removeprefix('llmc: ')}"
+    return Failure(FailureKind.START, text, output=said)
+
+
+def _is_of(child: int, pid: int) -> bool:
+    """Whether it is our child, or what that started (a wrapper around llmc)."""
+    return pid == child or child in processes.ancestors(pid)
+
+
+def last_words(project: Project) -> str:
+    """The end of what the daemon printed."""
+    return _said(project.root.logs / "daemon.out", 0)
+
+
+def _said(output: Path, begin: int) -> str:
+    try:
+        return proc.tail(output, begin, SAID_CHARS)
+    except OSError:
+        return ""
+
+
+def end(process: Process, child: proc.Child | None, grace_s: float) -> None:
+    """SIGTERM, SIGKILL after the grace, and proof that it is gone."""
+    processes.terminate(process, grace_s=grace_s)
+    if child is not None:
+        with contextlib.suppress(Exception):
+            child.wait(2)  # reaped, whether it was the daemon or a wrapper around it
+    if process.is_alive:
+        raise LlmcError(
+            f"the daemon {process.pid} lives on after SIGKILL", hint="`ps` shows what it waits for."
+        )
+
+
+def end_all(project: Project, running: Running | None, grace_s: float) -> None:
+    """End the daemon, and any other that holds its place now."""
+    if running is not None and running.is_alive():
+        end(running.process, running.child, grace_s)
+    other = find(project) if project.daemon_runs() else None
+    if other is not None:
+        end(other, None, grace_s)
+    processes.wait_until(lambda: not project.daemon_runs(), 5)
+    if project.daemon_runs():
+        raise LlmcError(
+            "a daemon that does not name itself holds this root", hint="`llmc down --force` ends it."
+        )

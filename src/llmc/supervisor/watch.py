@@ -1,0 +1,300 @@
+"""The watch over one daemon: registration, heartbeat, log and progress, look after look; and what is found out when it failed."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from llmc.agents.client_files import is_synthetic, rows_since, size_of
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import LlmcError
+from llmc.base.files import json_row, read_text
+from llmc.base.log_reader import LogReader, archives
+from llmc.config.paths import Root
+from llmc.records.event_log import EventLog
+from llmc.records.state import State
+from llmc.records.worker import WorkerRecord
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.supervisor import daemon_process
+from llmc.supervisor.daemon_process import Running
+from llmc.supervisor.model import Failure, Identity, Record, failures
+from llmc.supervisor.rules import decide
+from llmc.supervisor.rules.prompt import LINES, Situation, WorkerLine
+from llmc.tasks.task_list import left_to_do
+from llmc.workers.rules import clock_jump
+
+#: below this much free space nothing can be written any more
+DISK_FULL_BYTES = 4 * 1024 * 1024
+#: so much of a log's end is read for its last lines
+TAIL_BYTES = 256 * 1024
+MANUAL = "manual_intervention_needed_"
+
+
+def at_work(state: State) -> list[WorkerRecord]:
+    """Auto workers that are at a task, but for those that wait for a person."""
+    return [
+        r for r in state.workers.values() if r.auto and r.assignment is not None and not r.waits_for_a_person
+    ]
+
+
+def stalled_workers(project: Project) -> list[str]:
+    """Those that are at a task."""
+    try:
+        return [record.name for record in at_work(project.store.read())]
+    except LlmcError:
+        return []
+
+
+def disk_is_full(root: Root) -> bool:
+    try:
+        return shutil.disk_usage(root.path).free < DISK_FULL_BYTES
+    except OSError:
+        return False
+
+
+def manual_notes(root: Root) -> list[decide.Note]:
+    """The files in which somebody asks for a person."""
+    found = sorted(root.private.glob(f"{MANUAL}*.txt"))
+    return [decide.Note(str(path), read_text(path)) for path in found]
+
+
+def situation(project: Project, failure: Failure, daemon: Identity | None) -> Situation:
+    """Everything for the remediation prompt; whatever cannot be found out is said in words."""
+    root = project.root
+    workers, problem = _workers(project)
+    logs = (root.logs / "daemon.jsonl", root.log("task_pool"), root.log("post_accept"))
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    return Situation(
+        instructions=project.config.overseer.remediation_prompt,
+        failure=failure,
+        root=str(root.path),
+        source=project.source,
+        daemon=daemon,
+        logs={str(path): last_lines(path) for path in logs},
+        workers=workers,
+        state_problem=problem,
+        git_status=_in_words(lambda: _git_status(project)),
+        manual_file=str(root.private / f"{MANUAL}{stamp}.txt"),
+    )
+
+
+def last_lines(path: Path, count: int = LINES) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(text.splitlines()[-count:])
+
+
+def _workers(project: Project) -> tuple[tuple[WorkerLine, ...] | None, str]:
+    try:
+        state = project.store.read()
+    except LlmcError as error:
+        return None, f"{error.message} {error.hint}".strip()
+    return tuple(
+        WorkerLine(
+            name=r.name,
+            status=r.status,
+            reason=r.reason,
+            task_id=r.assignment.task_id if r.assignment else "",
+            error=r.error_reason,
+            worktree=r.worktree_path,
+        )
+        for _, r in sorted(state.workers.items())
+    ), ""
+
+
+def _git_status(project: Project) -> str:
+    if not os.path.isdir(project.source):
+        return f"{project.source} is no directory here"
+    done = git.git(Path(project.source), "status", "--short", "--branch", check=False)
+    return done.stdout if done.ok else done.stderr
+
+
+def _in_words(probe: Callable[[], str]) -> str:
+    try:
+        return probe()
+    except LlmcError as error:
+        return error.message
+
+
+#: looks nearer to each other than this prove nothing when they come late
+LEAST_INTERVAL_S = 1.0
+
+
+class Since(Struct):
+    """Since when something has not changed, by the monotonic clock."""
+
+    at: float
+    value: object = None
+
+    def see(self, value: object, now: float) -> float:
+        """Its age."""
+        if value != self.value:
+            self.value, self.at = value, now
+        return now - self.at
+
+
+class LogTail:
+    """New failure records of the daemon's log, from its end on."""
+
+    def __init__(self, path: Path) -> None:
+        known = archives(str(path))
+        self._reader = LogReader(str(path), after=known[-1][0] if known else 0)
+        self._reader.read()  # what was before does not count
+
+    def read(self) -> list[Record]:
+        return failures(self._reader.lines())
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class Progress(Struct):
+    """When work last got on: a task was given out or completed, a park ended, or an agent wrote something."""
+
+    _quiet: Since
+    #: of each transcript how far it was read
+    _read_to: dict[Path, int] = field(default_factory=dict)
+    _rows: int = 0
+
+    def quiet_s(self, state: State, now: float) -> float:
+        wall = now_unix()
+        for record in at_work(state):
+            self._rows += sum(self._agent_rows(path) for path in _transcripts(record))
+        auto = state.auto
+        waits = wall < max(auto.parked_until_unix, auto.source_repo_dirty_retry_after_unix)
+        mark = (
+            auto.last_task_completion_unix,
+            auto.last_task_assignment_unix,
+            auto.resumed_unix,
+            auto.parked_until_unix,
+            auto.source_repo_dirty_retry_after_unix,
+            self._rows,
+            wall if waits else 0.0,
+        )
+        return self._quiet.see(mark, now)
+
+    def forget(self, now: float) -> None:
+        """One full limit from now on: the clock jumped."""
+        self._quiet.at = now
+
+    def _agent_rows(self, path: Path) -> int:
+        """Rows that the agent itself wrote since the last look; its prompts are ours."""
+        if path not in self._read_to:
+            self._read_to[path] = size_of(path)
+            return 0
+        begin = self._read_to[path] if size_of(path) >= self._read_to[path] else 0
+        rows, self._read_to[path] = rows_since(path, b"assistant", begin)
+        return sum(row.get("type") == "assistant" and not is_synthetic(row) for row in rows)
+
+
+def _transcripts(record: WorkerRecord) -> list[Path]:
+    if not record.transcript_path:
+        return []
+    path = Path(record.transcript_path)
+    return [path, *sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl"))]
+
+
+class Watch:
+    """One daemon, watched from its start to its end."""
+
+    def __init__(self, project: Project, daemon: Running, tail: LogTail, interval_s: float) -> None:
+        now = monotonic()
+        self._project = project
+        self._daemon = daemon
+        self._tail = tail
+        self._interval_s = max(LEAST_INTERVAL_S, interval_s)
+        self._looked = (now, now_unix())
+        self._registered = Since(now)
+        self._beat = Since(now)
+        self._progress = Progress(Since(now))
+        self._was_ready = False
+
+    def look(self, limits: decide.HealthLimits) -> decide.Seen:
+        """The daemon as it is now."""
+        now = monotonic()
+        found = daemon_process.registration(self._project)
+        alive = self._daemon.is_alive()
+        beat = self._beat_now()
+        if found.ready and not self._was_ready:  # before that nothing could get on
+            self._was_ready = True
+            self._progress.forget(now)
+        quiet_s = self._quiet_s(now)
+        return decide.Seen(
+            alive=alive,
+            exit_code=None if alive else self._daemon.exit_code(),
+            drained="" if alive else self._drained(),
+            registered=found.identity,
+            unregistered_s=self._registered.see(found.identity is None, now),
+            beat_of=beat[0] if beat else None,
+            beat_age_s=self._beat.see(beat, now),
+            records=tuple(self._tail.read()),
+            quiet_s=quiet_s,
+            has_work=decide.is_quiet_for_long(quiet_s, limits) and self._has_work(limits),
+        )
+
+    def clock_jump(self) -> str:
+        """Why no age can be judged for one full limit from now on; "" when it can."""
+        now, wall = monotonic(), now_unix()
+        (before, wall_before), self._looked = self._looked, (now, wall)
+        why = clock_jump(self._interval_s, now - before, wall - wall_before)
+        if why:
+            self._beat.at = self._registered.at = now
+            self._progress.forget(now)
+        return why.replace("patrol", "the look at the daemon")
+
+    def _drained(self) -> str:
+        """Why the daemon took no more tasks, where it ended because of that."""
+        if self._daemon.exit_code() != 0:
+            return ""
+        log = EventLog(str(self._project.root.events)).since(self._daemon.identity.start_time_unix)
+        ours = [row for row in log if row.get("action") == "auto_stopped"]
+        return str(ours[-1].get("reason")) if ours else ""
+
+    def _beat_now(self) -> tuple[str, float] | None:
+        row = json_row(_bytes(self._project.root.heartbeat))
+        if row is None:
+            return None
+        return str(row.get("instance_id")), float(row.get("timestamp_unix") or 0.0)
+
+    def _quiet_s(self, now: float) -> float:
+        try:
+            return self._progress.quiet_s(self._project.store.read(), now)
+        except LlmcError:
+            return 0.0  # a state that cannot be read is for the daemon to say
+
+    def _has_work(self, limits: decide.HealthLimits) -> bool:
+        """Somebody is at a task, or could begin one; not while commits still come."""
+        try:
+            state = self._project.store.read()
+            if any(self._committed_s(record) <= limits.stall_s for record in at_work(state)):
+                return False
+            free = any(r.auto and not r.waits_for_a_person for r in state.workers.values())
+            return bool(at_work(state)) or (free and _is_ready_work(self._project))
+        except (LlmcError, OSError):
+            return False
+
+    def _committed_s(self, record: WorkerRecord) -> float:
+        """How long ago the worker's newest commit was made."""
+        at = git.last_commit_unix(self._project.root.path, self._project.base, record.branch)
+        return float("inf") if at is None else max(0.0, now_unix() - at)
+
+
+def _is_ready_work(project: Project) -> bool:
+    left = left_to_do(project)
+    return len(left.open) > len(left.held) and not left.stuck
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
