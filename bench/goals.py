@@ -13,7 +13,6 @@ from tests.support.goal_world import goal, plan
 from bench.fleets import pace_ms
 from bench.measure import Row, clock_ms, row
 from llmc.goals.drive.liveness import Merged
-from llmc.goals.goal_runner import Runner
 from llmc.goals.goals import open_store
 from llmc.goals.model import (
     Assignment,
@@ -26,6 +25,7 @@ from llmc.goals.model import (
     Result,
 )
 from llmc.goals.report.crystals import of_merge
+from llmc.goals.runner import Runner
 from llmc.goals.store.store import GoalStore
 from llmc.repo.project import Project
 

@@ -17,7 +17,7 @@ from tests.support.fleet import Fleet
 from bench.fleets import fleet, llmc
 from bench.measure import Row, clock_ms, interleave, program_ms, row
 from llmc.base.log_reader import archive_name
-from llmc.goals.goal_dispatch import tell_person
+from llmc.goals.dispatch import tell_person
 from llmc.repo.project import Project
 
 NAME = "growth"

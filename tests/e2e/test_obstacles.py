@@ -15,7 +15,7 @@ from llmc.sessions import submit, typist
 from llmc.sessions.rules.prompt_text import typed
 from llmc.sessions.typist import Typist
 from llmc.workers import start
-from llmc.workers.recover import finish_interrupted
+from llmc.workers.patrol import finish_interrupted
 from tests.e2e.test_delivery import in_process
 from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.waiting import wait_until

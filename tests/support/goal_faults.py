@@ -13,8 +13,8 @@ from pathlib import Path
 from llmc.base import faults
 from llmc.goals import goals, work
 from llmc.goals.drive.intents import pending
-from llmc.goals.goal_runner import Runner
 from llmc.goals.model import GoalStatus, Result
+from llmc.goals.runner import Runner
 from llmc.tasks import queue
 from tests.support.goal_workshop import GOAL, Clock, Workshop, fail
 

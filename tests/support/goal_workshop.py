@@ -12,12 +12,12 @@ from llmc.base.names import SessionName, TaskId, WorkerName
 from llmc.config.goals import Goals
 from llmc.config.model import Auto, Config, Overseer, Repo
 from llmc.config.paths import Root
-from llmc.goals import goal_dispatch, goal_runner, goal_signals, work
+from llmc.goals import dispatch, runner, signals, work
+from llmc.goals.dispatch import Done
 from llmc.goals.drive.intents import REASSIGN, WITHDRAW, WORK, Action
-from llmc.goals.goal_dispatch import Done
-from llmc.goals.goal_runner import Runner, Ticked
 from llmc.goals.goals import open_store
 from llmc.goals.model import Assignment, Change, Dispatch, GoalView, Mode
+from llmc.goals.runner import Runner, Ticked
 from llmc.records.books import Claim
 from llmc.records.task import Task
 from llmc.records.worker import Assignment as WorkersTask
@@ -42,9 +42,9 @@ class Clock:
         return self.now
 
     def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        for module in (goal_runner, goal_signals, goal_dispatch, work, claiming):
+        for module in (runner, signals, dispatch, work, claiming):
             monkeypatch.setattr(module, "now_unix", self)
-        monkeypatch.setattr(goal_runner, "monotonic", self)  # else each step would be a jump of the clock
+        monkeypatch.setattr(runner, "monotonic", self)  # else each step would be a jump of the clock
         return self
 
 
@@ -113,7 +113,7 @@ class Workshop:
         claiming.complete(self.files, self.ledger, claim, "")
 
     def perform(self, action: Action) -> Done:
-        return goal_dispatch.perform(
+        return dispatch.perform(
             self.project, action, self.view.goal, self.view.nodes.get(action.work_node_id)
         )
 

@@ -14,7 +14,7 @@ from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.names import TaskId
 from llmc.base.panes import Pane
-from llmc.goals import goal_dispatch
+from llmc.goals import dispatch
 from llmc.goals.drive.intents import NUDGE
 from llmc.goals.model import Mode, Result
 from llmc.records.causes import Cause
@@ -80,13 +80,13 @@ def test_a_nudge_that_meets_a_draft_was_not_tried(scripted: Fleet) -> None:
     nudge = action("D1", NUDGE, mode=Mode.SEND, session_key="llmc:adam", text="@say still here")
     scripted.tmux("send-keys", "-t", scripted.session("adam"), "-l", "half a thought")
     wait_until(lambda: "half a thought" in scripted.screen("adam"))
-    done = goal_dispatch._send(project, nudge)
+    done = dispatch._send(project, nudge)
     assert (done.result, "draft" in done.notes) == (None, True)
     assert "half a thought" in scripted.screen("adam")
     assert not scripted.events("prompt_pending"), "not even tried"
     scripted.tmux("send-keys", "-t", scripted.session("adam"), "C-u")
     wait_until(lambda: "half a thought" not in scripted.screen("adam"))
-    assert goal_dispatch._send(project, nudge).result is Result.OK
+    assert dispatch._send(project, nudge).result is Result.OK
 
 
 def test_a_step_that_changes_nothing_is_put_off_and_ends_as_a_bug(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals.goal_desk import Desk
+from llmc.goals.desk import Desk
 from llmc.goals.model import (
     AssignmentStatus,
     Change,

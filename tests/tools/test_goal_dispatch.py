@@ -14,10 +14,11 @@ from msgspec.structs import replace as replaced
 from llmc.base import faults
 from llmc.base.names import PromptId, TaskId
 from llmc.config.goals import GoalPlanner
-from llmc.goals import goal_budget, goal_dispatch, goal_runner, goals, work
-from llmc.goals.goal_desk import Aside
-from llmc.goals.goal_runner import Runner
+from llmc.goals import dispatch as goal_dispatch
+from llmc.goals import goals, runner, work
+from llmc.goals.desk import Aside
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
+from llmc.goals.runner import Runner
 from llmc.goals.store import store
 from llmc.records.books import Claim, entry
 from llmc.records.worker import Outcome
@@ -341,9 +342,7 @@ def test_a_budget_that_is_used_up_is_told_whatever_breaks(
 ) -> None:
     """Break: pause the goal first, and tell of it then."""
     set_goal(shop, budget_usd=5.0)
-    monkeypatch.setattr(
-        goal_budget.GoalSpending, "of", lambda self, project, view: goal_budget.GoalCost(work=6.0)
-    )
+    monkeypatch.setattr(goals.GoalSpending, "of", lambda self, project, view: goals.GoalCost(work=6.0))
     for fault in ("state.write:before:fail", "goals.write:before:fail", "goals.write:after:fail"):
         faults._passed.clear()
         monkeypatch.setenv("LLMC_FAULT", fault)
@@ -433,19 +432,19 @@ def test_one_goal_that_cannot_be_decided_stops_no_other(
     """Break: leave the `except` out of Runner._tick."""
     nodes = [replace(node, goal_id="goal_2") for node in plan(1, 1, 1).values()]
     shop.store.apply(Change(goal=goal(goal_id="goal_2", created_at=clock.now + 1), nodes=tuple(nodes)))
-    before = goal_runner.decide
+    before = runner.decide
 
     def decide(view: Any, *args: Any, **more: Any) -> Any:
         if view.goal.goal_id == GOAL:
             raise KeyError("S9.9.9")
         return before(view, *args, **more)
 
-    monkeypatch.setattr(goal_runner, "decide", decide)
+    monkeypatch.setattr(runner, "decide", decide)
     ticked = shop.tick()
     assert not ticked.ok
     assert "goal_1: a bug in the goals: KeyError" in ticked.problem
     assert [task.dispatch for task in shop.tasks().values()] != []
-    monkeypatch.setattr(goal_runner, "decide", before)
+    monkeypatch.setattr(runner, "decide", before)
     assert shop.tick().ok
     assert len(shop.tasks()) == 2
 
@@ -527,8 +526,8 @@ def test_what_comes_after_a_damaged_store_is_driven(
 def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: open the ledger anew for each look at a budget."""
     opened: list[int] = []
-    before = goal_budget.open_ledger
-    monkeypatch.setattr(goal_budget, "open_ledger", lambda project: opened.append(1) or before(project))
+    before = goals.open_ledger
+    monkeypatch.setattr(goals, "open_ledger", lambda project: opened.append(1) or before(project))
     set_goal(shop, budget_usd=5.0)
     for _ in range(4):
         clock.now += 200

@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from llmc.config.model import Notify
 from llmc.config.paths import Root
-from llmc.goals import goal_dispatch, goal_runner
+from llmc.goals import dispatch as goal_dispatch
+from llmc.goals import runner as goal_runner
+from llmc.goals.dispatch import Done, perform
 from llmc.goals.drive.intents import Action, pending
 from llmc.goals.drive.liveness import Message, Run, Signals
 from llmc.goals.drive.policy import session_key
 from llmc.goals.drive.updates import Claim, Update
-from llmc.goals.goal_dispatch import Done, perform
-from llmc.goals.goal_runner import Runner
 from llmc.goals.goals import NewGoal, create, open_store, reply_to
 from llmc.goals.model import Assignment, AssignmentStatus, Change, DeliveryContext, Mode, NodeStatus, Result
+from llmc.goals.runner import Runner
 from llmc.notifications.notify import _wanted, channels_of
 from llmc.notifications.rules import Notice, of_event
 from llmc.records.events import read_lines

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from llmc.config.goals import GoalPlanner
-from llmc.goals import goal_dispatch, goals, model, work
-from llmc.goals.goal_dispatch import Done
+from llmc.goals import dispatch, goals, model, work
+from llmc.goals.dispatch import Done
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row
 from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.store.rows import Writer
@@ -146,7 +146,7 @@ def test_every_field_is_filled_by_what_llmc_does(tmp_path: Path, monkeypatch: py
     """Break: do not set `idle_after_ms` in `_new_assignment`; forget `message_id` in `_crystallized`; or any other."""
     filled, clock = Filled().watch(monkeypatch), Clock().set_up(monkeypatch)
     monkeypatch.setattr(goals, "now_unix", clock)
-    monkeypatch.setattr(goal_dispatch, "_send", lambda *_: Done(model.Result.OK, "typed", "p1"))
+    monkeypatch.setattr(dispatch, "_send", lambda *_: Done(model.Result.OK, "typed", "p1"))
     for name, value in (("plan", PLAN), ("diagnose", ADVICE)):
         (tmp_path / name).write_text(json.dumps(value))
     command = f"if [ -e {tmp_path}/mute ]; then false; elif [ $LLMC_PLAN_ATTEMPT = 1 ] && [ $LLMC_PLAN_KIND = plan ]; then echo no; else cat {tmp_path}/$LLMC_PLAN_KIND; fi"
@@ -193,7 +193,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
         with project.store.transaction() as tx:
             tx.remove(worker)
 
-    monkeypatch.setattr(goal_dispatch, "reset_unattended", reset)
+    monkeypatch.setattr(dispatch, "reset_unattended", reset)
     talk = folder / "talk.jsonl"
 
     def begin() -> str:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
 from llmc.goals.drive.liveness import Run, Signals
-from llmc.goals.goal_signals import Observer, _Log
 from llmc.goals.model import AssignmentStatus, NodeStatus
+from llmc.goals.signals import Observer, _Log
 from llmc.records.books import Claim
 from llmc.tasks import queue
 from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.config.goals import GoalPlanner
-from llmc.goals import goal_dispatch, goal_signals
-from llmc.goals.goal_dispatch import Done
+from llmc.goals import dispatch, signals
+from llmc.goals.dispatch import Done
 from llmc.goals.model import AssignmentStatus, Change, Result
 from llmc.tasks import queue
 from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
@@ -94,7 +94,7 @@ def test_nothing_that_stirs_is_stalled(
     """Break: leave out session_updated_at, the commits, or is_parked."""
     work = AtWork(tmp_path, clock)
     signs: dict[str, Callable[[], object]] = {
-        "commits": lambda: monkeypatch.setattr(goal_signals, "_committed", _at(clock.now)),
+        "commits": lambda: monkeypatch.setattr(signals, "_committed", _at(clock.now)),
         "parked": lambda: None,
     }
     if sign == "parked":
@@ -142,7 +142,7 @@ def test_the_effort_for_one_assignment_is_bounded(
     """Break: let next_step nudge without a limit, or remind without one."""
     asked = tmp_path / "asked"
     work = AtWork(tmp_path, clock, planner=GoalPlanner(command=f"echo x >> {asked}"))
-    monkeypatch.setattr(goal_dispatch, "_send", lambda *_: Done(Result.OK))
+    monkeypatch.setattr(dispatch, "_send", lambda *_: Done(Result.OK))
     _fall_silent(work, clock, monkeypatch)
     purposes = [one.purpose for one in work.shop.history()]
     assert purposes == ["work", "nudge", "nudge", "reassign", "escalate", "reminder", "reminder", "reminder"]
@@ -160,7 +160,7 @@ def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, ro
         with project.store.transaction() as tx:
             tx.remove(worker)
 
-    monkeypatch.setattr(goal_dispatch, "reset_unattended", reset)
+    monkeypatch.setattr(dispatch, "reset_unattended", reset)
     for _ in range(rounds):
         work.shop.pass_time(clock, IDLE_S)
         if work.shop.ledger.books().claims == {}:
@@ -194,7 +194,7 @@ def test_a_planner_is_asked_about_a_stall_where_that_is_wanted(
         sent.append(action.text)
         return Done(Result.OK)
 
-    monkeypatch.setattr(goal_dispatch, "_send", send)
+    monkeypatch.setattr(dispatch, "_send", send)
     _fall_silent(work, clock, monkeypatch, rounds=10)
     purposes = [one.purpose for one in work.shop.history() if one.purpose != "reminder"]
     usual = ["work", "nudge", "nudge", "reassign", "diagnose"]

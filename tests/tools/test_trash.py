@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from llmc.base.errors import LlmcError, ToolFailed
-from llmc.repo import glance, trash
+from llmc.repo import project as glance
+from llmc.repo import trash
 from llmc.repo.project import Project
 from llmc.workers import restore
 from tests.support.repos import (

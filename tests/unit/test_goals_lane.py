@@ -11,8 +11,8 @@ from msgspec.structs import replace as replaced
 
 from llmc.config.paths import Root
 from llmc.daemon.goals import GoalsLane
-from llmc.goals.goal_desk import Aside
-from llmc.goals.goal_runner import Ticked
+from llmc.goals.desk import Aside
+from llmc.goals.runner import Ticked
 from llmc.repo.project import Project, bare_project
 from tests.support.waiting import wait_until
 

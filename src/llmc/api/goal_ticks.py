@@ -4,10 +4,9 @@ import time
 
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, Refused
-from llmc.goals.goal_glance import last_tick
-from llmc.goals.goal_log import log
-from llmc.goals.goal_runner import Runner, Ticked
 from llmc.goals.goals import open_store
+from llmc.goals.runner import Runner, Ticked
+from llmc.goals.status import last_tick, log
 from llmc.repo.project import Project
 from llmc.supervisor.daemon_process import live_registration
 

@@ -12,8 +12,7 @@ from llmc.cli.status import page
 from llmc.cli.workers import project_of
 from llmc.goals.drive.criteria import unchecked
 from llmc.goals.drive.rollup import progress
-from llmc.goals.goal_budget import GoalCost, GoalSpending
-from llmc.goals.goals import open_store
+from llmc.goals.goals import GoalCost, GoalSpending, open_store
 from llmc.goals.model import GoalView
 from llmc.goals.report import draw
 from llmc.goals.report.handoff import goal_tree, said_of

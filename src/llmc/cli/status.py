@@ -11,9 +11,8 @@ from llmc.cli.output import clear_screen, is_terminal, json_option, paint, say_l
 from llmc.cli.overview import PLAIN_WIDTH, Paint, age, render
 from llmc.cli.views import status_view
 from llmc.cli.workers import project_of
-from llmc.goals.goal_glance import last_tick
-from llmc.repo.glance import subjects
-from llmc.repo.project import Project
+from llmc.goals.status import last_tick
+from llmc.repo.project import Project, subjects
 
 
 @click.command("status")

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from llmc.base.clock import now_unix
-from llmc.goals.goal_desk import Aside
-from llmc.goals.goal_log import log
-from llmc.goals.goal_runner import Runner, Ticked
+from llmc.goals.desk import Aside
+from llmc.goals.runner import Runner, Ticked
+from llmc.goals.status import log
 from llmc.repo.project import Project
 
 #: things that happen together are looked at together

@@ -29,8 +29,7 @@ from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import sessions
-from llmc.workers.patrol import patrol, rebase_if_queued
-from llmc.workers.recover import finish_interrupted
+from llmc.workers.patrol import finish_interrupted, patrol, rebase_if_queued
 
 #: when to look again at a worker whose lock was taken
 RETRY_S = 1.0

@@ -1,4 +1,4 @@
-"""What a person does with goals: make one, look at it, stop it, let it go on, give it up.
+"""Goals as people handle them: added, changed, paused, looked at; and what each has cost.
 
 Everything goes through the store's one door, and every command sees the same rules (goals/).
 """
@@ -14,17 +14,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
+from llmc.auto.prices import prices_of
+from llmc.auto.rules import costs
+from llmc.auto.rules.costs import Tally
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, UsageError
+from llmc.base.files import json_row
+from llmc.base.given import text
+from llmc.base.log_reader import LogReader
+from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
-from llmc.goals import goal_concerns
+from llmc.goals import status
 from llmc.goals.drive import criteria as budget
 from llmc.goals.drive import criteria as unplanned
 from llmc.goals.drive import policy
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.rollup import FINISHED, leaves, settled
 from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
-from llmc.goals.goal_budget import GoalSpending
 from llmc.goals.model import (
     Change,
     DeliveryContext,
@@ -39,7 +45,75 @@ from llmc.goals.model import (
 )
 from llmc.goals.planner import repo_context
 from llmc.goals.store.store import GoalStore
+from llmc.records.event_log import EventLog
+from llmc.records.ledger import Ledger
 from llmc.repo.project import Project
+from llmc.tasks.queue import open_ledger
+
+_RECORDED = f'"{costs.ACTION}"'.encode()
+
+
+class GoalCost(Struct, frozen=True):
+    """Dollars, as far as prices are known."""
+
+    work: float = 0.0
+    #: what the overseer itself used: planning
+    overhead: float = 0.0
+    #: models whose tokens have no price
+    unpriced: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        return self.work + self.overhead
+
+
+class GoalSpending:
+    """Reads on from where the last look ended."""
+
+    def __init__(self) -> None:
+        self._log: LogReader | None = None
+        #: from when on it was read: the oldest goal that was asked about
+        self._since = 0.0
+        self._ledger: Ledger | None = None
+        self._of_task: dict[TaskKey, Tally] = {}
+        self._of_goal: dict[str, Tally] = {}
+
+    def of(self, project: Project, view: GoalView) -> GoalCost:
+        self._read(project, view.goal.created_at)
+        made = self._ledger.books().dispatches if self._ledger else {}
+        sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
+        tasks = {
+            made.get(dispatch) or self._whole("", run)
+            for dispatch, run in sent.items()
+            if run or dispatch in made
+        }
+        prices = prices_of(project)
+        work = [self._of_task.get(task, Tally()).priced(prices) for task in tasks]
+        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
+        unpriced = {model for one in (*work, own) for model in one.unpriced}
+        return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
+
+    def _read(self, project: Project, since: float) -> None:
+        if self._log is None or since < self._since:
+            self._log, self._since = EventLog(str(project.root.events)).reader(since), since
+            self._ledger = self._ledger or open_ledger(project)
+            self._of_task, self._of_goal = {}, {}
+        for line in self._log.lines():
+            event = json_row(line) if _RECORDED in line else None
+            row = costs.usage_row(event) if event else None
+            if row is None or event is None:
+                continue
+            if event.get("goal_id"):
+                key = str(event["goal_id"])
+                self._of_goal[key] = self._of_goal.get(key, Tally()).plus(row)
+            elif row.task_id:
+                task = self._whole(text(event.get("task_list")), row.task_id)
+                self._of_task[task] = self._of_task.get(task, Tally()).plus(row)
+
+    def _whole(self, list_name: str, task_id: str) -> TaskKey:
+        assert self._ledger is not None
+        return self._ledger.books().whole(TaskKey(list_name, TaskId(task_id)))
+
 
 #: where a person can be told of what a goal asks; the channels of [notify] and two words
 CHANNELS = ("inbox", "notify", "bell", "desktop", "command", "webhook")
@@ -145,7 +219,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
         # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
         store.update(goal_id, lambda now: unplanned.failed(now, why, now_unix(), asks=file is None))
         project.wake()
-        goal_concerns.after_a_word(project, store)
+        status.after_a_word(project, store)
         raise
 
     def write(now: GoalView) -> Change:
@@ -156,7 +230,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     # What a person wrote into a file is as good as typed: a secret in it is refused, not taken out.
     store.update(goal_id, write, typed=file is not None)
     project.wake()
-    goal_concerns.after_a_word(project, store)
+    status.after_a_word(project, store)
     return store.view(goal_id)
 
 
@@ -245,7 +319,7 @@ def _written(project: Project, goal_id: str, write: Callable[[GoalView], Change]
     store = open_store(project)
     view, made = store.update(goal_id, write)
     project.wake()
-    goal_concerns.after_a_word(project, store)
+    status.after_a_word(project, store)
     return made.goal or view.goal
 
 

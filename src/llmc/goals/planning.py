@@ -13,13 +13,13 @@ from llmc.base import locks
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.locks import Rank
-from llmc.goals import goal_concerns, planner
+from llmc.goals import planner, status
+from llmc.goals.dispatch import Done
 from llmc.goals.drive import criteria
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.intents import Action, is_pending
 from llmc.goals.drive.ladder import advice_of, seen_of
 from llmc.goals.drive.rollup import settled
-from llmc.goals.goal_dispatch import Done
 from llmc.goals.goals import open_store, with_repo_context
 from llmc.goals.model import Change, GoalStatus, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
@@ -235,7 +235,7 @@ def replan_by_hand(
         raise
     finally:
         project.wake()
-        goal_concerns.after_a_word(project, store)
+        status.after_a_word(project, store)
     after = store.view(goal_id)
     history = after.goal.plan_revision_history
     if len(history) == len(view.goal.plan_revision_history):

@@ -7,13 +7,12 @@ from functools import partial
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.config.durations import format_duration
-from llmc.goals import goal_concerns
+from llmc.goals import status as goal_concerns
 from llmc.goals.drive import by_hand, criteria
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.questions import Question, answered, chosen, questions
 from llmc.goals.drive.rollup import after, progress, settled
 from llmc.goals.drive.transitions import HUMAN, OPEN_ASSIGNMENT
-from llmc.goals.goal_runner import policy_of
 from llmc.goals.goals import cancel, change, new_id, open_store, plan
 from llmc.goals.model import (
     Assignment,
@@ -27,6 +26,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
+from llmc.goals.runner import policy_of
 from llmc.goals.store.errors import unknown_goal
 from llmc.goals.store.rows import Reader
 from llmc.repo.project import Project

@@ -25,13 +25,30 @@ from llmc.records.store import Transaction
 from llmc.records.transitions import NO_REBASE, step
 from llmc.records.worker import Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
-from llmc.repo.authorship import committer
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake, submit
 from llmc.sessions import leftovers as quiet
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
+
+
+def signature(worktree: Path, name: str, email: str, date: str) -> dict[str, str]:
+    """An author stays the author of what lands; where nobody is configured, the committer too."""
+    env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+    if git.config_get(worktree, "user.email"):
+        return env
+    return env | {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
+
+
+def committer(worktree: Path, commit: str) -> dict[str, str]:
+    """The configured identity; where there is none, the author is the committer too."""
+    if git.config_get(worktree, "user.email"):
+        return {}
+    shown = git.git(worktree, "show", "-s", "--format=%an%x00%ae", commit).stdout
+    name, email = shown.strip("\n").split("\0")
+    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
+
 
 LEFTOVER_WAIT_S = 2.0
 AFTER_STOP_S = 2.0

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from llmc.agents.claude_code import ClaudeCode, Scripted
 from llmc.agents.protocol import Agent
 from llmc.base import locks, urls
-from llmc.base.errors import NotFound, UsageError
+from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.names import OVERSEER, SessionName
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux, Unknown
@@ -182,3 +182,15 @@ def agent_named(choice: str, project: Project) -> Agent:
         case path if "/" in path:
             return ClaudeCode(path)
     raise UsageError(f"there is no agent {choice!r}", hint="LLMC_AGENT is `claude`, `scripted`, or a path.")
+
+
+def subjects(project: Project, commits: list[str]) -> dict[str, str]:
+    """The subjects of commits, all in one call; one that is gone, or git's failure, leaves a gap."""
+    if not commits:
+        return {}
+    options = ["--no-walk=unsorted", "--ignore-missing", "--no-show-signature", "-z", "--format=%H %s"]
+    try:
+        shown = git.git(project.root.path, "log", *options, *commits, check=False)
+    except LlmcError:
+        return {}
+    return {sha: subject for sha, _, subject in (row.partition(" ") for row in git.rows(shown.stdout))}

@@ -13,7 +13,7 @@ from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, json_row, read_text, write_atomic
-from llmc.goals import goal_concerns
+from llmc.goals import status
 from llmc.goals.drive.liveness import held_up_by
 from llmc.goals.drive.questions import questions
 from llmc.goals.goals import open_store
@@ -191,9 +191,9 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
     if store.damage:
         problems.append(f"the goals: {store.damage}")
     problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
-    goal_concerns.tell(project, map(goal_concerns.of_goal, views), views)
+    status.tell(project, map(status.of_goal, views), views)
     return {
-        goal_concerns.question_key(one): held_up_by(view, one.work_node_id)
+        status.question_key(one): held_up_by(view, one.work_node_id)
         for view in views
         for one in questions(view)
     }

@@ -1,6 +1,7 @@
-"""Patrol of one worker: what was observed goes to the rules in workers/rules.py, and what they decide is done here."""
+"""Patrol of one worker, and what a crash interrupted: looked for, and finished under the worker's lock."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,13 +10,50 @@ from llmc.agents.protocol import ClientStatus
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.panes import Pane
-from llmc.landing import rebase
+from llmc.base.tmux import Unknown
+from llmc.landing import accept, rebase
 from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
-from llmc.sessions import intake, leftovers, sessions
+from llmc.sessions import intake, leftovers, sessions, submit
 from llmc.sessions.rules import decide
-from llmc.workers import rules
+from llmc.sessions.sessions import is_taken
+from llmc.workers import rules, self_review
+
+
+def finish_interrupted(project: Project, name: str) -> WorkerRecord:
+    """An accept or a rebase that had begun goes on; a prompt that is due or on its way is delivered, and never twice.
+
+    Not while a person has the worker: then it waits.
+    """
+    record = intake.apply_pending(project, name)
+    pane = project.pane(record)
+    if isinstance(pane, Unknown) or is_taken(record, pane):
+        return record
+    record = rebase.resolved_by_hand(project, record)
+    if record.accept is not None and project.others_accept(name):
+        return record  # it was not interrupted: it validates, and has left the worker's lock to others
+    if record.accept is not None:
+        with suppress(rebase.Conflict):  # the worker is told, its record says so
+            accept.accept(project, name)
+        record = project.store.worker(name)
+    elif rebase.was_interrupted(record):
+        with suppress(rebase.Conflict):
+            rebase.rebase(project, name)
+        record = project.store.worker(name)
+    if rebase.must_validate(record):
+        record = rebase.settle(project, name)
+    if record.person is not None:
+        return record  # nothing can be typed; who waits for the person to leave looks again
+    if rebase.must_tell(record):
+        rebase.tell(project, name)
+        record = project.store.worker(name)
+    record = self_review.attend(project, record)
+    if record.delivery is not None and record.delivery.outcome.open:
+        submit.deliver(project, name)
+        record = project.store.worker(name)
+    return record
+
 
 #: the statuses there is a rule for
 CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)

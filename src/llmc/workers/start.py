@@ -17,7 +17,7 @@ from llmc.repo import provision
 from llmc.repo.project import Project
 from llmc.sessions import intake, submit
 from llmc.sessions.typist import Refusal, what_is_in_way
-from llmc.workers.recover import finish_interrupted
+from llmc.workers.patrol import finish_interrupted
 
 #: how long a `start` waits for an idle worker whose lock somebody has for a moment
 IDLE_WAIT_S = 60.0

@@ -9,10 +9,10 @@ from concurrent.futures import Executor, Future
 from msgspec import Struct, field
 
 from llmc.base.errors import LlmcError, StateError
+from llmc.goals.dispatch import Done
 from llmc.goals.drive.decide import Decided, at_work, has_business, workset
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.round import Room
-from llmc.goals.goal_dispatch import Done
 from llmc.goals.model import GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape, is_same_plan, shape_of
 from llmc.goals.store.rows import Crystals, Reader

@@ -18,8 +18,10 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
-from llmc.goals import goal_concerns, goal_criteria, goal_dispatch
+from llmc.goals import criteria as goal_criteria
+from llmc.goals import dispatch, status
 from llmc.goals import planning as goal_planning
+from llmc.goals.desk import Aside, Desk
 from llmc.goals.drive import criteria, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
@@ -27,14 +29,11 @@ from llmc.goals.drive.liveness import Signals
 from llmc.goals.drive.policy import Policy
 from llmc.goals.drive.rollup import settled
 from llmc.goals.drive.round import Room
-from llmc.goals.goal_budget import GoalSpending
-from llmc.goals.goal_desk import Aside, Desk
-from llmc.goals.goal_glance import Counts, TickRecord, write_tick
-from llmc.goals.goal_log import TickWords, log
-from llmc.goals.goal_signals import Observer
-from llmc.goals.goals import open_store
+from llmc.goals.goals import GoalSpending, open_store
 from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
+from llmc.goals.signals import Observer
+from llmc.goals.status import Counts, TickRecord, TickWords, log, write_tick
 from llmc.goals.store.store import GoalStore
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
@@ -134,7 +133,7 @@ class Runner:
                 goals=self._counts.glance(self._desk.views()),
             ),
         )
-        goal_concerns.tell(self._project, self._counts.concerns(), self._desk.views().values())
+        status.tell(self._project, self._counts.concerns(), self._desk.views().values())
 
     def _forget(self) -> None:
         self._desk, self._observer = Desk(), None
@@ -311,16 +310,16 @@ class Runner:
         if planning is not None:
             self._run(tick, action, partial(planning, self._project, tick.store, action))
         else:
-            self._told(tick, action, goal_dispatch.perform(self._project, action, view.goal, node))
+            self._told(tick, action, dispatch.perform(self._project, action, view.goal, node))
 
-    def _run(self, tick: _Tick, action: Action, deed: Callable[[], goal_dispatch.Done]) -> None:
+    def _run(self, tick: _Tick, action: Action, deed: Callable[[], dispatch.Done]) -> None:
         """A deed that may take minutes: aside, where there is such a place."""
         if self._aside is None:
             self._told(tick, action, deed())
         elif self._aside.begin(action, deed):
             tick.sent.append(f"{action.purpose} {action.work_node_id or action.goal_id}: begun")
 
-    def _told(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+    def _told(self, tick: _Tick, action: Action, done: dispatch.Done) -> None:
         """What became of a deed is written down."""
         what = f"{action.purpose} {action.work_node_id or action.goal_id}"
         if done.result is None:
@@ -336,7 +335,7 @@ class Runner:
         tick.sent.append(f"{what}: {done.result}" + (f" ({done.notes})" if done.notes else ""))
         tick.words.outcome(action, done.result, tick.sent[-1])
 
-    def _write_outcome(self, tick: _Tick, action: Action, done: goal_dispatch.Done) -> None:
+    def _write_outcome(self, tick: _Tick, action: Action, done: dispatch.Done) -> None:
         def write(view: GoalView) -> Change:
             assert done.result is not None
             change = outcome(
@@ -364,9 +363,9 @@ class Runner:
         dispatch_id = f"{goal.goal_id}-{asks.reason.kind}-{asks.since:.3f}-{asks.told}"
         text = words.goal_question_text(goal, asks.reason, asks.told)
         try:
-            how = goal_dispatch.how_told(self._project, where)
+            how = dispatch.how_told(self._project, where)
             # First the word, which is said once however often it is tried; then the count.
-            goal_dispatch.tell_person(
+            dispatch.tell_person(
                 self._project, dispatch_id, text, asks.since, where, goal_id=goal.goal_id, **ids
             )
         except Refused as error:
@@ -389,8 +388,8 @@ class Runner:
         dispatch_id, text = criteria.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
-        goal_dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
-        goal_concerns.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
+        dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
+        status.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
         tick.store.update(goal.goal_id, lambda now_view: criteria.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True

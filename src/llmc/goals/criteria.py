@@ -3,11 +3,11 @@
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.proc import ShuttingDown
+from llmc.goals.dispatch import Done
 from llmc.goals.drive import criteria
 from llmc.goals.drive.criteria import PASSED
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.rollup import commands
-from llmc.goals.goal_dispatch import Done
 from llmc.goals.goals import new_id
 from llmc.goals.model import Mode, Result, Tested
 from llmc.goals.store.store import GoalStore

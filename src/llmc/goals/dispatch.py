@@ -32,7 +32,7 @@ from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft
 from llmc.tasks.task_list import add, believed_tasks, open_list
-from llmc.workers.recover import finish_interrupted
+from llmc.workers.patrol import finish_interrupted
 from llmc.workers.reset import reset_unattended
 from llmc.workers.start import send_message
 
@@ -57,7 +57,7 @@ class Done(Struct, frozen=True):
 
 
 def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
-    """Everything but what takes a planner and its time (goals/goal_runner.py)."""
+    """Everything but what takes a planner and its time (goals/runner.py)."""
     assert action.purpose not in (REPLAN, DIAGNOSE)
     try:
         with fault_step("goals.dispatch"):

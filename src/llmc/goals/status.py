@@ -1,0 +1,241 @@
+"""What others see of the goals: items on the attention list, the last tick in `.llmc/overseer/tick.json`, and goals.log.
+
+`llmc status` reads it in place of the store, and whoever asks for a tick sees by it that there was one.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llmc.attention import raising
+from llmc.base.errors import LlmcError
+from llmc.base.files import append_line, private_dir, read_given, write_atomic
+from llmc.goals.drive.decide import Decided
+from llmc.goals.drive.intents import Action
+from llmc.goals.drive.questions import Question, questions
+from llmc.goals.drive.rollup import whole_progress
+from llmc.goals.model import AssignmentStatus, Event, Goal, GoalStatus, GoalView, Result
+from llmc.goals.store.store import GoalStore
+from llmc.repo.project import Project
+
+_QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
+#: goals of which nothing is asked any more
+_OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
+
+Concerns = dict[str, dict[str, str]]
+
+
+def of_goal(view: GoalView) -> Concerns:
+    """The items of one goal that is not over."""
+    found = {}
+    for one in questions(view):
+        who = f"{one.work_node_id} {one.node_name}".strip()
+        said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
+        listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
+        answer = f'llmc overseer answer {one.id} "..."'
+        found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
+    for part in view.assignments.values():
+        if part.status is AssignmentStatus.STALLED:
+            said = f"nothing moves in {part.work_node_id} of {view.goal.title}; llmc tries to get it going"
+            why = f"llmc overseer why {part.work_node_id}"
+            found[f"{_STALLED}{part.assignment_id}"] = _item(
+                "goal_stalled", "notice", view.goal.goal_id, said, why
+            )
+    return found
+
+
+def question_key(one: Question) -> str:
+    return f"{_QUESTION}{one.id}"
+
+
+def _item(kind: str, severity: str, who: str, text: str, next: str) -> dict[str, str]:
+    return {"kind": kind, "severity": severity, "who": who, "text": text[:1000], "next": next}
+
+
+def over_budget(project: Project, goal: Goal, text: str) -> None:
+    """A goal was paused because its budget is used up; that is listed for as long as it stays paused."""
+    more = (
+        f"llmc goal update {goal.goal_id} --budget {2 * goal.budget_usd:g} && llmc goal resume {goal.goal_id}"
+    )
+    with project.store.transaction() as tx:
+        tx.raise_item(f"{_BUDGET}{goal.goal_id}", **_item("budget", "waiting", goal.goal_id, text, more))
+
+
+def tell(project: Project, found: Iterable[Concerns], views: Iterable[GoalView]) -> None:
+    """The list has what is so now. Never raises: the goals go on without it, and the next tick tells it."""
+    wanted = {key: fields for one in found for key, fields in one.items()}
+    paused = {f"{_BUDGET}{view.goal.goal_id}" for view in views if view.goal.status is GoalStatus.PAUSED}
+    with contextlib.suppress(LlmcError, OSError):
+        for key in paused & project.store.read().attention.keys():
+            wanted[key] = raising.fields_of(project.store.read().attention[key])
+        raising.sync(project, (_QUESTION, _STALLED, _BUDGET), wanted)
+
+
+def after_a_word(project: Project, store: GoalStore) -> None:
+    """A person changed something: a daemon that drives goals ticks by itself, and without one nobody else would tell."""
+    if project.config.overseer.goals.enabled and project.daemon_runs():
+        return
+    with contextlib.suppress(LlmcError, OSError):
+        with store.reading() as found:
+            views = found.views(besides=_OVER)
+        tell(project, map(of_goal, views), views)
+
+
+_GOING_ON = (GoalStatus.ACTIVE, GoalStatus.PAUSED)
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The goals in numbers; leaves are those of active goals that were not cancelled."""
+
+    active: int = 0
+    done: int = 0
+    total: int = 0
+    questions: int = 0
+    paused: int = 0
+    completed: int = 0
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+class Counts:
+    """Counts goals; only what changed is counted again."""
+
+    def __init__(self) -> None:
+        #: of each goal that is not over: the view it was counted in, leaves done, leaves in all, what needs a person
+        self._known: dict[str, tuple[GoalView, int, int, Concerns]] = {}
+
+    def glance(self, views: Mapping[str, GoalView]) -> Glance:
+        going = {key: view for key, view in views.items() if view.goal.status in _GOING_ON}
+        self._known = {key: self._counted(key, view) for key, view in going.items()}
+        active = [row for row in self._known.values() if row[0].goal.status is GoalStatus.ACTIVE]
+        return Glance(
+            active=len(active),
+            done=sum(row[1] for row in active),
+            total=sum(row[2] for row in active),
+            questions=sum(_questions(row[3]) for row in self._known.values()),
+            paused=len(self._known) - len(active),
+            completed=sum(view.goal.status is GoalStatus.COMPLETED for view in views.values()),
+        )
+
+    def concerns(self) -> list[Concerns]:
+        """What needs a person, by goal, as of the last glance."""
+        return [row[3] for row in self._known.values()]
+
+    def _counted(self, goal_id: str, view: GoalView) -> tuple[GoalView, int, int, Concerns]:
+        known = self._known.get(goal_id)
+        if known is not None and known[0] is view:
+            return known
+        whole = whole_progress(view)
+        return view, whole.done, whole.total, of_goal(view)
+
+
+def _questions(found: Concerns) -> int:
+    return sum(item["kind"] == "goal_question" for item in found.values())
+
+
+class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One tick, after its end."""
+
+    #: by the clock of this machine that nobody can set: tells whether it began after it was asked for
+    began_monotonic: float
+    ended_at: float
+    pid: int
+    reason: str
+    ok: bool
+    did_work: bool
+    actions: tuple[str, ...] = ()
+    problem: str = ""
+    next_due: float | None = None
+    goals: Glance = Glance()
+
+
+def tick_file(project: Project) -> Path:
+    return project.root.private / "overseer" / "tick.json"
+
+
+def write_tick(project: Project, record: TickRecord) -> None:
+    """Best effort: a tick that cannot leave its mark has done its work all the same."""
+    with contextlib.suppress(LlmcError, OSError):
+        path = tick_file(project)
+        private_dir(path.parent)
+        write_atomic(path, msgspec.json.encode(record))
+
+
+def last_tick(project: Project) -> TickRecord | None:
+    """None: there was none yet, or its mark cannot be read."""
+    try:
+        return msgspec.json.decode(read_given(tick_file(project)), type=TickRecord)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+LOG = "goals"
+#: so many actions of one tick are in its event
+MOST_ACTIONS = 50
+
+
+def log(project: Project, text: str) -> None:
+    """goals.log: never the daemon's own log, where a warning would end it."""
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {os.getpid()} {text}".replace("\n", " ")
+    with contextlib.suppress(LlmcError, OSError):
+        private_dir(project.root.logs)
+        append_line(project.root.log(LOG), line.encode(errors="replace"))
+
+
+class TickWords:
+    """The words of one tick. One that finds nothing to do says nothing."""
+
+    def __init__(self, project: Project, reason: str) -> None:
+        self._project = project
+        self._reason = reason
+        self._has_begun = False
+        #: for the event log, once the tick is over
+        self._told: list[tuple[str, dict[str, Any]]] = []
+
+    def decided(self, decided: Decided) -> None:
+        """What was chosen, before any of it is done."""
+        self._told += [
+            ("goal_stalled", _about(event, reason=str(event.data.get("reason", ""))))
+            for event in decided.change.events
+            if event.type == "assignment.stalled"
+        ]
+        for action in decided.actions:
+            self._say(f"chose {action.purpose} {action.work_node_id} ({action.mode}, {action.dispatch_id})")
+
+    def outcome(self, action: Action, result: Result, text: str) -> None:
+        self._say(f"outcome of {action.dispatch_id}: {text}")
+        sent = {"purpose": action.purpose, "mode": action.mode, "result": result}
+        self._told.append(("goal_acted", _about(action, **sent, dispatch_id=action.dispatch_id)))
+
+    def end(self, sent: list[str]) -> None:
+        self._say(f"ended: {', '.join(sent) or 'records brought up to date'}")
+        try:
+            with self._project.store.transaction() as tx:
+                for action, about in self._told:
+                    tx.emit(action, **about)
+                tx.emit("goal_ticked", reason=self._reason, actions=sent[:MOST_ACTIONS])
+        except (LlmcError, OSError) as error:
+            log(self._project, f"tick ({self._reason}) is not in the event log: {error}")
+
+    def _say(self, text: str) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            log(self._project, f"tick ({self._reason}) began")
+        log(self._project, f"tick ({self._reason}) {text}")
+
+
+def _about(one: Event | Action, **more: str) -> dict[str, Any]:
+    """Which goal, part and assignment, as the event log names them."""
+    return {
+        "goal_id": one.goal_id,
+        "work_node_id": one.work_node_id,
+        "assignment_id": one.assignment_id,
+        **{key: str(value) for key, value in more.items()},
+    }
