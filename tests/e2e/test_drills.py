@@ -47,6 +47,7 @@ def test_a_drill(scripted: Fleet, name: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(660)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_night_in_minutes(scripted: Fleet, seed: int) -> None:
     """Break: anything that loses a task, lands one twice, or ends the supervisor for a fault that it can mend."""

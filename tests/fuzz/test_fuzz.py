@@ -217,6 +217,8 @@ def tasks(grounds: Grounds, dice: Random) -> None:
         path = grounds.tasks / dice.choice(
             (f"{number}.json", f"{number}.json", f"{dice.choice(_NAMES)}.json")
         )
+        if os.path.lexists(path):
+            continue  # something odd perhaps, and to write into a FIFO blocks
         data = mutate.document(dice, {**TASK, "id": path.stem if dice.random() < 0.9 else "1"})
         if dice.random() < 0.05:
             _odd(dice, path)

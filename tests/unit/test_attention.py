@@ -8,11 +8,11 @@ from llmc.attention.rules import attention
 from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
-from llmc.notifications.rules import digest_ready
 from llmc.records.items import KINDS, Facts, Item, Seen
 from llmc.records.store import Store
 from llmc.reports.rules import digest as digest_waits
 from llmc.reports.rules.digest import digest
+from llmc.reports.rules.digest_text import ended_notice
 from llmc.reports.rules.digest_text import render as render_digest
 from llmc.sessions.rules import decide
 
@@ -107,7 +107,7 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
     text = render_digest(found, 80, plain, str)
     assert "Waits for you (3)" in text
     assert "1 accept by hand, 3 wait for you." in text
-    assert digest_ready(found, text).title == "Auto mode has ended: 1 accept by hand, 3 wait for you"
+    assert ended_notice(found, text).title == "Auto mode has ended: 1 accept by hand, 3 wait for you"
 
 
 def test_hostile_text_draws_nothing() -> None:

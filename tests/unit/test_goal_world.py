@@ -114,12 +114,14 @@ def test_killed_once_at_every_point() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_everybody_well_but_nothing_else_many_times() -> None:
     for seed in MANY_SEEDS:
         unreliable(seed)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_everything_goes_wrong_many_times() -> None:
     for seed in MANY_SEEDS:
         awful(seed)
