@@ -158,7 +158,8 @@ def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
     assert_linked()
     lose_it("as precious\n")
     assert "it has no .git" in scripted.llmc("doctor", code=1).out
-    scripted.llmc("doctor", "--repair", "--yes")
+    left = scripted.llmc("doctor", "--repair", "--yes", code=1).out
+    assert "uncommitted changes: new.txt" in left, "that can be seen only now, and is asked about next time"
     assert (tree / "new.txt").read_text() == "as precious\n"
     assert_linked()
     lose_it("more precious\n")

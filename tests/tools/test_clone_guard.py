@@ -347,7 +347,7 @@ def test_a_kill_while_it_is_undone(
     run_git(project.root.path, "config", "core.pager", "/evil")
     program = (
         "import sys; from pathlib import Path; from llmc.repo.project import open_project; "
-        "from llmc.tools import git; p = open_project(sys.argv[1]); git.head(p.root.path); "
+        "from llmc.repo import git; p = open_project(sys.argv[1]); git.head(p.root.path); "
         "git.out(p.root.path, 'for-each-ref')"
     )
     env = {**os.environ, "LLMC_FAULT": f"guard.undo:{when}:kill"}

@@ -414,7 +414,7 @@ def test_what_is_not_here_is_skipped_or_says_how_to_get_it(
 @pytest.mark.req("7-004")
 def test_the_bell_rings_at_the_terminal_llmc_runs_in() -> None:
     """Break: write it to a file as well; or nowhere."""
-    code = "from llmc.tools import notifiers as n; print(n.tell({'bell': n.bell}, {}, 5)[0])"
+    code = "from llmc.notifications import notifiers as n; print(n.tell({'bell': n.bell}, {}, 5)[0])"
     argv = [sys.executable, "-c", code]
     master, slave = pty.openpty()
     try:

@@ -92,7 +92,7 @@ def test_a_kill_on_the_way_loses_nothing(source: Repo, tmp_path: Path, when: str
     """Break: remove the old file before its copy is there."""
     project = an_old_root(source, tmp_path)
     program = (
-        "import sys; from llmc.repo.project import open_project; from llmc.services import own_objects; "
+        "import sys; from llmc.repo.project import open_project; from llmc.repo import own_objects; "
         "own_objects.make_own(open_project(sys.argv[1]))"
     )
     env = {**os.environ, "LLMC_FAULT": f"unshare.copy:{when}"}

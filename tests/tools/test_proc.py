@@ -50,7 +50,7 @@ def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
     """Breaks when only timeouts kill: ^C would leave what it started."""
     pids = tmp_path / "pids"
     script = (
-        "import sys; from llmc.tools import proc\n"
+        "import sys; from llmc.base import proc\n"
         f"proc.run(['sh', '-c', {FAMILY.format(pids=pids)!r}], timeout_s=60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as caller:

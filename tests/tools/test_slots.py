@@ -498,7 +498,8 @@ _CHECK = """
 import sys
 from msgspec.structs import replace
 from pathlib import Path
-from llmc.services import setup, validation
+from llmc.landing import validation
+from llmc.repo import setup
 from llmc.config.paths import Root
 project = setup.new_project(Root(Path(sys.argv[1])))
 validation.check_commit(project, "w1", sys.argv[2], sys.argv[3], worktree=Path("/w"))

@@ -100,7 +100,7 @@ def test_at_no_moment(session: Session) -> None:
     # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
     seen = queue.files.listing().tasks[TaskId("2")]
     session.apply()
-    assert task_queue.claims.take(queue.files, queue.ledger, "auto-1", queue.files.key(seen.id)) is None
+    assert task_queue.take(queue.files, queue.ledger, "auto-1", queue.files.key(seen.id)) is None
 
     assert (ready(queue), session.hold(2)) == (0, "proposed")
     assert json.loads((session.folder / "2.json").read_text())["metadata"]["llmc"]["by"] == {

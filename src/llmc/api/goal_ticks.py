@@ -4,11 +4,11 @@ import time
 
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, Refused
+from llmc.daemon.control import live_registration
 from llmc.goals.goals import open_store
 from llmc.goals.runner import Runner, Ticked
 from llmc.goals.status import last_tick, log
 from llmc.repo.project import Project
-from llmc.supervisor.daemon_process import live_registration
 
 #: so long the daemon's tick is waited for; one is bounded to less
 LIMIT_S = 30.0

@@ -26,6 +26,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree
 from llmc.base.tmux import Unknown
 from llmc.config import trust
+from llmc.daemon import control
 from llmc.doctor import canary
 from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
@@ -33,7 +34,7 @@ from llmc.landing import slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, trash
 from llmc.repo.project import Project, agent_for
-from llmc.supervisor import daemon_process, supervisor_record
+from llmc.supervisor import supervisor_record
 from llmc.supervisor.remediation import main_directory
 from llmc.tasks.task_list import open_list
 from llmc.workers import reset
@@ -180,7 +181,7 @@ def take_back(project: Project, *, keep: bool, discard: bool) -> Done:
     With `keep` its work stays beside it; also where an agent made some meanwhile, unless a person said to discard it.
     """
     refuse_in_use(project)
-    daemon_process.stop(project, force=False)
+    control.stop(project, force=False)
     with fault_step("uninstall.workers"):
         for name in project.store.read().workers:
             with project.worker_lock(name):

@@ -5,11 +5,11 @@ import click
 from llmc.base.errors import Exit, NotFound, Refused, StateError
 from llmc.base.panes import Pane
 from llmc.cli.output import json_option, note, print_json, say
+from llmc.daemon.control import stop
 from llmc.records.worker import BUSY, Status
 from llmc.repo.project import Project, bare_project, locate_root
 from llmc.sessions import leftovers
 from llmc.supervisor import supervisor_record
-from llmc.supervisor.daemon_process import stop
 from llmc.workers.fleet import close_server, end_every_session, take_down, told_of
 
 

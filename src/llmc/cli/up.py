@@ -18,6 +18,7 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.cli.times import parse_end
 from llmc.cli.workers import project_of
 from llmc.config import trust
+from llmc.daemon import control
 from llmc.daemon.auto import AutoOptions
 from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require
@@ -25,7 +26,6 @@ from llmc.goals.goals import open_store
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.repo.setup import find_check
-from llmc.supervisor import daemon_process
 from llmc.tasks import queue
 from llmc.workers.fleet import bring_up
 
@@ -120,12 +120,10 @@ def command(
     arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
     arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]
     try:
-        record = daemon_process.start_detached(project, arguments)
+        record = control.start_detached(project, arguments)
     except LlmcError:
         if changing:
-            daemon_process.start_detached(
-                project, []
-            )  # the agents have somebody to look after them, as before
+            control.start_detached(project, [])  # the agents have somebody to look after them, as before
         raise
     workers = [w for w in project.store.read().workers.values() if auto or not w.auto]
     if as_json:
@@ -156,7 +154,7 @@ def _code(workers: Collection[WorkerRecord]) -> int:
 def _is_to_change(project: Project, given: Mapping[str, object]) -> bool:
     """Whether the daemon that runs has to become one in auto mode; refuses what could only be ignored."""
     pid = holder(project.root.lock("daemon"))
-    is_auto = daemon_process.is_auto(project)
+    is_auto = control.is_auto(project)
     if is_auto is None and project.daemon_runs():
         raise Refused(
             f"{pid} holds this root, and does not say whether it is in auto mode", hint="Try again."
@@ -172,7 +170,7 @@ def _change_over(project: Project) -> None:
     if not project.config.auto.task_list_id:
         raise queue.no_task_list()  # before a daemon that works is ended for one that cannot start
     note(f"the daemon without auto mode ends ({holder(project.root.lock('daemon'))}); its agents run on")
-    daemon_process.hand_over(project)
+    control.hand_over(project)
 
 
 def _note_of_no_auto(project: Project) -> None:
@@ -243,7 +241,7 @@ def _start_the_missing(project: Project, as_json: bool) -> int:
 
 def _by_daemon(project: Project) -> list[WorkerRecord]:
     """The workers that the daemon that runs looks after."""
-    is_auto = daemon_process.is_auto(project)
+    is_auto = control.is_auto(project)
     return [record for record in project.store.read().workers.values() if is_auto or not record.auto]
 
 

@@ -23,13 +23,13 @@ from llmc.base.files import DiskFull, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.panes import Pane
 from llmc.base.wake import listen, receive
-from llmc.daemon import chores
+from llmc.daemon import chores, control
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.chores import Notices
+from llmc.daemon.control import write_registration
 from llmc.daemon.goals import GoalsLane
 from llmc.daemon.lanes import Lane, Rounds, lane_name
 from llmc.daemon.log import open_log, say
-from llmc.daemon.registration import write_registration
 from llmc.daemon.watches import AgentsWatch, Watch
 from llmc.notifications import notify
 from llmc.records.causes import Cause
@@ -37,7 +37,6 @@ from llmc.records.state import State
 from llmc.records.worker import Status
 from llmc.repo.project import Project, agent_for, open_project
 from llmc.sessions import sessions
-from llmc.supervisor import daemon_process
 from llmc.workers.fleet import bring_up, close_server, end_every_session, take_down, told_of
 
 #: more than a fleet has lanes, so that none ever waits for a thread; they are made as they are needed
@@ -156,13 +155,13 @@ class Daemon:
     def _told(self, number: signal.Signals) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
-        self.handing_over = self.handing_over or number == daemon_process.HAND_OVER
+        self.handing_over = self.handing_over or number == control.HAND_OVER
         self.told_to_stop.set()
 
     async def _main(self, agent: Agent) -> None:
         loop = self.loop = asyncio.get_running_loop()
         stopping = self.told_to_stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, daemon_process.HAND_OVER):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, control.HAND_OVER):
             loop.add_signal_handler(number, self._told, number)
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)

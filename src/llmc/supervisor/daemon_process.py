@@ -1,147 +1,20 @@
-"""The daemon as a process: started, found by its registration, ended for certain."""
+"""The daemon under a supervisor: started through the shell, known by its registration, ended for certain."""
 
 import contextlib
-import os
-import re
 import shutil
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
-from llmc.base import locks, proc, processes
+from llmc.base import proc, processes
 from llmc.base.clock import monotonic
-from llmc.base.errors import LlmcError, NotFound, Refused
+from llmc.base.errors import LlmcError, NotFound
 from llmc.base.files import json_record, private_dir
-from llmc.base.processes import Process, wait_until
+from llmc.base.processes import Process
+from llmc.daemon import control
 from llmc.repo.project import Project
 from llmc.supervisor.model import Failure, FailureKind, Identity
-
-READY_LIMIT_S = 60.0
-#: tells the daemon to end and leave the agents running, because another one takes its place
-HAND_OVER = signal.SIGUSR1
-#: how long a daemon that starts may have its lock before it can be known by it
-KNOWN_S = 3.0
-
-
-def live_registration(project: Project) -> dict[str, Any] | None:
-    """daemon.json, while its daemon lives."""
-    if not project.daemon_runs():
-        return None
-    return json_record(project.root.daemon) or None
-
-
-def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
-    """Start `llmc up` in the background; its registration once every session is ready or has a reason why not."""
-    if project.daemon_runs():
-        raise Refused(
-            f"a daemon runs for this root already: {locks.holder(project.root.lock('daemon'))}",
-            hint="`llmc status` shows its workers; `llmc down` stops it.",
-        )
-    output = private_dir(project.root.logs) / "daemon.out"
-    start = output.stat().st_size if output.exists() else 0
-    argv = [sys.executable, "-m", "llmc", "--root", str(project.root.path), "up", *arguments]
-    process = proc.spawn_detached(argv, output, {**os.environ, proc.CALLER_DIR: str(proc.caller_dir())})
-    wait_until(
-        lambda: process.poll() is not None or _is_ready(project, process.pid), READY_LIMIT_S, interval_s=0.02
-    )
-    if process.poll() is not None:
-        raise LlmcError(
-            f"the daemon ended at once: {_last_line(output, start)}", hint=f"Its output is in {output}."
-        )
-    record = live_registration(project)
-    if record is None or record["pid"] != process.pid:
-        raise LlmcError(
-            f"the daemon did not register in {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
-        )
-    return record
-
-
-def find(project: Project) -> Process | None:
-    """The daemon's process: the one that holds its lock, and says that it is the daemon. Nothing else is ever signalled.
-
-    Not the pid that daemon.json names, or the lock file, alone: both outlive a daemon, and pids are used again.
-    """
-    lock = project.root.lock("daemon")
-    for process in (_registered(project), _signed(lock)):
-        if process is not None and locks.holds(process.pid, lock):
-            return process
-    return None
-
-
-def _registered(project: Project) -> Process | None:
-    """Whom daemon.json names."""
-    record = live_registration(project) or {}
-    pid = record.get("pid")
-    process = processes.identify(pid) if isinstance(pid, int) else None
-    same = process is not None and record.get("start_ticks", process.ticks) == process.ticks
-    return process if same else None
-
-
-def _signed(lock: Path) -> Process | None:
-    """Who has signed the lock as a daemon: it has not written its daemon.json yet, or lost it."""
-    pid = locks.signer(lock)
-    is_daemon = re.search(r"\bllmc\b.* up\b", locks.holder(lock)) is not None
-    return processes.identify(pid) if pid is not None and is_daemon else None
-
-
-def hand_over(project: Project) -> None:
-    """End the daemon, so that another one can take its place: its rounds end in order, the agents run on."""
-    stop(project, force=False, told=HAND_OVER)
-
-
-def is_auto(project: Project) -> bool | None:
-    """Whether the daemon that runs is in auto mode; None while it does not say."""
-    wait_until(
-        lambda: live_registration(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02
-    )
-    record = live_registration(project)
-    return None if record is None else bool(record.get("auto"))
-
-
-def stop(
-    project: Project, *, force: bool, timeout_s: float = 60.0, told: signal.Signals = signal.SIGTERM
-) -> bool:
-    """Stop the daemon, and with it the agents; whether there was one."""
-    # One that is just starting has the lock a moment before it can be known.
-    wait_until(lambda: find(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02)
-    daemon = find(project)
-    if not project.daemon_runs():
-        return False
-    if daemon is None:
-        raise Refused(
-            f"{locks.holder(project.root.lock('daemon'))} holds this root, and is not its daemon",
-            hint="Wait until it has ended, then run this again.",
-        )
-    processes.send(daemon, told)
-    if wait_until(lambda: not _is_at_it(project, daemon), 5.0 if force else timeout_s, interval_s=0.02):
-        return True
-    if not force:
-        raise LlmcError(
-            f"the daemon ({daemon.pid}) did not stop in {timeout_s:g} s", hint="llmc down --force kills it."
-        )
-    processes.send(daemon, signal.SIGKILL)
-    wait_until(lambda: not _is_at_it(project, daemon), 5.0)
-    return True
-
-
-def _is_at_it(project: Project, daemon: Process) -> bool:
-    """Its lock may be free before it has ended, and another may have it then."""
-    return daemon.is_alive and project.daemon_runs()
-
-
-def _is_ready(project: Project, pid: int) -> bool:
-    record = live_registration(project)
-    return record is not None and record["pid"] == pid and bool(record["ready"])
-
-
-def _last_line(output: Path, start: int) -> str:
-    lines = [line for line in proc.tail(output, start).splitlines() if line.strip()]
-    return lines[-1].removeprefix("llmc: ") if lines else "it said nothing"
-
 
 #: exactly what a person would type: an llmc that was mended on the caller's PATH is the one that runs next
 COMMAND = "llmc up --auto"
@@ -207,7 +80,7 @@ def adopt(project: Project, known: Identity | None) -> Running | None:
     found = registration(project).identity
     if known is None or found != known or not project.daemon_runs():
         return None
-    process = find(project)
+    process = control.find(project)
     if process is None or process.pid != known.pid:
         return None
     return Running(known, process, None, monotonic())
@@ -283,7 +156,7 @@ def end_all(project: Project, running: Running | None, grace_s: float) -> None:
     """End the daemon, and any other that holds its place now."""
     if running is not None and running.is_alive():
         end(running.process, running.child, grace_s)
-    other = find(project) if project.daemon_runs() else None
+    other = control.find(project) if project.daemon_runs() else None
     if other is not None:
         end(other, None, grace_s)
     processes.wait_until(lambda: not project.daemon_runs(), 5)
