@@ -1,7 +1,7 @@
 """How commands print: the one door to the terminal. JSON for scripts, lines for people, one line for an error.
 
 Most of what is printed holds text of others: of agents, of a repository, of programs. It is cleaned here, so no command
-can forget to; `tests/unit/test_output.py` fails when a command prints past this file. Colours are ours: `paint` marks
+can forget to; `tests/unit/cli/test_output.py` fails when a command prints past this file. Colours are ours: `paint` marks
 them with a sign that nobody else can know, and they are put in after the cleaning.
 """
 

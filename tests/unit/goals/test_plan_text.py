@@ -16,7 +16,7 @@ from llmc.goals.plan.plan_check import check_plan, json_lines
 from llmc.goals.plan.plan_text import read_plan
 from tests.support.goal_plans import Json, plans, small_plan
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide.md"
 LIMITS = Limits()
 
 

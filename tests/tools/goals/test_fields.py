@@ -20,7 +20,7 @@ from tests.support.goal_workshop import Clock, Workshop, worker_at
 
 #: fields that stay what they are at first in this test, and why
 UNSEEN = {
-    ("Assignment", "agent_id"): "a person's own worker: tests/tools/test_goal_signals.py",
+    ("Assignment", "agent_id"): "a person's own worker: tests/tools/goals/test_signals.py",
     ("Goal", "repo_context_snapshot"): "the source here is no repository: tests/e2e/test_goal_truth.py",
     ("CriteriaCheck", "commit"): "the same",
 }

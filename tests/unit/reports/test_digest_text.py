@@ -13,7 +13,7 @@ from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
 from llmc.reports.rules.digest import Facts, digest
 from llmc.reports.rules.digest_text import MOST_LINES, money, ranges, render, tokens
-from tests.unit.test_digest import Row, assigned, held, landed, row, task, used
+from tests.unit.reports.test_digest import Row, assigned, held, landed, row, task, used
 
 NOW = 40_000.0
 

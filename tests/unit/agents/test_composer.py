@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llmc.agents.composer import Box, Composer, composer, holds
 
-SCREENS = Path(__file__).parents[1] / "cases" / "screens"
+SCREENS = Path(__file__).parents[2] / "cases" / "screens"
 EXPECTED = json.loads((SCREENS / "screens.json").read_text())
 RULE = "─" * 80
 

@@ -12,7 +12,7 @@ from llmc.doctor.rules.findings import Kind
 from llmc.repo import git, own_objects, provision
 from llmc.repo.project import Project
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, run_git
-from tests.tools.test_doctor import kinds, mend
+from tests.tools.doctor.test_doctor import kinds, mend
 
 
 def make(place: Path) -> None:

@@ -14,7 +14,7 @@ from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, mermaid, plain, plan
 from llmc.goals.report.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
 from tests.support.goal_views import PERCENT, crystallizations, half_done
 
-GOLDEN = Path(__file__).resolve().parents[1] / "cases" / "goals"
+GOLDEN = Path(__file__).resolve().parents[2] / "cases" / "goals"
 
 
 def test_the_tree_shows_progress_owners_blockers_and_who_waits() -> None:

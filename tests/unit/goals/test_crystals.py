@@ -15,7 +15,7 @@ from llmc.goals.report.crystals import (
     of_report,
 )
 from tests.support.goal_world import START, goal, plan
-from tests.unit.test_goal_policy import assignment
+from tests.unit.goals.test_policy import assignment
 
 NODES = plan(1, 1, 2)
 ONE = assignment("auto", "auto-1", session_id="s-1", run_id="17")

@@ -37,7 +37,7 @@ def problems_of(value: Any, limits: Limits = LIMITS) -> list[str]:
 
 
 #: as the document that plans follow has it, letter by letter
-EXAMPLE = (Path(__file__).parents[1] / "cases/goals/example-plan.json").read_text()
+EXAMPLE = (Path(__file__).parents[2] / "cases/goals/example-plan.json").read_text()
 
 
 @pytest.mark.req("3-080", "3-081")
@@ -306,7 +306,7 @@ def test_the_rules_of_goals_reach_no_program_and_no_network() -> None:
 
     Break: import llmc.base.proc or anything of llmc.agents in a module of llmc.goals.plan.
     """
-    source = Path(__file__).resolve().parents[2] / "src"
+    source = Path(__file__).resolve().parents[3] / "src"
     files = [
         path for room in ("plan", "drive", "report") for path in (source / "llmc/goals" / room).glob("*.py")
     ]

@@ -10,7 +10,7 @@ from llmc.goals.drive import words
 from llmc.goals.drive.questions import Question
 from llmc.goals.model import BlockedReason, Crystallization, Dispatch, Evidence, Mode
 from tests.support.goal_world import START, goal, plan
-from tests.unit.test_goal_policy import assignment
+from tests.unit.goals.test_policy import assignment
 
 NODES = plan(1, 1, 2)
 LEAF = replace(

@@ -13,7 +13,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.cli import fast
 from llmc.config import trust
 from llmc.repo.project import locate_root
-from tests.unit.test_paths import make_root, repository
+from tests.unit.config.test_paths import make_root, repository
 
 NOBODY = 65534
 

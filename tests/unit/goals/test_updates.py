@@ -26,7 +26,7 @@ from llmc.goals.model import AssignmentStatus, Decision, Evidence
 from llmc.goals.model import Tested as Ran
 from llmc.goals.report.crystals import of_report
 from tests.support.goal_world import START, goal, plan
-from tests.unit.test_goal_policy import assignment
+from tests.unit.goals.test_policy import assignment
 
 NODE = plan(1, 1, 1)["S1.1.1"]
 

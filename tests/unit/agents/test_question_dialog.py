@@ -37,7 +37,7 @@ OPTIONS = ("Yes", "No")
 def test_what_clients_draw_is_recognised() -> None:
     assert recognise(SCREEN, "Which colour?", OPTIONS) == Shown("", in_free_line=False)
     assert recognise(TYPED, "Which colour?", OPTIONS) == Shown("blue", in_free_line=True)
-    captured = Path(__file__).parents[1] / "cases/screens/question-open.txt"
+    captured = Path(__file__).parents[2] / "cases/screens/question-open.txt"
     assert recognise(captured.read_text(), "Which colour?", OPTIONS) == Shown("", in_free_line=False)
     wrapped = SCREEN.replace("\nWhich colour?\n\n❯", "\nWhich\ncolour?\n\n❯")
     assert recognise(wrapped, "Which colour?", OPTIONS) is not None
@@ -55,8 +55,8 @@ def test_what_clients_draw_is_recognised() -> None:
         SCREEN.replace("Enter to select", "Enter to confirm"),
         SCREEN + "\n❯ a prompt\n",
         "Do you want to proceed?\n❯ 1. Yes\n  2. No\n\nEsc to cancel",
-        (Path(__file__).parents[1] / "cases/screens/rewind-dialog.txt").read_text(),
-        (Path(__file__).parents[1] / "cases/screens/fresh-idle.txt").read_text(),
+        (Path(__file__).parents[2] / "cases/screens/rewind-dialog.txt").read_text(),
+        (Path(__file__).parents[2] / "cases/screens/fresh-idle.txt").read_text(),
     ],
     ids=range(11),
 )  # fmt: skip
