@@ -164,6 +164,7 @@ def storm(fleet: Fleet, wanted: int, seed: int, *, daemon: bool) -> None:
         )
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "daemon", [pytest.param(False, id="alone", marks=pytest.mark.soak), pytest.param(True, id="with daemon")]

@@ -78,6 +78,7 @@ def test_a_client_that_works_passes(fleet: Fleet) -> None:
     assert f"canary: {found['client']} with {found['tmux']}: passed" in doctor.splitlines()[0]
 
 
+@pytest.mark.soak
 def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> None:
     """Break: forget what was tried; take a failed try for a good one; hold a manual `up` up; ignore --no-canary."""
     fleet = scripted

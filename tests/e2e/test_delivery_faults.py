@@ -285,6 +285,7 @@ def test_a_dead_pane_is_refused_and_tmux_survives(fleet: Fleet) -> None:
     assert fleet.status("baker")["status"] == "idle"
 
 
+@pytest.mark.soak
 @pytest.mark.req("1-056", "1-057")
 def test_an_agent_that_reads_its_keys_late_has_the_prompt_once(scripted: Fleet) -> None:
     """Break that fails it: say `unconfirmed` without a look at what the agent has done since, or take one that

@@ -80,6 +80,7 @@ def run(fleet: Fleet, seed: int, leaves: int, kills: int, workers: int) -> None:
     assert_each_once(fleet, goal, range(1, leaves + 1))
 
 
+@pytest.mark.soak
 @pytest.mark.req("3-030", "3-077", "3-022")
 def test_random_kills_of_the_daemon_that_drives_a_goal(scripted: Fleet) -> None:
     """Break: leave an accept that a kill interrupted as it is (`finish_interrupted`); the goal never gets to its end."""

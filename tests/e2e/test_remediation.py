@@ -90,6 +90,7 @@ def test_a_failure_is_mended_beside_a_worker_at_its_task(fleet: Fleet) -> None:
     assert log.read_text() == text
 
 
+@pytest.mark.drill
 @pytest.mark.req("0-142", "0-143", "0-147", "0-148", "0-226", "0-228")
 def test_what_can_happen_to_a_remediation(scripted: Fleet) -> None:
     """Breaks that fail it: TRIES = 1 (crash once), no limit in judge (hang), no `stopping` in judge, causes left

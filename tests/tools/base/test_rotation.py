@@ -64,6 +64,7 @@ def sure_of(path: Path) -> int:
     return int(lines[-1]) if lines else -1
 
 
+@pytest.mark.soak
 @pytest.mark.req("7-031", "7-034")
 def test_two_writers_and_two_rotators_that_are_killed_lose_and_tear_nothing(
     tmp_path: Path, ours: list["subprocess.Popen[bytes]"]
