@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.client_files import ClientStatus
-from llmc.agents.composer import Box, Composer
+from llmc.agents.claude.screen import Box, Composer
+from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import Pane

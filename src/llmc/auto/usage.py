@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llmc.agents.usage import Meter
+from llmc.agents.claude.transcripts import Meter
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
 from llmc.auto.rules.costs import Delta, Reading, Row, Spent, Tally, Verdict, cost_of, measure

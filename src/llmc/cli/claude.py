@@ -4,7 +4,7 @@ import os
 
 import click
 
-from llmc.agents.claude_code import ClaudeCode
+from llmc.agents.claude.client import ClaudeCode
 from llmc.base.errors import NotFound
 from llmc.repo.project import agent_for, open_project
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from llmc.agents.client_files import row_text, rows_since
+from llmc.agents.claude.transcripts import row_text, rows_since
 from llmc.agents.protocol import ClientStatus
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from llmc import hook_client
-from llmc.agents.client_files import client_state, queued_in, row_text, rows_since
+from llmc.agents.claude.files import client_state
+from llmc.agents.claude.transcripts import queued_in, row_text, rows_since
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.errors import LlmcError

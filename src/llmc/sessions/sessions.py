@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llmc import hook_client, launch
-from llmc.agents.client_files import client_state, client_status
+from llmc.agents.claude.files import client_state, client_status
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes

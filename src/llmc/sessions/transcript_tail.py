@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.client_files import is_synthetic, subagents_of
+from llmc.agents.claude.transcripts import is_synthetic, subagents_of
 from llmc.base.files import json_row
 
 #: so much of the end of a transcript is read; a single row of output can be longer

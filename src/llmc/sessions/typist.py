@@ -12,8 +12,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.client_files import asks_by_itself, row_text, rows_since, size_of
-from llmc.agents.composer import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.claude.files import asks_by_itself
+from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.claude.transcripts import row_text, rows_since, size_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.clock import now_unix

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from llmc.agents.client_files import is_synthetic, rows_since, size_of
+from llmc.agents.claude.transcripts import is_synthetic, rows_since, size_of
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row, read_text

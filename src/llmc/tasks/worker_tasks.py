@@ -5,7 +5,8 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-from llmc.agents.task_files import TaskFiles, list_name
+from llmc.agents.claude.layout import list_name
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.faults import step as fault_step

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.question_dialog import Shown, recognise
+from llmc.agents.claude.screen import Shown, recognise
 from llmc.records.hook_events import HookEvent
 from llmc.sessions.rules.prompt_text import asked
 

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+from llmc.agents.claude.layout import USER_CONFIG
 from llmc.agents.scripted import commands
 from llmc.agents.scripted.composer import Composer, Piece
 from llmc.agents.scripted.conversation import Conversation, Item
@@ -258,7 +259,7 @@ class App:
 def _idle_notice_s(config_dir: str) -> float:
     """How long a person may be away before `idle_prompt`; the client reads it from the same place."""
     try:
-        with open(os.path.join(config_dir, ".claude.json"), encoding="utf-8") as file:
+        with open(os.path.join(config_dir, USER_CONFIG), encoding="utf-8") as file:
             return float(json.load(file)["messageIdleNotifThresholdMs"]) / 1000
     except (OSError, ValueError, KeyError, TypeError):
         return IDLE_PROMPT_S

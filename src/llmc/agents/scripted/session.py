@@ -7,9 +7,8 @@ import threading
 import time
 from typing import Any
 
+from llmc.agents.claude import layout
 from llmc.agents.scripted.options import VERSION, Options, UsageError
-
-MAX_SLUG_CHARS = 200
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -26,25 +25,14 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def project_slug(cwd: str) -> str:
-    """The client's directory name for a project (read in 2.1.325): every character that is not a letter or digit is a dash."""
-    slug = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
-    if len(slug) <= MAX_SLUG_CHARS:
-        return slug
-    digest = 0
-    for char in cwd:
-        digest = (digest * 31 + ord(char)) & 0xFFFFFFFF
-    return f"{slug[:MAX_SLUG_CHARS]}-{digest:x}"
-
-
 class Session:
     """Ids and paths. Only the worker thread changes them."""
 
     def __init__(self, options: Options) -> None:
-        self.config_dir = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+        self.config_dir = os.environ.get(layout.CONFIG_DIR) or os.path.expanduser("~/.claude")
         self.cwd = os.getcwd()
-        self.is_child = os.environ.get("CLAUDE_CODE_CHILD_SESSION") == "1"
-        self.project_dir = os.path.join(self.config_dir, "projects", project_slug(self.cwd))
+        self.is_child = os.environ.get(layout.CHILD_SESSION) == "1"
+        self.project_dir = os.path.join(self.config_dir, layout.PROJECTS, layout.project_slug(self.cwd))
         self.source = "resume" if options.resume or options.resume_latest else "startup"
         self.prompt_id = ""
         self.id, self.transcript_path = self._identify(options)
@@ -56,7 +44,7 @@ class Session:
         self.transcript_path = self._path(self.id)
 
     def _path(self, session_id: str) -> str:
-        return os.path.join(self.project_dir, session_id + ".jsonl")
+        return os.path.join(self.project_dir, layout.transcript_name(session_id))
 
     def _identify(self, options: Options) -> tuple[str, str]:
         if options.resume_latest:
@@ -75,7 +63,7 @@ class Session:
         projects = os.path.dirname(self.project_dir)
         slugs = [os.path.basename(self.project_dir), *_listing(projects)]
         for slug in slugs:
-            path = os.path.join(projects, slug, session_id + ".jsonl")
+            path = os.path.join(projects, slug, layout.transcript_name(session_id))
             if _UUID.fullmatch(session_id) and os.path.exists(path):
                 return path
         raise UsageError(f"No conversation found with session ID: {session_id}")
@@ -105,7 +93,7 @@ class StatusFile:
     def __init__(self, session: Session, enabled: bool) -> None:
         self._session = session
         self._enabled = enabled
-        self._path = os.path.join(session.config_dir, "sessions", f"{os.getpid()}.json")
+        self._path = os.path.join(session.config_dir, layout.SESSIONS, layout.status_name(os.getpid()))
         self._lock = threading.Lock()
         self._started = now_ms()
         self._name = f"{os.path.basename(session.cwd)}-{os.urandom(1).hex()}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from llmc.agents.claude import layout
 from llmc.agents.scripted.session import Session
 
 LOCK_TRIES = 30
@@ -21,12 +22,12 @@ class LockHeldError(Exception):
 
 def is_enabled(allowed_tools: list[str]) -> bool:
     """2.1.325 turned the task tools off for current models, unless asked for."""
-    return os.environ.get("CLAUDE_CODE_ENABLE_TODO_TOOLS") == "1" or "TaskCreate" in allowed_tools
+    return os.environ.get(layout.TASK_TOOLS) == "1" or "TaskCreate" in allowed_tools
 
 
 def list_dir(session: Session) -> str:
-    name = os.environ.get("CLAUDE_CODE_TASK_LIST_ID") or session.id
-    return os.path.join(session.config_dir, "tasks", re.sub(r"[^A-Za-z0-9_-]", "-", name))
+    name = os.environ.get(layout.TASK_LIST) or session.id
+    return os.path.join(session.config_dir, layout.TASKS, layout.list_name(name))
 
 
 def create(session: Session, given: dict[str, Any]) -> str:

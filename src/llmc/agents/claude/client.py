@@ -1,6 +1,5 @@
-"""The real client: Claude Code."""
+"""The real client, Claude Code: which program it is, and how it is started."""
 
-import json
 import os
 import shutil
 import sys
@@ -9,38 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from llmc.agents.claude.files import is_trusted, user_config
+from llmc.agents.claude.layout import CONFIG_DIR, ENCLOSING_MARKS, HOOKS, TASK_TOOLS, TOOL_HOOKS
 from llmc.agents.protocol import Launch
-from llmc.base import given, proc
+from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.base.files import write_atomic
-
-#: the events llmc listens to; no per-tool hooks: with 20 clients those alone fill two cores
-HOOKS = (
-    "SessionStart",
-    "UserPromptSubmit",
-    "Stop",
-    "StopFailure",
-    "SessionEnd",
-    "PermissionRequest",
-    "Notification",
-    "SubagentStop",
-    "PostCompact",
-    "TaskCreated",
-)
-
-#: one tool's hook, for those who have to know of a task before its file exists: the name of the tool
-TOOL_HOOKS = {"PreToolUse": "TaskCreate"}
-
-#: marks of an enclosing client: inherited, they silence the transcript and the status file of ours
-ENCLOSING_MARKS = (
-    "CLAUDECODE",
-    "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_PROJECT_DIR",
-    "TMUX",
-    "TMUX_PANE",
-)
 
 
 class ClaudeCode:
@@ -87,14 +59,13 @@ class ClaudeCode:
         return {
             **kept,
             "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
-            # off by default in the newer models
-            **({"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"} if task_tools else {}),
+            **({TASK_TOOLS: "1"} if task_tools else {}),
             "DISABLE_AUTOUPDATER": "1",
             "TERM": "screen-256color",
         }
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
-        configured = environment.get("CLAUDE_CONFIG_DIR")
+        configured = environment.get(CONFIG_DIR)
         return Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".claude"
 
     def settings(self, hook_command: str) -> dict[str, Any]:
@@ -106,7 +77,7 @@ class ClaudeCode:
         }
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
-        if environment.get("CLAUDE_CODE_SANDBOXED") or is_trusted(root, user_config(self, environment)):
+        if environment.get("CLAUDE_CODE_SANDBOXED") or is_trusted(root, user_config(environment)):
             return None
         return f"Claude Code does not trust {root} yet and would stop in a dialog. Run `llmc init --trust`."
 
@@ -126,7 +97,7 @@ class Scripted(ClaudeCode):
 
     def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
         environment = super().environment(base, task_tools=task_tools)
-        return {**environment, "CLAUDE_CONFIG_DIR": str(self.config_dir(base))}
+        return {**environment, CONFIG_DIR: str(self.config_dir(base))}
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         """Never a person's ~/.claude: its own, unless one is named for it."""
@@ -144,72 +115,3 @@ def bundled_client() -> str | None:
         return None
     path = Path(spec.origin).parent / "_bundled" / "claude"
     return str(path) if path.is_file() else None
-
-
-def user_config(agent: ClaudeCode, environment: Mapping[str, str]) -> Path:
-    """The client's own `.claude.json`: inside CLAUDE_CONFIG_DIR, else in the home directory."""
-    if environment.get("CLAUDE_CONFIG_DIR"):
-        return agent.config_dir(environment) / ".claude.json"
-    return Path(environment.get("HOME", "~")).expanduser() / ".claude.json"
-
-
-#: the entry of a directory that the client trusts
-_TRUST = {"hasTrustDialogAccepted": True}
-
-
-def is_trusted(root: Path, config: Path) -> bool:
-    entry = _entry(root, config)
-    return isinstance(entry, dict) and bool(entry.get("hasTrustDialogAccepted"))
-
-
-def is_only_trusted(place: Path, config: Path) -> bool:
-    """Whether the entry is what `add_trust` writes: no session of the client has noted anything there."""
-    return bool(_entry(place, config) == _TRUST)
-
-
-def _entry(place: Path, config: Path) -> object:
-    try:
-        return given.parse(config.read_bytes()).get("projects", {}).get(str(place))
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def add_trust(root: Path, config: Path) -> None:
-    """Add one trust entry; everything else in a person's file stays as it is."""
-    try:
-        data = json.loads(config.read_bytes())
-        if not isinstance(data, dict):
-            raise ValueError("not an object")
-    except FileNotFoundError:
-        data = {}
-    except ValueError as error:
-        raise LlmcError(
-            f"{config} is not valid JSON: {error}", hint="Start `claude` once by hand."
-        ) from error
-    data.setdefault("projects", {}).setdefault(str(root), {}).update(_TRUST)
-    config.parent.mkdir(parents=True, exist_ok=True)
-    _write(config, data)
-
-
-def remove_trust(root: Path, config: Path, place: Path | None = None) -> list[str]:
-    """Take out what the client noted of a root and of what is below it; the entries. Everything else stays.
-
-    The entry of `place` goes too, if it has nothing but what `add_trust` writes: the client has noted nothing there.
-    """
-    try:
-        data = json.loads(config.read_bytes())
-        projects = data["projects"]
-        gone = [path for path in projects if Path(path).is_relative_to(root)]
-        if place and is_only_trusted(place, config):
-            gone.append(str(place))
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    if gone:
-        data["projects"] = {path: entry for path, entry in projects.items() if path not in gone}
-        _write(config, data)
-    return gone
-
-
-def _write(config: Path, data: dict[str, Any]) -> None:
-    """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
-    write_atomic(Path(os.path.realpath(config)), json.dumps(data, indent=2).encode())
