@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import ClaudeCode, Scripted
+from llmc.agents.claude.client import ClaudeCode
 from llmc.agents.claude.files import is_only_trusted, is_trusted, remove_trust, user_config
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
@@ -224,8 +224,7 @@ def _names(source: Path, root: Path) -> bool:
 
 
 def _client_config(project: Project) -> Path | None:
-    agent = agent_for(project)
-    if not isinstance(agent, ClaudeCode) or isinstance(agent, Scripted):
+    if not isinstance(agent_for(project), ClaudeCode):
         return None
     return user_config({**os.environ, **project.config.defaults.env})
 

@@ -40,6 +40,6 @@ def _client(root: str | None) -> tuple[ClaudeCode, dict[str, str]]:
             raise
         return ClaudeCode(), {}
     agent = agent_for(project)
-    if type(agent) is ClaudeCode:
+    if isinstance(agent, ClaudeCode):
         return agent, project.config.defaults.env
     return ClaudeCode(project.config.defaults.agent_command), project.config.defaults.env

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,42 +38,20 @@ class ClaudeCode:
         return [real]
 
     def version(self) -> str:
-        done = proc.run([*self.program(), "--version"], timeout_s=20, env=self.environment(os.environ))
-        return done.stdout.split("\n")[0].strip()
+        return version_of(self.program())
 
     def argv(self, launch: Launch) -> list[str]:
-        flags = ["--model", launch.model, "--settings", str(launch.settings)]
-        if launch.skip_permissions:
-            flags.append("--dangerously-skip-permissions")
-        if launch.allowed_tools:
-            flags += ["--allowedTools", ",".join(launch.allowed_tools)]
-        if launch.disallowed_tools:
-            flags += ["--disallowedTools", ",".join(launch.disallowed_tools)]
-        if launch.resume:
-            flags += ["--resume", launch.resume]
-        return [*self.program(), *flags]
+        return [*self.program(), *flags(launch)]
 
     def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
-        kept = {key: value for key, value in base.items() if key not in ENCLOSING_MARKS}
-        return {
-            **kept,
-            "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
-            **({TASK_TOOLS: "1"} if task_tools else {}),
-            "DISABLE_AUTOUPDATER": "1",
-            "TERM": "screen-256color",
-        }
+        return environment(base, task_tools=task_tools)
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         configured = environment.get(CONFIG_DIR)
         return Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".claude"
 
     def settings(self, hook_command: str) -> dict[str, Any]:
-        entry = [{"hooks": [{"type": "command", "command": hook_command, "timeout": 5}]}]
-        of_tools = {event: [{"matcher": tool, **entry[0]}] for event, tool in TOOL_HOOKS.items()}
-        return {
-            "hooks": {**dict.fromkeys(HOOKS, entry), **of_tools},
-            "skipDangerousModePermissionPrompt": True,
-        }
+        return settings(hook_command)
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         if environment.get("CLAUDE_CODE_SANDBOXED") or is_trusted(root, user_config(environment)):
@@ -82,30 +59,44 @@ class ClaudeCode:
         return f"Claude Code does not trust {root} yet and would stop in a dialog. Run `llmc init --trust`."
 
 
-class Scripted(ClaudeCode):
-    """The agent that ships with llmc: same flags, hooks, files and screen, but it does what the prompt's directives say."""
+def version_of(program: list[str]) -> str:
+    done = proc.run([*program, "--version"], timeout_s=20, env=environment(os.environ))
+    return done.stdout.split("\n")[0].strip()
 
-    name = "scripted"
 
-    def __init__(self, private: Path) -> None:
-        super().__init__()
-        self._private = private
+def flags(launch: Launch) -> list[str]:
+    given = ["--model", launch.model, "--settings", str(launch.settings)]
+    if launch.skip_permissions:
+        given.append("--dangerously-skip-permissions")
+    if launch.allowed_tools:
+        given += ["--allowedTools", ",".join(launch.allowed_tools)]
+    if launch.disallowed_tools:
+        given += ["--disallowedTools", ",".join(launch.disallowed_tools)]
+    if launch.resume:
+        given += ["--resume", launch.resume]
+    return given
 
-    def program(self) -> list[str]:
-        # -P: a worktree with a json.py of its own must not shadow the standard library.
-        return [sys.executable, "-P", "-m", "llmc.agents.scripted"]
 
-    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
-        environment = super().environment(base, task_tools=task_tools)
-        return {**environment, CONFIG_DIR: str(self.config_dir(base))}
+def environment(base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
+    """What it runs with: nothing of a client that llmc itself may run in."""
+    kept = {key: value for key, value in base.items() if key not in ENCLOSING_MARKS}
+    return {
+        **kept,
+        "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
+        **({TASK_TOOLS: "1"} if task_tools else {}),
+        "DISABLE_AUTOUPDATER": "1",
+        "TERM": "screen-256color",
+    }
 
-    def config_dir(self, environment: Mapping[str, str]) -> Path:
-        """Never a person's ~/.claude: its own, unless one is named for it."""
-        configured = environment.get("LLMC_SCRIPTED_CONFIG_DIR")
-        return Path(configured) if configured else self._private / "scripted"
 
-    def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
-        return None
+def settings(hook_command: str) -> dict[str, Any]:
+    """Settings with which it tells llmc of each event."""
+    entry = [{"hooks": [{"type": "command", "command": hook_command, "timeout": 5}]}]
+    of_tools = {event: [{"matcher": tool, **entry[0]}] for event, tool in TOOL_HOOKS.items()}
+    return {
+        "hooks": {**dict.fromkeys(HOOKS, entry), **of_tools},
+        "skipDangerousModePermissionPrompt": True,
+    }
 
 
 def bundled_client() -> str | None:
