@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.agents.claude.transcripts import readable
+from llmc.agents.hooks import event_of
 from llmc.config.paths import OverseerRoot, Root
 from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
@@ -92,7 +93,7 @@ def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> Non
     stop = HookEvent(
         id="1-1.json", worker="w1", instance="i1", payload={"hook_event_name": "Stop", "background_tasks": []}
     )
-    change = judge(record, stop, Facts(git=decide.NO_BRANCH)).change
+    change = judge(record, event_of(stop, "claude"), Facts(git=decide.NO_BRANCH)).change
     assert change is not None
     assert ended(apply(record, change, 1.0)) == End(Outcome.COMPLETED)
 

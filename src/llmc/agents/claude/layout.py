@@ -22,6 +22,10 @@ HOOKS = (
 #: one tool's hook, for those who have to know of a task before its file exists: the name of the tool
 TOOL_HOOKS = {"PreToolUse": "TaskCreate"}
 
+#: the tool with which it asks a person something, and those that wait for one
+ASK = "AskUserQuestion"
+NEED_A_PERSON = (ASK, "EnterPlanMode", "ExitPlanMode")
+
 #: where its files are, if not in ~/.claude
 CONFIG_DIR = "CLAUDE_CONFIG_DIR"
 #: the task list that its tools use, if not one of the conversation's own
