@@ -141,6 +141,9 @@ def decide(
     work = Round(
         view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy, now), granted_until
     )
+    open_ones = [one.assignment_id for one in view.assignments.values() if one.status in OPEN]
+    keys = [signals[one].session_key for one in open_ones if one in signals]
+    work.of_session.update(key for key in keys if key)
     for assignment in tuple(view.assignments.values()):
         if may_touch(assignment, policy):
             attend(work, assignment, signals.get(assignment.assignment_id))

@@ -1,6 +1,6 @@
 """One look at one goal while it goes on: what has changed so far, and what is to be done. Pure."""
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -75,6 +75,8 @@ class Round:
         self.actions: list[Action] = []
         self.wants_samples: list[str] = []
         self.seen: dict[str, Signals] = {}
+        #: how many open assignments a session has
+        self.of_session = Counter[str]()
         self._shape = shape
         self._new_crystals: list[Crystallization] = []
         self._events: list[Event] = []
