@@ -33,14 +33,6 @@ from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
 
 
-def signature(worktree: Path, name: str, email: str, date: str) -> dict[str, str]:
-    """An author stays the author of what lands; where nobody is configured, the committer too."""
-    env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
-    if git.config_get(worktree, "user.email"):
-        return env
-    return env | {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
-
-
 def committer(worktree: Path, commit: str) -> dict[str, str]:
     """The configured identity; where there is none, the author is the committer too."""
     if git.config_get(worktree, "user.email"):

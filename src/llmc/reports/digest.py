@@ -87,13 +87,6 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
     return digest(rows, since, now, facts, tuple(problems))
 
 
-def text_report(
-    project: Project, since: float | None = None, width: int = PLAIN_WIDTH, paint: Paint | None = None
-) -> str:
-    """The same for people; plain unless it is told how to paint."""
-    return text_of(report(project, since), width, paint)
-
-
 def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
     """A report as text, in local time."""
     same_day = _day(found.since_unix) == _day(found.until_unix)

@@ -108,22 +108,6 @@ class Provenance(Struct, frozen=True):
     validation_errors: tuple[str, ...] = ()
 
 
-def nodes_of(plan: Plan, goal_id: str, now: float) -> tuple[Node, ...]:
-    """The plan as records: what a node waits for, and the other way round, what waits for it."""
-    found = [
-        record_of(node, goal_id, parent, position, now)
-        for parent, siblings in _families(plan)
-        for position, node in enumerate(siblings)
-    ]
-    return with_blocks(found)
-
-
-def _families(plan: Plan) -> Iterator[tuple[str, tuple[PlanNode, ...]]]:
-    yield "", plan.phases
-    for node, _ in plan.walk():
-        yield node.id, node.children
-
-
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:
     """One node of a plan as it is kept, before anybody has begun it."""
     return Node(

@@ -92,11 +92,6 @@ def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Li
     return [_fitted(line, width) for line in lines]
 
 
-def plain(lines: Sequence[Line]) -> str:
-    """Without styles: for a pipe or a file."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
-
-
 def _title(view: GoalView, width: int) -> Line:
     goal = view.goal
     about = f"  {goal.goal_id}" + (f"  {goal.priority}" if goal.priority != "normal" else "")

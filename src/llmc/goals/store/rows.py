@@ -20,7 +20,6 @@ from llmc.goals.model import (
     Goal,
     GoalView,
     Node,
-    Result,
     Row,
 )
 from llmc.goals.report.crystals import milestones
@@ -163,13 +162,6 @@ class Reader:
 
     def dispatch(self, dispatch_id: str) -> Dispatch | None:
         return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
-
-    def pending_dispatches(self) -> list[tuple[str, Dispatch]]:
-        """Intents of which nobody has seen what became of them, each with the id of its assignment."""
-        rows = self.db.execute(
-            "SELECT assignment_id, payload FROM dispatches WHERE result = ?", (Result.PENDING.value,)
-        )
-        return [(assignment_id, decoded(Dispatch, payload)) for assignment_id, payload in rows]
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
         """Oldest first; `since`: those that were written after that revision."""
