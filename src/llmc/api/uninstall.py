@@ -29,7 +29,6 @@ from llmc.config import trust
 from llmc.daemon import control
 from llmc.doctor import canary
 from llmc.goals.goals import open_store
-from llmc.goals.model import GoalStatus
 from llmc.landing import slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, trash
@@ -134,7 +133,7 @@ def _of_goals(project: Project) -> Iterator[Work]:
         yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
         return
     for goal in goals:
-        if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+        if goal.status.goes_on:
             yield Work(f"goal: {goal.title} ({goal.status})", f"llmc goal handoff {goal.goal_id}")
 
 

@@ -12,7 +12,7 @@ from llmc.goals.drive import by_hand, criteria
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.questions import Question, answered, chosen, questions
 from llmc.goals.drive.rollup import after, progress, settled
-from llmc.goals.drive.transitions import HUMAN, OPEN_ASSIGNMENT
+from llmc.goals.drive.transitions import HUMAN
 from llmc.goals.goals import cancel, change, new_id, open_store, plan
 from llmc.goals.model import (
     Assignment,
@@ -71,7 +71,7 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
 def _newest(view: GoalView, node_id: str) -> Assignment | None:
     """Who has a part of the plan; else who had it last."""
     ours = [one for one in view.assignments.values() if one.work_node_id == node_id]
-    return max(ours, key=lambda one: (one.status in OPEN_ASSIGNMENT, one.created_at), default=None)
+    return max(ours, key=lambda one: (one.status.is_open, one.created_at), default=None)
 
 
 def clock(now: float) -> Clock:
@@ -84,9 +84,6 @@ def clock(now: float) -> Clock:
         )
 
     return Clock(now, lambda at: f"{format_duration(max(0.0, now - at))} ago", to_come)
-
-
-_OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
 
 
 def done(
@@ -191,7 +188,7 @@ def inbox(project: Project) -> list[Question]:
 
 def open_views(found: Reader) -> list[GoalView]:
     """The goals of which something may still be asked."""
-    return found.views(besides=_OVER)
+    return found.views(besides=[one for one in GoalStatus if one.is_over])
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -271,7 +268,7 @@ def _on_node(
     now, store = now_unix(), open_store(project)
     with store.writing() as tx:
         view = view_with(tx, node_id, goal_id, reached=reached)
-        if view.goal.status in _OVER:
+        if view.goal.status.is_over:
             hint = "Nothing of it is worked on."
             raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
         change = settled(view, write(view, view.nodes[node_id], now), now)
@@ -295,9 +292,9 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
             raise _unknown_node(node_id, f"goal {goal_id}", view.nodes)
         return view
     having = [view for one in found.goals_with(node_id) if (view := found.readable(one))]
-    over = _OVER if reached else (*_OVER, GoalStatus.COMPLETED)
-    open_ = [view for view in having if view.goal.status not in over]
-    open_ = open_ or [view for view in having if view.goal.status not in _OVER] or having
+    wanted = [view for view in having if not view.goal.status.is_over]
+    under_way = [view for view in wanted if reached or view.goal.status is not GoalStatus.COMPLETED]
+    open_ = under_way or wanted or having
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
         raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")

@@ -77,7 +77,7 @@ class Transaction:
         if after.status is not Status.NEEDS_REVIEW:
             # what failed to land is not there any more, or is other work now
             self.clear_item(accept_key(name))
-        if after.status in (Status.IDLE, Status.NO_CHANGES) and self.state.last_reviewed_worker == name:
+        if after.status.is_free and self.state.last_reviewed_worker == name:
             # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
             self.state = replace(self.state, last_reviewed_worker=None)
         self.emit(

@@ -90,7 +90,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
     with fault_step("session.launch"):
-        if record.status not in (Status.OFFLINE, Status.ERROR):
+        if record.status.is_live:
             mark_offline(project, record, "session gone")
         with project.store.transaction() as tx:
             tx.update(
@@ -219,9 +219,9 @@ def end(project: Project, name: str, reason: str) -> None:
     pane = project.pane(record)
     if isinstance(pane, Unknown):
         raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
-    if isinstance(pane, Pane) and pane.dead and record.status not in (Status.OFFLINE, Status.ERROR):
+    if isinstance(pane, Pane) and pane.dead and record.status.is_live:
         record = intake.apply_exit(project, record)
-    if record.status not in (Status.OFFLINE, Status.ERROR):
+    if record.status.is_live:
         # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
@@ -272,7 +272,7 @@ def reconcile(project: Project, name: str) -> None:
     """Compare one worker's record with tmux: a pane that is gone makes it offline. Unknown changes nothing."""
     record = intake.apply_pending(project, name)
     pane = project.pane(record)
-    if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
+    if isinstance(pane, Unknown) or not record.status.is_live:
         return
     if pane is None:
         leftovers.end_with_its_agent(project, record)

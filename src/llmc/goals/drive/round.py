@@ -32,16 +32,6 @@ from llmc.goals.report import crystals as crystal_rules
 
 R = TypeVar("R")
 
-OPEN = (
-    AssignmentStatus.QUEUED,
-    AssignmentStatus.DISPATCHED,
-    AssignmentStatus.ACTIVE,
-    AssignmentStatus.STALLED,
-    AssignmentStatus.BLOCKED,
-)
-#: somebody has it; one that waits on a person holds up nobody else
-AT_WORK = (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
-
 
 class Room(Struct, frozen=True):
     """How much a tick may still do."""
@@ -119,7 +109,7 @@ class Round:
         if assignment.status is to:
             return self.put(assignment)
         moved, event = move_assignment(assignment, to, self.now, reason=reason, blocked=blocked, proof=proof)
-        freed = (assignment.status in AT_WORK) - (to in AT_WORK)
+        freed = assignment.status.at_work - to.at_work
         self.room = replaced(self.room, in_progress=self.room.in_progress + freed)
         return self.put(moved, event)
 

@@ -146,8 +146,6 @@ def with_blocks(nodes: list[Node]) -> tuple[Node, ...]:
     return tuple(replace(node, blocks=tuple(waiting[node.node_id])) for node in nodes)
 
 
-CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
-
 _KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 
 
@@ -221,7 +219,7 @@ def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
 
 def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
     """Whether nothing is left to do there: closed itself, by a person's word above it, or in all its leaves."""
-    if nodes[node_id].status in CLOSED or _closed_above(node_id, nodes, shape):
+    if not nodes[node_id].status.is_open or _closed_above(node_id, nodes, shape):
         return True
     below = shape.children.get(node_id, ())
     return bool(below) and all(is_closed(child, nodes, shape) for child in below)

@@ -47,7 +47,6 @@ _GOAL_STYLES = {
     GoalStatus.CANCELLED: "dim",
     GoalStatus.ARCHIVED: "dim",
 }
-_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
 class Tree(Struct, frozen=True):
@@ -169,7 +168,7 @@ def open_waits(view: GoalView, node: Node) -> list[str]:
 
 def _owners(view: GoalView) -> dict[str, Assignment]:
     """The live assignment of each node; of several the newest."""
-    live = [assignment for assignment in view.assignments.values() if assignment.status not in _OVER]
+    live = [assignment for assignment in view.assignments.values() if assignment.status.is_open]
     return {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
 
 

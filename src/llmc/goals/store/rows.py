@@ -10,9 +10,9 @@ from msgspec.structs import force_setattr, replace
 
 from llmc.base.errors import NotFound, StateError
 from llmc.goals.drive.clean import clean
-from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
 from llmc.goals.model import (
     Assignment,
+    AssignmentStatus,
     Change,
     Crystallization,
     Dispatch,
@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Row)
 #: with more events than this the oldest are summed up, so that this many stay as they are
 MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
-_OPEN = ", ".join(f"'{status}'" for status in OPEN_ASSIGNMENT)
+_OPEN = ", ".join(f"'{status}'" for status in AssignmentStatus if status.is_open)
 
 #: closed ones with a dispatch of which nobody knows that it arrived: perhaps a withdrawal that is to be tried again
 _OWED = (
