@@ -6,6 +6,7 @@ from functools import partial
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.goals import status as goal_concerns
 from llmc.goals.drive import by_hand, criteria
@@ -246,7 +247,7 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
     found = [one for one in mine if question_id in (one.id, one.work_node_id)]
     if not found:
         hint = (
-            _did_you_mean(question_id, [one.id for one in open_])
+            did_you_mean(question_id, [one.id for one in open_], cutoff=0.3)
             or "`llmc overseer inbox` lists what is asked."
         )
         raise NotFound(f"nothing waits for an answer under {question_id!r}", hint=hint)
@@ -305,12 +306,5 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
 
 
 def _unknown_node(node_id: str, where: str, known: Iterable[str]) -> NotFound:
-    hint = _did_you_mean(node_id, known) or "`llmc goal show GOAL` draws its plan."
+    hint = did_you_mean(node_id, known, "`llmc goal show GOAL` draws its plan.", 0.3)
     return NotFound(f"there is no {node_id!r} in {where}", hint=hint)
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, dict.fromkeys(known), 1, 0.3)
-    return f'Did you mean "{near[0]}"?' if near else ""

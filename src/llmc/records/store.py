@@ -23,6 +23,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, explain, private_dir, read_given, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.base.names import WorkerName
+from llmc.base.text import did_you_mean
 from llmc.base.urls import scrub, scrub_all
 from llmc.config.paths import Root
 from llmc.records import events, transitions
@@ -360,11 +361,8 @@ def _printable(value: Any) -> Any:
 
 
 def unknown_worker(name: str, state: State) -> NotFound:
-    import difflib
-
-    near = difflib.get_close_matches(name, state.workers, 1)
-    known = f'Did you mean "{near[0]}"?' if near else f"Add it with `llmc add {name}`."
-    return NotFound(f"there is no worker {name!r}", hint=known)
+    hint = did_you_mean(name, state.workers, f"Add it with `llmc add {name}`.")
+    return NotFound(f"there is no worker {name!r}", hint=hint)
 
 
 def _with_derived(state: State) -> State:
