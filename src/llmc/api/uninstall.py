@@ -24,7 +24,7 @@ from llmc.agents.claude_code import (
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.config import trust
 from llmc.daemon import control
 from llmc.doctor import canary
@@ -163,9 +163,7 @@ def refuse_in_use(project: Project) -> None:
     """While a person, an accept or a supervisor is at it, nothing is removed."""
     if supervisor_record.runs(project.root):
         raise Refused(f"a supervisor runs ({supervisor_record.name_of(project.root)})", hint="Stop it first.")
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
             f"panes on the root's tmux server: {told_of(project, theirs)}", hint="Close them first."

@@ -18,7 +18,7 @@ from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.processes import leftovers, wait_until
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.landing import merging, review, validation
 from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
@@ -497,9 +497,7 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Git work in a worktree starts only while nobody else is at work in it."""
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    pane = answered(project.pane(record), record.name)
     taken = is_taken(record, pane)
     if taken:
         raise Refused(taken)

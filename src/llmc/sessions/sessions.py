@@ -21,7 +21,7 @@ from llmc.base.given import written_out
 from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
-from llmc.base.tmux import Unknown, shell_join
+from llmc.base.tmux import Unknown, answered, shell_join
 from llmc.records import inbox
 from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
@@ -55,9 +55,7 @@ _NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up --detach` again.")
+    pane = answered(project.pane(record), name, hint="Run `llmc up --detach` again.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return
@@ -141,9 +139,7 @@ def _died_argv(project: Project, name: str, instance: str) -> list[str]:
 def _close_panes(project: Project, record: WorkerRecord) -> None:
     """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
     pane = project.pane(record)
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes(), record.name)
     for found in panes.values():
         if launched(found)[0] == record.name or found == pane:
             _end_pane(project, found)
@@ -216,9 +212,7 @@ def _last_line(project: Project, record: WorkerRecord) -> str:
 def end(project: Project, name: str, reason: str) -> None:
     """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
     record = intake.apply_pending(project, name)
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
+    pane = answered(project.pane(record), name, hint="")
     if isinstance(pane, Pane) and pane.dead and record.status.is_live:
         record = intake.apply_exit(project, record)
     if record.status.is_live:
@@ -248,9 +242,7 @@ def end_stray(project: Project, session: SessionName) -> None:
     """End the agents in a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
     if project.is_overseer(session):
         raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"{session}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes(), session)
     for pane in panes.values():
         worker, instance = launched(pane)
         if pane.session != session or not instance or worker == OVERSEER:
