@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from llmc.agents.claude.transcripts import last_word_id
+from llmc.agents.events import REPORT
 from llmc.base import callers
 from llmc.base.callers import Mark, Server
 from llmc.base.errors import Refused, ToolFailed, UsageError
@@ -19,7 +21,6 @@ from llmc.base.panes import Pane
 from llmc.base.processes import ancestors
 from llmc.base.tmux import Tmux
 from llmc.repo.project import Project
-from llmc.sessions.transcript_tail import last_word_id
 
 
 class Kind(StrEnum):
@@ -115,7 +116,7 @@ def report(
 ) -> None:
     """Put the report into the worker's inbox; it is judged with the hooks, in order. `update`: what its options said."""
     payload: dict[str, Any] = {
-        "hook_event_name": "Report",
+        "hook_event_name": REPORT,
         "kind": kind,
         "text": text,
         "no_changes": no_changes,
