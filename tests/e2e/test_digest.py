@@ -7,7 +7,7 @@ from typing import Any
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo.project import open_project
-from llmc.reports.digest import text_report
+from llmc.reports.digest import report, text_of
 from tests.support.fleet import Fleet
 
 HOUR = 3600.0
@@ -53,7 +53,7 @@ def test_the_morning_after(scripted: Fleet) -> None:
     assert ", 1 accept by hand, $0.50." in told.splitlines()[1], "without a list, `tasks requeue` is refused"
     assert "quarantined: 2 (task, 3 attempts)" in told
     assert "\033" not in told
-    in_the_daemon = text_report(open_project(str(scripted.root)))
+    in_the_daemon = text_of(report(open_project(str(scripted.root))))
     assert in_the_daemon.partition("Did not land")[2] == told.rstrip("\n").partition("Did not land")[2]
     assert all(len(line) <= 80 for line in told.splitlines())
     for since, count in (("36h", 2), ("1d", 1), (str(time.time() - 10 * HOUR), 0), ("2001-01-01", 2)):

@@ -75,7 +75,7 @@ def test_there_is_one_for_each_row() -> None:
     kinds: dict[str, set[Kind]] = {}
     for one in ROWS:
         kinds.setdefault(one.row, set()).add(one.kind)
-        assert one.kind_of_row is _BY_THE_DOCUMENT[one.row]
+        assert (one.instead_of or one.kind) is _BY_THE_DOCUMENT[one.row]
         assert bool(one.because) == (one.instead_of is not None) == (one.row in _BY_ITSELF)
     assert kinds == {
         row: {Kind.AUTO if row in _BY_ITSELF else kind} for row, kind in _BY_THE_DOCUMENT.items()

@@ -5,6 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from llmc.goals.model import Node
+from llmc.goals.plan.plan import Plan, record_of, with_blocks
+
 Json = dict[str, Any]
 
 
@@ -18,6 +21,17 @@ def plan(*phases: Json, **goal: Any) -> Json:
         "goal": {"title": "Ship it", "successCriteria": ["It ships"], "constraints": [], **goal},
         "phases": list(phases),
     }
+
+
+def nodes_of(plan: Plan, goal_id: str, now: float) -> tuple[Node, ...]:
+    """A plan as the records that are kept of it."""
+    families = [("", plan.phases), *((node.id, node.children) for node, _ in plan.walk())]
+    found = [
+        record_of(node, goal_id, parent, position, now)
+        for parent, siblings in families
+        for position, node in enumerate(siblings)
+    ]
+    return with_blocks(found)
 
 
 def small_plan() -> Json:

@@ -254,7 +254,6 @@ class World:
         return Signals(
             run_id=job.dispatch_id,
             run=job.state,
-            run_since=job.claimed,
             run_ended_at=job.ended,
             run_error="it crashed" if job.state is Run.FAILED else "",
             session_key=session_key("auto", job.worker) if job.worker else "",

@@ -23,7 +23,7 @@ def undriven(project: Project) -> str:
     record = live_registration(project)
     if record is None:
         return "" if project.daemon_runs() else "no daemon drives goals now (llmc up --auto --detach)"
-    if record.get("auto") is False:
+    if record.auto is False:
         return "the daemon runs without auto mode: nobody takes what goals give out (llmc up --auto --detach)"
     return ""
 

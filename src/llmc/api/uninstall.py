@@ -18,12 +18,11 @@ from llmc.agents.claude.files import is_only_trusted, is_trusted, remove_trust, 
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.config import trust
 from llmc.daemon import control
 from llmc.doctor import canary
 from llmc.goals.goals import open_store
-from llmc.goals.model import GoalStatus
 from llmc.landing import slots
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, trash
@@ -128,7 +127,7 @@ def _of_goals(project: Project) -> Iterator[Work]:
         yield Work(f"goals that cannot be read: {store.path}", "llmc doctor")
         return
     for goal in goals:
-        if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+        if goal.status.goes_on:
             yield Work(f"goal: {goal.title} ({goal.status})", f"llmc goal handoff {goal.goal_id}")
 
 
@@ -158,9 +157,7 @@ def refuse_in_use(project: Project) -> None:
     """While a person, an accept or a supervisor is at it, nothing is removed."""
     if supervisor_record.runs(project.root):
         raise Refused(f"a supervisor runs ({supervisor_record.name_of(project.root)})", hint="Stop it first.")
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes())
     if theirs := of_people(panes):
         raise Refused(
             f"panes on the root's tmux server: {told_of(project, theirs)}", hint="Close them first."

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llmc.base.given import number, text
-from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Seen
+from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen
 
 #: a hold that lasts longer may have been forgotten
 HELD_S = 3600.0
@@ -403,7 +403,8 @@ def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     alive = [record for record in workers if record.get("status", "offline") not in ("offline", "error")]
     if alive:
         # When it ended nobody knows; it ran at the last thing that happened to one of them.
-        signs = [(facts.daemon or {}).get("start_time_unix"), *(record.get("since_unix") for record in alive)]
+        began = facts.daemon.start_time_unix if facts.daemon else None
+        signs = [began, *(record.get("since_unix") for record in alive)]
         since = max(number(sign) or 0.0 for sign in signs)
         gone = "was killed" if facts.daemon is not None else "does not run"
         said = f"the daemon {gone}: agents run, and nothing looks after them"
@@ -411,10 +412,10 @@ def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
 
 
 def _other_daemon(facts: Facts) -> Iterator[Item]:
-    named = (facts.daemon or {}).get("pid")
-    if facts.running and facts.holder is not None and named is not None and named != facts.holder:
-        said = f"process {facts.holder} holds this root, but daemon.json names {named}"
-        since = number((facts.daemon or {}).get("start_time_unix")) or 0.0
+    daemon = facts.daemon or Registration()
+    if facts.running and facts.holder is not None and daemon.pid not in (None, facts.holder):
+        said = f"process {facts.holder} holds this root, but daemon.json names {daemon.pid}"
+        since = daemon.start_time_unix or 0.0
         yield Item("other_daemon", "other_daemon", "blocked", "daemon", since, said, "llmc doctor")
 
 
@@ -448,14 +449,14 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
 
 def _canary(facts: Facts) -> Iterator[Item]:
     """Auto mode drives a client that nobody has tried in this version."""
-    daemon = facts.daemon or {}
-    if not facts.auto_runs or daemon.get("agent") == "scripted":
+    daemon = facts.daemon or Registration()
+    if not facts.auto_runs or daemon.agent == "scripted":
         return
-    tried, version = facts.canary or {}, text(daemon.get("version"))
+    tried, version = facts.canary or {}, daemon.version
     if tried.get("client") == version and tried.get("passed") is True:
         return
     failed = tried.get("client") == version and tried.get("passed") is False
     what = f"failed its try: {text(tried.get('reason'))}" if failed else "was not tried with llmc here"
-    since = number(daemon.get("start_time_unix")) or 0.0
+    since = daemon.start_time_unix or 0.0
     again = f"llmc down && {UP_AUTO} --canary"
     yield Item("canary", "canary", "notice", version, since, f"the client {version} {what}", again)

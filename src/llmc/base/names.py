@@ -74,9 +74,3 @@ def carries(text: str, prompt_id: PromptId) -> bool:
     The id is random and names one prompt, so nothing else has it there. Below that line anybody may quote it.
     """
     return header_line(prompt_id) in text.lstrip().partition("\n")[0]
-
-
-def header_kind(text: str) -> str | None:
-    """The first word of that id: `task`, `message`, `reject`, `conflict`, `review`."""
-    match = _HEADER.search(text)
-    return match["kind"] if match else None

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -167,3 +168,16 @@ def gist(text: str, most: int = 500) -> str:
         first = first[: most // 2]
         kept = [rest[-1][-(most - len(first) - 3) :]]
     return f"{first} {' | '.join(kept)}".strip()[:most]
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The one of `known` that was probably meant; "" where none is like it."""
+    import difflib  # slow to import, and only a mistake needs it
+
+    return next(iter(difflib.get_close_matches(name, dict.fromkeys(known), 1, cutoff)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """The hint for a name that there is not."""
+    near = closest(name, known, cutoff)
+    return f'Did you mean "{near}"?' if near else otherwise

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -14,6 +15,8 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import FORMAT, MARK, PROCESS, WORKER, Pane, Panes, find, parse
+
+T = TypeVar("T")
 
 WIDTH, HEIGHT = 500, 100
 #: there is no server. Any other "error connecting to" (permissions, descriptors) says nothing about that.
@@ -32,6 +35,13 @@ class Unknown(Struct, frozen=True):
     """A probe that got no answer. Not "nothing there": nobody may conclude anything from it."""
 
     reason: str
+
+
+def answered(found: T | Unknown, who: str = "", hint: str = "Try again.") -> T:
+    """What a probe found; raises where it got no answer. `who` is it about."""
+    if isinstance(found, Unknown):
+        raise LlmcError(f"{who}: tmux gave no answer: {found.reason}".removeprefix(": "), hint=hint)
+    return found
 
 
 class Tmux(Struct, frozen=True):

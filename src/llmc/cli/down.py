@@ -86,7 +86,7 @@ def _take_down(project: Project) -> tuple[list[str], list[Pane]]:
     problems = []
     for name, record in project.store.read().workers.items():
         pane = project.pane(record)
-        runs = pane is not None or record.status not in (Status.OFFLINE, Status.ERROR)
+        runs = pane is not None or record.status.is_live
         if not runs and not leftovers.of(record.instance):
             continue
         problem = take_down(project, name)

@@ -63,7 +63,7 @@ def the_goal(store: GoalStore, given: str | None) -> str:
         return given
     with store.reading() as found:
         goals = [view.goal for view in found.views()]
-    going = [goal for goal in goals if goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED)]
+    going = [goal for goal in goals if goal.status.goes_on]
     meant = going or goals
     if len(meant) == 1:
         return meant[0].goal_id

@@ -24,7 +24,6 @@ from llmc.cli.output import json_option, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.goals import work as goal_work
-from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
 from llmc.goals.goals import open_store
 from llmc.goals.report.handoff import event_row
 from llmc.goals.report.handoff import export as exported
@@ -66,7 +65,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
             )
             for view in views
             for one in view.assignments.values()
-            if one.status in OPEN_ASSIGNMENT
+            if one.status.is_open
         ]
     if as_json:
         safe = {"since": mode.since, "reason": mode.reason, "file": mode.file} if mode else None

@@ -128,9 +128,9 @@ def command(
     workers = [w for w in project.store.read().workers.values() if auto or not w.auto]
     if as_json:
         rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
-        print_json({"pid": record["pid"], "instance_id": record["instance_id"], "workers": rows})
+        print_json({"pid": record.pid, "instance_id": record.instance_id, "workers": rows})
         return _code(workers)
-    say(f"daemon {record['pid']} runs" + (" in auto mode" if auto else ""))
+    say(f"daemon {record.pid} runs" + (" in auto mode" if auto else ""))
     for worker in workers:
         if worker.status is Status.OFFLINE and worker.auto and not worker.error_reason:
             say(f"  {worker.name}: not needed now")

@@ -5,7 +5,7 @@ from typing import Any
 
 from llmc.attention.rules import attention, worker_rows
 from llmc.base.given import number, text
-from llmc.records.items import Facts, Raw
+from llmc.records.items import Facts, Raw, Registration
 
 
 def status_view(root: str, state: Raw, facts: Facts) -> Raw:
@@ -60,13 +60,12 @@ def _is_told(row: Any) -> bool:
     return isinstance(row, dict) and number(row.get("ts")) is not None and isinstance(row.get("text"), str)
 
 
-def daemon_view(record: Mapping[str, Any] | None, running: bool) -> Raw:
-    """`record` is daemon.json; it counts only while the daemon's lock is held."""
-    if not running or record is None:
-        return {"running": running, "pid": None, "auto": False, "instance_id": None}
+def daemon_view(found: Registration | None, running: bool) -> Raw:
+    """The registration counts only while the daemon's lock is held."""
+    daemon = found if running and found is not None else Registration()
     return {
-        "running": True,
-        "pid": record.get("pid"),
-        "auto": record.get("auto", False),
-        "instance_id": record.get("instance_id"),
+        "running": running,
+        "pid": daemon.pid,
+        "auto": daemon.auto is True,
+        "instance_id": daemon.instance_id,
     }

@@ -11,7 +11,7 @@ from llmc.base.errors import LlmcError, NotFound, Refused, StateError, UsageErro
 from llmc.base.files import read_json
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.cli.output import completion, note, paint, print_json, say
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, for_overseer, locate_root, open_project
@@ -40,13 +40,11 @@ def pane_of(project: Project, worker: str) -> Pane:
     is_overseer = worker == OVERSEER
     of = for_overseer(project) if is_overseer else project
     try:
-        pane = of.pane(of.store.worker(worker))
+        pane = answered(of.pane(of.store.worker(worker)))
     except (NotFound, StateError):
         if not is_overseer:
             raise
         pane = None  # there never was one
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"tmux gave no answer: {pane.reason}", hint="Try again.")
     if pane is None:
         starter = "overseer" if is_overseer else "up"
         raise Refused(f"{worker} has no agent", hint=f"Run `llmc {starter}` to start it.")

@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from msgspec import inspect
 
+from llmc.base.text import closest
 from llmc.config.model import Config
 from llmc.config.toml_text import Path, quoted
 
@@ -71,11 +72,9 @@ def check(value: object, kind: inspect.Type, path: Path, found: Found) -> object
 
 def nearest(key: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown key."""
-    import difflib
-
     names = {name.lower(): name for name in known}
-    if close := difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.5):
-        return f'did you mean "{names[close[0]]}"?'
+    if near := closest(key.lower(), names, 0.5):
+        return f'did you mean "{names[near]}"?'
     return f"known here: {', '.join(sorted(names.values()))}" if names else "there is nothing here"
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from llmc.base import locks, proc, processes
 from llmc.base.errors import LlmcError, Refused
-from llmc.base.files import json_record, private_dir, write_atomic
+from llmc.base.files import private_dir, write_atomic
 from llmc.base.proc import caller_dir
 from llmc.base.processes import Process, start_of, wait_until
 from llmc.config.paths import Root
+from llmc.records import sight
+from llmc.records.items import Registration
 from llmc.repo.project import Project
 
 READY_LIMIT_S = 60.0
@@ -37,14 +39,12 @@ def write_registration(root: Root, instance_id: str, started_unix: float, **abou
     write_atomic(root.daemon, json.dumps(body, indent=1).encode())
 
 
-def live_registration(project: Project) -> dict[str, Any] | None:
+def live_registration(project: Project) -> Registration | None:
     """daemon.json, while its daemon lives."""
-    if not project.daemon_runs():
-        return None
-    return json_record(project.root.daemon) or None
+    return sight.registration(project.root.path) if project.daemon_runs() else None
 
 
-def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
+def start_detached(project: Project, arguments: list[str]) -> Registration:
     """Start `llmc up` in the background; its registration once every session is ready or has a reason why not."""
     if project.daemon_runs():
         raise Refused(
@@ -63,7 +63,7 @@ def start_detached(project: Project, arguments: list[str]) -> dict[str, Any]:
             f"the daemon ended at once: {_last_line(output, start)}", hint=f"Its output is in {output}."
         )
     record = live_registration(project)
-    if record is None or record["pid"] != process.pid:
+    if record is None or record.pid != process.pid:
         raise LlmcError(
             f"the daemon did not register in {READY_LIMIT_S:g} s", hint=f"Its output is in {output}."
         )
@@ -84,10 +84,9 @@ def find(project: Project) -> Process | None:
 
 def _registered(project: Project) -> Process | None:
     """Whom daemon.json names."""
-    record = live_registration(project) or {}
-    pid = record.get("pid")
-    process = processes.identify(pid) if isinstance(pid, int) else None
-    same = process is not None and record.get("start_ticks", process.ticks) == process.ticks
+    found = live_registration(project)
+    process = processes.identify(found.pid) if found and found.pid is not None else None
+    same = process is not None and found is not None and found.start_ticks in (None, process.ticks)
     return process if same else None
 
 
@@ -109,7 +108,7 @@ def is_auto(project: Project) -> bool | None:
         lambda: live_registration(project) is not None or not project.daemon_runs(), KNOWN_S, interval_s=0.02
     )
     record = live_registration(project)
-    return None if record is None else bool(record.get("auto"))
+    return None if record is None else record.auto is True
 
 
 def stop(
@@ -145,7 +144,7 @@ def _is_at_it(project: Project, daemon: Process) -> bool:
 
 def _is_ready(project: Project, pid: int) -> bool:
     record = live_registration(project)
-    return record is not None and record["pid"] == pid and bool(record["ready"])
+    return record is not None and record.pid == pid and record.ready
 
 
 def _last_line(output: Path, start: int) -> str:

@@ -13,7 +13,6 @@ from llmc.auto.rules.costs import complaint
 from llmc.base import locks
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound
-from llmc.base.files import json_record
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Panes
 from llmc.base.proc import ToolMissing
@@ -25,6 +24,8 @@ from llmc.doctor.examine_worker import ahead_of, panes_of, worker_facts
 from llmc.doctor.rules import facts as seen
 from llmc.landing import slots, undo
 from llmc.notifications import notify
+from llmc.records import sight
+from llmc.records.items import Registration
 from llmc.records.state import State
 from llmc.records.store import NewerState, Store
 from llmc.repo import clone_guard, git, git_locks, own_objects
@@ -148,20 +149,19 @@ def _daemon(project: Project) -> seen.DaemonFacts:
     root = project.root
     lock = root.lock("daemon")
     runs = project.daemon_runs()
-    registration = json_record(root.daemon)
-    registered = bool(registration)
+    found = sight.registration(root.path)
     return seen.DaemonFacts(
         runs=runs,
-        registered=registered,
-        ready=registered and registration.get("ready") is True,
+        registered=found is not None,
+        ready=found is not None and found.ready,
         age_s=age_s(lock.stat().st_mtime, now_unix()) if runs else 0.0,
         holder=locks.holder(lock) if runs else "",
         files=() if runs else tuple(str(path) for path in daemon_files(root)),
-        **(_running(root, registration) if runs and registered else {}),
+        **(_running(root, found) if runs and found is not None else {}),
     )
 
 
-def _running(root: Root, registration: dict[str, Any]) -> dict[str, Any]:
+def _running(root: Root, registration: Registration) -> dict[str, Any]:
     return {
         "other_pid": examine_unattended.other_pid(root, registration),
         "socket_problem": examine_unattended.socket_problem(root),

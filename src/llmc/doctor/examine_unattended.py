@@ -16,6 +16,7 @@ from llmc.doctor.rules import facts as seen
 from llmc.goals.goals import open_store
 from llmc.goals.store.errors import SET_ASIDE
 from llmc.records.event_log import EventLog
+from llmc.records.items import Registration
 from llmc.repo.project import Project
 from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules.claims import is_nobodys
@@ -158,24 +159,22 @@ def socket_problem(root: Root) -> str:
     return ""
 
 
-def heartbeat_age_s(root: Root, registration: dict[str, Any]) -> float | None:
+def heartbeat_age_s(root: Root, registration: Registration) -> float | None:
     """Since the last sign of life of this very daemon, or since it registered; None without auto mode."""
-    if registration.get("auto") is not True or registration.get("ready") is not True:
+    if registration.auto is not True or not registration.ready:
         return None
     now = now_unix()
     try:
         ages = [age_s(root.daemon.stat().st_mtime, now)]
         beat = read_json(root.heartbeat)
-        if beat.get("instance_id") == registration.get("instance_id"):
+        if beat.get("instance_id") == registration.instance_id:
             ages.append(age_s(float(beat["timestamp_unix"]), now))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not written yet, or just now
     return min(ages)
 
 
-def other_pid(root: Root, registration: dict[str, Any]) -> int | None:
+def other_pid(root: Root, registration: Registration) -> int | None:
     """The process that daemon.json names, where it is not the one that has the daemon's lock."""
-    words = locks.holder(root.lock("daemon")).split()
-    signed = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
-    named = registration.get("pid")
-    return named if isinstance(named, int) and signed is not None and named != signed else None
+    signed = locks.signer(root.lock("daemon"))
+    return registration.pid if signed is not None and registration.pid != signed else None

@@ -23,7 +23,7 @@ from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.rules.records import task_in
@@ -63,9 +63,7 @@ def readable_state(project: Project) -> State | None:
 def rebuild(project: Project) -> Rebuilt:
     """Look at everything, keep the old state.json aside, write the new one. Safe to repeat after a crash."""
     with _alone(project):
-        panes = project.tmux.panes()
-        if isinstance(panes, Unknown):
-            raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+        panes = answered(project.tmux.panes())
         old = _old_workers(project)
         logged = _events(project)
         found = [_find(project, name, _pane_of(name, panes), logged) for name in _names(project)]

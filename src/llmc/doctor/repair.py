@@ -147,7 +147,7 @@ def _make_worktree(project: Project, record: WorkerRecord) -> str:
 def _link_worktree(project: Project, record: WorkerRecord) -> str:
     """The directory stays, and with it the agent that works in it; a worker without a task gets a clean start."""
     provision.provision(project, record)
-    if record.status in (Status.IDLE, Status.NO_CHANGES):
+    if record.status.is_free:
         return f"linked to the clone again; {_reset(project, record)}"
     return "linked to the clone again; its files are as they were"
 
@@ -158,7 +158,7 @@ def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
 
 def _end_rebase(project: Project, record: WorkerRecord) -> str:
     """Without a task the worker gets a clean start; with one, its commits are as they were before the rebase."""
-    if record.status in (Status.IDLE, Status.NO_CHANGES):
+    if record.status.is_free:
         return _reset(project, record)
     rebase.refuse_if_disturbed(project, record)
     worktree = Path(record.worktree_path)

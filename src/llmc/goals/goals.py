@@ -29,7 +29,7 @@ from llmc.goals.drive import criteria as budget
 from llmc.goals.drive import criteria as unplanned
 from llmc.goals.drive import policy
 from llmc.goals.drive.clean import check_typed
-from llmc.goals.drive.rollup import FINISHED, leaves, settled
+from llmc.goals.drive.rollup import leaves, settled
 from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
 from llmc.goals.model import (
     Change,
@@ -244,7 +244,7 @@ def change(project: Project, goal_id: str, fields: dict[str, Any]) -> Goal:
     """Give fields of a goal's definition new values; the log says which."""
 
     def write(view: GoalView) -> Change:
-        if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+        if view.goal.status.is_over:
             raise Refused(f"goal {goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`.")
         now = now_unix()
         data = {"fields": sorted(fields), "actor": HUMAN}
@@ -291,7 +291,7 @@ def cancel(project: Project, goal_id: str, reason: str = "") -> Goal:
     def write(view: GoalView) -> Change:
         now = now_unix()
         goal, event = move_goal(view.goal, GoalStatus.CANCELLED, now, reason=why, actor=HUMAN)
-        open_nodes = [node for node in leaves(view) if node.status not in FINISHED]
+        open_nodes = [node for node in leaves(view) if node.status.is_open]
         nodes = [move_node(one, NodeStatus.CANCELLED, now, reason=why, actor=HUMAN) for one in open_nodes]
         gone = Change(
             goal=goal, nodes=tuple(node for node, _ in nodes), events=(event, *(one for _, one in nodes))

@@ -20,6 +20,16 @@ class GoalStatus(StrEnum):
     CANCELLED = "cancelled"
     ARCHIVED = "archived"
 
+    @property
+    def goes_on(self) -> bool:
+        """Its plan is driven, or will be again."""
+        return self in (GoalStatus.ACTIVE, GoalStatus.PAUSED)
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody wants it any more; one that is completed may be opened again."""
+        return self in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
+
 
 class Priority(StrEnum):
     LOW = "low"
@@ -42,6 +52,10 @@ class NodeStatus(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"
 
+    @property
+    def is_open(self) -> bool:
+        return self not in (NodeStatus.DONE, NodeStatus.CANCELLED)
+
 
 class AssignmentStatus(StrEnum):
     QUEUED = "queued"
@@ -51,6 +65,15 @@ class AssignmentStatus(StrEnum):
     BLOCKED = "blocked"
     DONE = "done"
     CANCELLED = "cancelled"
+
+    @property
+    def is_open(self) -> bool:
+        return self not in (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
+
+    @property
+    def at_work(self) -> bool:
+        """Somebody has it; one that waits on a person holds up nobody else."""
+        return self in (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 
 
 class Recovery(StrEnum):

@@ -21,7 +21,7 @@ from llmc.goals.drive.intents import Action, is_pending
 from llmc.goals.drive.ladder import advice_of, seen_of
 from llmc.goals.drive.rollup import settled
 from llmc.goals.goals import open_store, with_repo_context
-from llmc.goals.model import Change, GoalStatus, GoalView, PlannerRef, PlanRevision, Result
+from llmc.goals.model import Change, GoalView, PlannerRef, PlanRevision, Result
 from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
@@ -264,7 +264,7 @@ def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, 
 
 
 def _check_is_open(view: GoalView) -> None:
-    if view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+    if view.goal.status.is_over:
         raise Refused(
             f"goal {view.goal.goal_id} is {view.goal.status}", hint="Make a new one: `llmc goal create`."
         )

@@ -200,7 +200,6 @@ def _of_worker(
     return Signals(
         run_id=run_id,
         run=Run.IN_FLIGHT if moves else Run.NONE,
-        run_since=since,
         session_key=session_key(assignment.agent_id, record.name),
         session_id=record.claude_session_id or "",
         reachable=record.status in (*BUSY, Status.NEEDS_INPUT) and not record.held,

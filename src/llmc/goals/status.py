@@ -25,7 +25,6 @@ from llmc.repo.project import Project
 
 _QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
 #: goals of which nothing is asked any more
-_OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
 
 Concerns = dict[str, dict[str, str]]
 
@@ -82,11 +81,8 @@ def after_a_word(project: Project, store: GoalStore) -> None:
         return
     with contextlib.suppress(LlmcError, OSError):
         with store.reading() as found:
-            views = found.views(besides=_OVER)
+            views = found.views(besides=[one for one in GoalStatus if one.is_over])
         tell(project, map(of_goal, views), views)
-
-
-_GOING_ON = (GoalStatus.ACTIVE, GoalStatus.PAUSED)
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,7 +108,7 @@ class Counts:
         self._known: dict[str, tuple[GoalView, int, int, Concerns]] = {}
 
     def glance(self, views: Mapping[str, GoalView]) -> Glance:
-        going = {key: view for key, view in views.items() if view.goal.status in _GOING_ON}
+        going = {key: view for key, view in views.items() if view.goal.status.goes_on}
         self._known = {key: self._counted(key, view) for key, view in going.items()}
         active = [row for row in self._known.values() if row[0].goal.status is GoalStatus.ACTIVE]
         return Glance(

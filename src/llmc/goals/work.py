@@ -6,13 +6,14 @@ from functools import partial
 
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.goals import status as goal_concerns
 from llmc.goals.drive import by_hand, criteria
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.questions import Question, answered, chosen, questions
 from llmc.goals.drive.rollup import after, progress, settled
-from llmc.goals.drive.transitions import HUMAN, OPEN_ASSIGNMENT
+from llmc.goals.drive.transitions import HUMAN
 from llmc.goals.goals import cancel, change, new_id, open_store, plan
 from llmc.goals.model import (
     Assignment,
@@ -71,7 +72,7 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
 def _newest(view: GoalView, node_id: str) -> Assignment | None:
     """Who has a part of the plan; else who had it last."""
     ours = [one for one in view.assignments.values() if one.work_node_id == node_id]
-    return max(ours, key=lambda one: (one.status in OPEN_ASSIGNMENT, one.created_at), default=None)
+    return max(ours, key=lambda one: (one.status.is_open, one.created_at), default=None)
 
 
 def clock(now: float) -> Clock:
@@ -84,9 +85,6 @@ def clock(now: float) -> Clock:
         )
 
     return Clock(now, lambda at: f"{format_duration(max(0.0, now - at))} ago", to_come)
-
-
-_OVER = (GoalStatus.CANCELLED, GoalStatus.ARCHIVED)
 
 
 def done(
@@ -191,7 +189,7 @@ def inbox(project: Project) -> list[Question]:
 
 def open_views(found: Reader) -> list[GoalView]:
     """The goals of which something may still be asked."""
-    return found.views(besides=_OVER)
+    return found.views(besides=[one for one in GoalStatus if one.is_over])
 
 
 def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> Question:
@@ -249,7 +247,7 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
     found = [one for one in mine if question_id in (one.id, one.work_node_id)]
     if not found:
         hint = (
-            _did_you_mean(question_id, [one.id for one in open_])
+            did_you_mean(question_id, [one.id for one in open_], cutoff=0.3)
             or "`llmc overseer inbox` lists what is asked."
         )
         raise NotFound(f"nothing waits for an answer under {question_id!r}", hint=hint)
@@ -271,7 +269,7 @@ def _on_node(
     now, store = now_unix(), open_store(project)
     with store.writing() as tx:
         view = view_with(tx, node_id, goal_id, reached=reached)
-        if view.goal.status in _OVER:
+        if view.goal.status.is_over:
             hint = "Nothing of it is worked on."
             raise Refused(f"goal {view.goal.goal_id} is {view.goal.status}", hint=hint)
         change = settled(view, write(view, view.nodes[node_id], now), now)
@@ -295,9 +293,9 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
             raise _unknown_node(node_id, f"goal {goal_id}", view.nodes)
         return view
     having = [view for one in found.goals_with(node_id) if (view := found.readable(one))]
-    over = _OVER if reached else (*_OVER, GoalStatus.COMPLETED)
-    open_ = [view for view in having if view.goal.status not in over]
-    open_ = open_ or [view for view in having if view.goal.status not in _OVER] or having
+    wanted = [view for view in having if not view.goal.status.is_over]
+    under_way = [view for view in wanted if reached or view.goal.status is not GoalStatus.COMPLETED]
+    open_ = under_way or wanted or having
     if len(open_) > 1:
         names = ", ".join(view.goal.goal_id for view in open_)
         raise UsageError(f"{node_id} is in the plans of {len(open_)} goals", hint=f"Add --goal: {names}")
@@ -308,12 +306,5 @@ def view_with(found: Reader, node_id: str, goal_id: str, *, reached: bool = Fals
 
 
 def _unknown_node(node_id: str, where: str, known: Iterable[str]) -> NotFound:
-    hint = _did_you_mean(node_id, known) or "`llmc goal show GOAL` draws its plan."
+    hint = did_you_mean(node_id, known, "`llmc goal show GOAL` draws its plan.", 0.3)
     return NotFound(f"there is no {node_id!r} in {where}", hint=hint)
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, dict.fromkeys(known), 1, 0.3)
-    return f'Did you mean "{near[0]}"?' if near else ""

@@ -19,7 +19,7 @@ from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.landing import merging, review, validation
 from llmc.landing.prompts import conflict_prompt, validation_prompt
 from llmc.records.store import Transaction
@@ -32,14 +32,6 @@ from llmc.sessions import intake, submit
 from llmc.sessions import leftovers as quiet
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
-
-
-def signature(worktree: Path, name: str, email: str, date: str) -> dict[str, str]:
-    """An author stays the author of what lands; where nobody is configured, the committer too."""
-    env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
-    if git.config_get(worktree, "user.email"):
-        return env
-    return env | {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
 
 
 def committer(worktree: Path, commit: str) -> dict[str, str]:
@@ -506,9 +498,7 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
 
 def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     """Git work in a worktree starts only while nobody else is at work in it."""
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    pane = answered(project.pane(record), record.name)
     taken = is_taken(record, pane)
     if taken:
         raise Refused(taken)

@@ -8,6 +8,8 @@ others follow from the facts at each look: nothing has to clear them.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from llmc.base.given import number, text
+
 #: JSON as plain data: the hot path has no models
 Raw = dict[str, Any]
 
@@ -101,6 +103,40 @@ class Seen(NamedTuple):
     acting: bool = False
 
 
+class Registration(NamedTuple):
+    """What daemon.json says of the daemon that wrote it; None where it does not."""
+
+    pid: int | None = None
+    #: when that process began, in the kernel's ticks
+    start_ticks: str | None = None
+    start_time_unix: float | None = None
+    instance_id: str | None = None
+    auto: bool | None = None
+    #: every session is ready, or has a reason why not
+    ready: bool = False
+    #: the agent it drives, and the version of that client
+    agent: str = ""
+    version: str = ""
+
+    @classmethod
+    def read(cls, row: object) -> "Registration | None":
+        """Whoever wrote it: what has not its type is not there; None for what is no registration at all."""
+        if not isinstance(row, dict) or not row:
+            return None
+        pid, auto = row.get("pid"), row.get("auto")
+        ticks, instance = row.get("start_ticks"), row.get("instance_id")
+        return cls(
+            pid if type(pid) is int else None,
+            ticks if isinstance(ticks, str) else None,
+            number(row.get("start_time_unix")),
+            instance if isinstance(instance, str) else None,
+            auto if isinstance(auto, bool) else None,
+            row.get("ready") is True,
+            text(row.get("agent")),
+            text(row.get("version")),
+        )
+
+
 class Facts(NamedTuple):
     """How things are, beside the state."""
 
@@ -109,7 +145,7 @@ class Facts(NamedTuple):
     running: bool = False
     holder: int | None = None
     #: daemon.json; a daemon that was killed leaves it
-    daemon: Mapping[str, Any] | None = None
+    daemon: Registration | None = None
     #: somebody holds the supervisor's lock; overseer.json
     supervised: bool = False
     overseer: Mapping[str, Any] | None = None
@@ -125,7 +161,7 @@ class Facts(NamedTuple):
 
     @property
     def auto_runs(self) -> bool:
-        return self.running and (self.daemon or {}).get("auto") is True
+        return self.running and self.daemon is not None and self.daemon.auto is True
 
     def seen(self, worker: str) -> Seen:
         return self.workers.get(worker, Seen())

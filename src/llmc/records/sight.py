@@ -14,7 +14,7 @@ from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
 from llmc.config import layout
-from llmc.records.items import Facts, Raw, Seen
+from llmc.records.items import Facts, Raw, Registration, Seen
 
 #: what `git status` may take in the source of a person
 GIT_S = 10.0
@@ -32,7 +32,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         now=now,
         running=running,
         holder=signer(lock) if running else None,
-        daemon=read_record(f"{root}/{layout.DAEMON}"),
+        daemon=registration(root),
         supervised=overseer is not None and is_locked(f"{root}/{layout.OVERSEER_LOCK}"),
         overseer=overseer,
         workers={name: _seen(root, record, panes) for name, record in workers.items()},
@@ -41,6 +41,11 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         source_is_free=_source_is_free(state),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
+
+
+def registration(root: str | os.PathLike[str]) -> Registration | None:
+    """daemon.json as it is now, whether its daemon lives or not."""
+    return Registration.read(read_record(f"{os.fspath(root)}/{layout.DAEMON}"))
 
 
 def read_record(path: str) -> Raw | None:

@@ -23,6 +23,7 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, explain, private_dir, read_given, write_atomic
 from llmc.base.locks import Rank, lock
 from llmc.base.names import WorkerName
+from llmc.base.text import did_you_mean
 from llmc.base.urls import scrub, scrub_all
 from llmc.config.paths import Root
 from llmc.records import events, transitions
@@ -77,7 +78,7 @@ class Transaction:
         if after.status is not Status.NEEDS_REVIEW:
             # what failed to land is not there any more, or is other work now
             self.clear_item(accept_key(name))
-        if after.status in (Status.IDLE, Status.NO_CHANGES) and self.state.last_reviewed_worker == name:
+        if after.status.is_free and self.state.last_reviewed_worker == name:
             # What was reviewed is gone: its next work is not meant by an `accept` or `reject` without a name.
             self.state = replace(self.state, last_reviewed_worker=None)
         self.emit(
@@ -360,11 +361,8 @@ def _printable(value: Any) -> Any:
 
 
 def unknown_worker(name: str, state: State) -> NotFound:
-    import difflib
-
-    near = difflib.get_close_matches(name, state.workers, 1)
-    known = f'Did you mean "{near[0]}"?' if near else f"Add it with `llmc add {name}`."
-    return NotFound(f"there is no worker {name!r}", hint=known)
+    hint = did_you_mean(name, state.workers, f"Add it with `llmc add {name}`.")
+    return NotFound(f"there is no worker {name!r}", hint=hint)
 
 
 def _with_derived(state: State) -> State:

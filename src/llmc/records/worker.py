@@ -42,6 +42,16 @@ class Status(StrEnum):
     #: stopped by a failure; only a person's command leaves it
     ERROR = "error"
 
+    @property
+    def is_free(self) -> bool:
+        """Ready for a task, and nothing of the last one waits."""
+        return self in (Status.IDLE, Status.NO_CHANGES)
+
+    @property
+    def is_live(self) -> bool:
+        """It has an agent, as far as is known."""
+        return self not in (Status.OFFLINE, Status.ERROR)
+
 
 #: the statuses in which a worker's agent is at work on a task
 BUSY = (Status.WORKING, Status.REJECTED, Status.REVIEWING)

@@ -12,12 +12,13 @@ from llmc.agents.claude.layout import list_name
 from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
-from llmc.base.files import explain, json_row, read_text, write_atomic
+from llmc.base.files import explain, json_row, write_atomic
 from llmc.goals import status
 from llmc.goals.drive.liveness import held_up_by
 from llmc.goals.drive.questions import questions
 from llmc.goals.goals import open_store
 from llmc.goals.work import open_views
+from llmc.records import sight
 from llmc.records.event_log import EventLog
 from llmc.records.items import Item
 from llmc.records.state import AutoState, State
@@ -85,13 +86,6 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
         held_up=held_up,
     )
     return digest(rows, since, now, facts, tuple(problems))
-
-
-def text_report(
-    project: Project, since: float | None = None, width: int = PLAIN_WIDTH, paint: Paint | None = None
-) -> str:
-    """The same for people; plain unless it is told how to paint."""
-    return text_of(report(project, since), width, paint)
 
 
 def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
@@ -207,8 +201,8 @@ def _completed(project: Project) -> set[str]:
 
 
 def _auto_runs(project: Project) -> bool:
-    registration = json_row(read_text(project.root.daemon).encode()) or {}
-    return project.daemon_runs() and registration.get("auto") is not False
+    found = sight.registration(project.root.path)
+    return project.daemon_runs() and (found is None or found.auto is not False)
 
 
 def _local(at_unix: float) -> datetime:

@@ -25,7 +25,7 @@ from llmc.base.given import written_out
 from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
-from llmc.base.tmux import Unknown, shell_join
+from llmc.base.tmux import Unknown, answered, shell_join
 from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
@@ -52,9 +52,7 @@ INTERRUPTED_S = 0.5
 def start(project: Project, name: str) -> None:
     """Launch a worker's agent if none runs; the caller holds the worker's lock and waits with `wait_ready`."""
     record = intake.apply_pending(project, name)
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}", hint="Run `llmc up --detach` again.")
+    pane = answered(project.pane(record), name, hint="Run `llmc up --detach` again.")
     if isinstance(pane, Pane) and not pane.dead and record.instance:
         adopt(project, record, pane)
         return
@@ -87,7 +85,7 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
     spec = private_dir(project.root.agents) / f"{record.name}.{instance}.launch.json"
     payload = {"argv": argv, "cwd": record.worktree_path, "env": environment}
     with fault_step("session.launch"):
-        if record.status not in (Status.OFFLINE, Status.ERROR):
+        if record.status.is_live:
             mark_offline(project, record, "session gone")
         with project.store.transaction() as tx:
             tx.update(
@@ -138,9 +136,7 @@ def _died_argv(project: Project, name: str, instance: str) -> list[str]:
 def _close_panes(project: Project, record: WorkerRecord) -> None:
     """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
     pane = project.pane(record)
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes(), record.name)
     for found in panes.values():
         if launched(found)[0] == record.name or found == pane:
             _end_pane(project, found)
@@ -215,12 +211,10 @@ def _last_line(project: Project, record: WorkerRecord) -> str:
 def end(project: Project, name: str, reason: str) -> None:
     """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
     record = intake.apply_pending(project, name)
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{name}: tmux gave no answer: {pane.reason}")
-    if isinstance(pane, Pane) and pane.dead and record.status not in (Status.OFFLINE, Status.ERROR):
+    pane = answered(project.pane(record), name, hint="")
+    if isinstance(pane, Pane) and pane.dead and record.status.is_live:
         record = intake.apply_exit(project, record)
-    if record.status not in (Status.OFFLINE, Status.ERROR):
+    if record.status.is_live:
         # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
@@ -247,9 +241,7 @@ def end_stray(project: Project, session: SessionName) -> None:
     """End the agents in a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
     if project.is_overseer(session):
         raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"{session}: tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes(), session)
     for pane in panes.values():
         worker, instance = launched(pane)
         if pane.session != session or not instance or worker == OVERSEER:
@@ -271,7 +263,7 @@ def reconcile(project: Project, name: str) -> None:
     """Compare one worker's record with tmux: a pane that is gone makes it offline. Unknown changes nothing."""
     record = intake.apply_pending(project, name)
     pane = project.pane(record)
-    if isinstance(pane, Unknown) or record.status in (Status.OFFLINE, Status.ERROR):
+    if isinstance(pane, Unknown) or not record.status.is_live:
         return
     if pane is None:
         leftovers.end_with_its_agent(project, record)

@@ -148,7 +148,7 @@ def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> Non
             return
         done = replace(done, text="", cleared=record.delivery.cleared)
         tx.update(name, delivery=done)
-        rests = record.status in (Status.IDLE, Status.NO_CHANGES)
+        rests = record.status.is_free
         if outcome is Outcome.REFUSED and (rests or (is_task(done) and not was_typed)):
             # Nothing was typed, so the worker has no task: not even when its agent has ended meanwhile.
             tx.update(name, current_prompt="", self_review=SelfReview.NO)

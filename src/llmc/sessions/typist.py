@@ -20,13 +20,12 @@ from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.clock import now_unix
-from llmc.base.errors import LlmcError
 from llmc.base.faults import FaultInjected
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, carries, header_id, header_line
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
@@ -189,9 +188,7 @@ class Typist:
         return _Trace.UNCLEAR
 
     def _living_pane(self) -> Pane:
-        pane = self.project.pane(self.record)
-        if isinstance(pane, Unknown):
-            raise LlmcError(f"{self.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+        pane = answered(self.project.pane(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
             raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up --detach` starts it")
         return pane

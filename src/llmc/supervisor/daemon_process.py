@@ -10,9 +10,10 @@ from msgspec import Struct
 from llmc.base import proc, processes
 from llmc.base.clock import monotonic
 from llmc.base.errors import LlmcError, NotFound
-from llmc.base.files import json_record, private_dir
+from llmc.base.files import private_dir
 from llmc.base.processes import Process
 from llmc.daemon import control
+from llmc.records import sight
 from llmc.repo.project import Project
 from llmc.supervisor.model import Failure, FailureKind, Identity
 
@@ -53,13 +54,6 @@ class Running(Struct):
         return monotonic() - self.since
 
 
-class Registration(Struct, frozen=True):
-    """What daemon.json says now."""
-
-    identity: Identity | None
-    ready: bool
-
-
 def check_program() -> None:
     """That `llmc` cannot be found is for a person, not for a remediation."""
     if shutil.which("llmc") is None:
@@ -69,15 +63,14 @@ def check_program() -> None:
         )
 
 
-def registration(project: Project) -> Registration:
-    """daemon.json, whoever wrote it."""
-    row = json_record(project.root.daemon)
-    return Registration(Identity.read(row), bool(row) and row.get("ready") is True)
+def registered(project: Project) -> Identity | None:
+    """The daemon that daemon.json names, whether it lives or not."""
+    return Identity.of(sight.registration(project.root.path))
 
 
 def adopt(project: Project, known: Identity | None) -> Running | None:
     """The daemon of a supervisor that was killed, if it is the very one that supervisor had."""
-    found = registration(project).identity
+    found = registered(project)
     if known is None or found != known or not project.daemon_runs():
         return None
     process = control.find(project)
@@ -93,7 +86,7 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     if not project.daemon_runs():  # what a killed daemon left must not be taken for the new one
         for path in (project.root.daemon, project.root.heartbeat):
             path.unlink(missing_ok=True)
-    before = registration(project).identity
+    before = registered(project)
     env = {
         **proc.command_env(),
         "LLMC_ROOT": str(project.root.path),
@@ -103,7 +96,7 @@ def start(project: Project, stopping: Callable[[], bool], limit_s: float = REGIS
     since = monotonic()
 
     def new() -> Identity | None:
-        found = registration(project).identity
+        found = registered(project)
         is_new = found is not None and found != before and _is_of(child.pid, found.pid)
         return found if is_new else None
 

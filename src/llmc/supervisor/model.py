@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from llmc.base import given
+from llmc.records.items import Registration
 
 #: levels of the daemon's log that are failures, with all the names that logging has for them
 FAILURES = frozenset({"WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"})
@@ -40,17 +41,14 @@ class Identity(Struct, frozen=True):
 
     @classmethod
     def read(cls, row: object) -> "Identity | None":
-        """The one that daemon.json names; None where that says nothing useful."""
-        if not isinstance(row, dict):
+        """The one that a record names; None where that says nothing useful."""
+        return cls.of(Registration.read(row))
+
+    @classmethod
+    def of(cls, found: Registration | None) -> "Identity | None":
+        if found is None or found.pid is None or found.start_time_unix is None or found.instance_id is None:
             return None
-        pid, started, instance = (
-            row.get("pid"),
-            given.number(row.get("start_time_unix")),
-            row.get("instance_id"),
-        )
-        if type(pid) is not int or started is None or not isinstance(instance, str):
-            return None
-        return cls(pid, started, instance)
+        return cls(found.pid, found.start_time_unix, found.instance_id)
 
 
 class Record(Struct, frozen=True):

@@ -25,7 +25,7 @@ from llmc.base.errors import LlmcError, NotFound, StateError
 from llmc.base.files import append_line, explain, private_dir
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.base.wake import listen, receive
 from llmc.config.paths import Root
 from llmc.records.transitions import step
@@ -175,9 +175,7 @@ def ready(own: Project, say: Callable[[str], None]) -> str:
 
 def look(own: Project) -> tuple[WorkerRecord, Pane | None]:
     record = own.store.worker(OVERSEER)
-    pane = own.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{record.session_id}: tmux gave no answer: {pane.reason}")
+    pane = answered(own.pane(record), record.session_id, hint="")
     return record, pane
 
 

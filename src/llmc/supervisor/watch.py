@@ -14,12 +14,13 @@ from llmc.base.errors import LlmcError
 from llmc.base.files import json_row, read_text
 from llmc.base.log_reader import LogReader, archives
 from llmc.config.paths import Root
+from llmc.records import sight
 from llmc.records.event_log import EventLog
+from llmc.records.items import Registration
 from llmc.records.state import State
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
-from llmc.supervisor import daemon_process
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, Identity, Record, failures
 from llmc.supervisor.rules import decide
@@ -221,7 +222,8 @@ class Watch:
     def look(self, limits: decide.HealthLimits) -> decide.Seen:
         """The daemon as it is now."""
         now = monotonic()
-        found = daemon_process.registration(self._project)
+        found = sight.registration(self._project.root.path) or Registration()
+        identity = Identity.of(found)
         alive = self._daemon.is_alive()
         beat = self._beat_now()
         if found.ready and not self._was_ready:  # before that nothing could get on
@@ -232,8 +234,8 @@ class Watch:
             alive=alive,
             exit_code=None if alive else self._daemon.exit_code(),
             drained="" if alive else self._drained(),
-            registered=found.identity,
-            unregistered_s=self._registered.see(found.identity is None, now),
+            registered=identity,
+            unregistered_s=self._registered.see(identity is None, now),
             beat_of=beat[0] if beat else None,
             beat_age_s=self._beat.see(beat, now),
             records=tuple(self._tail.read()),

@@ -125,13 +125,6 @@ def free(project: Project, claim: Claim, reason: str) -> None:
         tx.emit("task_released", **about, cause="", ref=None)
 
 
-def landed_as(project: Project, commit: str) -> TaskKey | None:
-    """The task whose work landed as this commit; None for a person's own, and for one that was taken back since."""
-    books = open_ledger(project).books()
-    task = books.landed_as(commit)
-    return task if task is not None and books.is_completed(task) else None
-
-
 def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
     """A task whose work was undone is pending again, in ledger and list; can be repeated after a crash.
 

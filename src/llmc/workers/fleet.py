@@ -6,7 +6,7 @@ from llmc.base import processes
 from llmc.base.errors import LlmcError, NotFound
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane, Panes
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import Unknown, answered
 from llmc.repo.project import Project
 from llmc.repo.provision import provision
 from llmc.sessions import sessions
@@ -39,9 +39,7 @@ def take_down(project: Project, name: str) -> str | None:
 
 def end_every_session(project: Project) -> list[Pane]:
     """Without a state that can be read, every agent of the fleet on the root's own tmux server is ended."""
-    panes = project.tmux.panes()
-    if isinstance(panes, Unknown):
-        raise LlmcError(f"tmux gave no answer: {panes.reason}", hint="Try again.")
+    panes = answered(project.tmux.panes())
     for pane in _agents(project, panes):
         sessions.end_program(pane)
     return close_server(project)

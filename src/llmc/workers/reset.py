@@ -8,7 +8,7 @@ from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
-from llmc.base.tmux import Unknown
+from llmc.base.tmux import answered
 from llmc.landing import accept
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
@@ -71,9 +71,7 @@ def reset_unattended(project: Project, name: str) -> Reset:
 
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
     """The worker's pane; raises while a person has the worker, or its work is landing."""
-    pane = project.pane(record)
-    if isinstance(pane, Unknown):
-        raise LlmcError(f"{record.name}: tmux gave no answer: {pane.reason}", hint="Try again.")
+    pane = answered(project.pane(record), record.name)
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
     journal = record.accept

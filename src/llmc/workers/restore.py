@@ -1,7 +1,6 @@
 """What is in the trash: the way back, and what goes for good once it is old."""
 
 import calendar
-import difflib
 import os
 import shutil
 import time
@@ -16,6 +15,7 @@ from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, json_row, write_atomic
+from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
 from llmc.config.paths import Root
 from llmc.landing import rebase
@@ -132,9 +132,9 @@ def find(root: Root, given: str) -> Entry:
         raise UsageError(
             f"{given!r} can be {len(begins)} things in the trash", hint=f"Name one, e.g. {begins[0].name}"
         )
-    near = difflib.get_close_matches(wanted, [name for entry in known for name in _names(entry)], 1, 0.3)
+    names = [name for entry in known for name in _names(entry)]
     raise NotFound(
-        f"there is no {given!r} in the trash", hint=f'Did you mean "{near[0]}"?' if near else _LIST_HINT
+        f"there is no {given!r} in the trash", hint=did_you_mean(wanted, names, _LIST_HINT, cutoff=0.3)
     )
 
 

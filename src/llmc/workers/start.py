@@ -21,7 +21,6 @@ from llmc.workers.patrol import finish_interrupted
 
 #: how long a `start` waits for an idle worker whose lock somebody has for a moment
 IDLE_WAIT_S = 60.0
-CAN_START = (Status.IDLE, Status.NO_CHANGES)
 CAN_TAKE_MESSAGES = (
     Status.IDLE,
     Status.WORKING,
@@ -54,7 +53,7 @@ def start_task(
             f"{name}: an interrupted delivery was finished just now ({record.delivery.prompt_id}); it is at work on that",
             hint=f"llmc status; llmc wait {name} --status needs_review",
         )
-    if record.status not in CAN_START:
+    if not record.status.is_free:
         raise Refused(
             f"{name} is {record.status}, a task can start from idle or no_changes only",
             hint=advice(project, record.name),
@@ -204,4 +203,4 @@ def idle_workers(project: Project, state: State) -> list[WorkerName]:
 def _is_free(project: Project, record: WorkerRecord) -> bool:
     configured = project.config.workers.get(record.name)
     excluded = record.auto or (configured is not None and configured.excluded_from_pool)
-    return record.status in CAN_START and not excluded and not record.held and record.accept is None
+    return record.status.is_free and not excluded and not record.held and record.accept is None

@@ -263,6 +263,22 @@ def test_a_worker_is_heard_on_its_own_assignment_alone() -> None:
     assert leaf.types().count("work.reported") == 1
 
 
+@pytest.mark.req("3-093")
+def test_a_report_without_ids_is_about_none_of_several() -> None:
+    """One session has two assignments: both would take the word for their own. Break: leave `of_session` empty."""
+    leaf = OneLeaf().begin()
+    other = replace(leaf.one, assignment_id="A_other", work_node_id="S9.9.9")
+    leaf.view = replace(leaf.view, assignments={**leaf.view.assignments, other.assignment_id: other})
+    word = Update(status=Claim.IN_PROGRESS, summary="half of it")
+    leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(word,)), after=10.0)
+    refused = [one for one in leaf.events if one.type == "update.refused"]
+    assert "any of 2 assignments" in str(refused)
+    assert "work.reported" not in leaf.types()
+    named = replace(word, work_node_id="S1.1.1")
+    leaf.look(seen(run=Run.IN_FLIGHT, agent_wrote_at=leaf.now + 9.0, reports=(named,)), after=10.0)
+    assert leaf.types().count("work.reported") == 1
+
+
 def row(kind: str, at: float, content: object) -> str:
     when = datetime.fromtimestamp(at, UTC).isoformat()
     message = {"role": kind, "content": content}

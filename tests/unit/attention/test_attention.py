@@ -8,7 +8,7 @@ from llmc.attention.rules import attention
 from llmc.cli.overview import attention_lines, render
 from llmc.cli.views import status_view
 from llmc.config.paths import Root
-from llmc.records.items import KINDS, Facts, Item, Seen
+from llmc.records.items import KINDS, Facts, Item, Registration, Seen
 from llmc.records.store import Store
 from llmc.reports.rules import digest as digest_waits
 from llmc.reports.rules.digest import digest
@@ -79,7 +79,7 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
         "goal": {**raised("notice", 4), "kind": "goal_stalled", "who": "goal_1"},
     }
     state = {"workers": {"adam": record("working")}, "attention": rows}
-    facts = Facts(0.0, running=True, daemon={"auto": False}, workers={"adam": Seen(False)})
+    facts = Facts(0.0, running=True, daemon=Registration(auto=False), workers={"adam": Seen(False)})
     view = status_view("/root", state, facts)
     view["workers"] = [{**worker, "subject": "", "next": ""} for worker in view["workers"]]
     assert "3 need you" in render(view, 0.0, 80, plain).splitlines()[0]
@@ -134,7 +134,7 @@ def found(
         "auto": auto or {},
         "attention": raised or {},
     }
-    known = {"running": True, "daemon": {"pid": 7, "auto": False}, "holder": 7, **facts}
+    known = {"running": True, "daemon": Registration(7, auto=False), "holder": 7, **facts}
     return {item.key: item for item in attention(state, Facts(NOW, **known))}  # type: ignore[arg-type]
 
 
@@ -203,7 +203,7 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
 def test_auto_mode_looks_after_its_own(status: str) -> None:
     """Break: list what comes by itself; or hide what a person holds."""
     worker = record(status, auto=True, reason="crashed", error_reason="x", current_prompt="x")
-    running = {"daemon": {"pid": 7, "auto": True, "agent": "scripted"}}
+    running = {"daemon": Registration(7, auto=True, agent="scripted")}
     assert found(worker, **running) == {}
     held = found({**worker, "held": True}, **running)
     assert "held:adam" in held
@@ -216,7 +216,7 @@ FAILED: dict[str, object] = {
     "run_reason": "logged out",
     "run_unix": 9.0,
 }
-AUTO: dict[str, object] = {"pid": 7, "auto": True, "agent": "scripted", "version": "1"}
+AUTO = Registration(7, auto=True, agent="scripted", version="1")
 
 
 @pytest.mark.parametrize(
@@ -234,9 +234,9 @@ AUTO: dict[str, object] = {"pid": 7, "auto": True, "agent": "scripted", "version
         ({}, {"holder": 8}, {"other_daemon"}, "llmc doctor"),
         ({"parked_until_unix": NOW + 60, "parked_cause": "limit"}, {"daemon": AUTO}, {"parked"}, "llmc digest"),
         ({"parked_until_unix": NOW + 60, "parked_cause": "budget"}, {"daemon": AUTO}, {"budget:day"}, "llmc usage --by day"),
-        ({}, {"daemon": {**AUTO, "agent": "claude"}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
-        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "1", "passed": True}}, set(), ""),
-        ({}, {"daemon": {**AUTO, "agent": "claude"}, "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
+        ({}, {"daemon": AUTO._replace(agent="claude")}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
+        ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "1", "passed": True}}, set(), ""),
+        ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
         ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),

@@ -16,7 +16,7 @@ from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_comma
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.attach import detach_keys
-from llmc.records.items import Facts, Seen
+from llmc.records.items import Facts, Registration, Seen
 from llmc.records.worker import Status
 
 
@@ -118,7 +118,7 @@ SEEN = st.builds(
     st.booleans(),
 )
 RUNNING = st.sampled_from(
-    [Facts(1e9), Facts(1e9, running=True), Facts(1e9, running=True, daemon={"auto": True})]
+    [Facts(1e9), Facts(1e9, running=True), Facts(1e9, running=True, daemon=Registration(auto=True))]
 )
 KNOWN = {path for path, _ in commands()} | {"claude /login"}
 

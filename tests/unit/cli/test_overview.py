@@ -13,7 +13,7 @@ from llmc.base.text import cells, printable, shortened, wrap
 from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
 from llmc.cli.views import overseer_view
 from llmc.records.causes import Cause
-from llmc.records.items import Facts, Raw, Seen
+from llmc.records.items import Facts, Raw, Registration, Seen
 from llmc.records.worker import Outcome, Status
 
 AT_WORK = ("working", "reviewing", "rejected", "rebasing")
@@ -36,7 +36,7 @@ def facts(*workers: Raw, running: bool = True, auto: bool = False) -> Facts:
         w["name"]: Seen(w["attached"], "dialog open" if w["dialog"] else "", not w["dialog"], w["acting"])
         for w in workers
     }
-    return Facts(NOW, running=running, daemon={"auto": auto}, workers=seen)
+    return Facts(NOW, running=running, daemon=Registration(auto=auto), workers=seen)
 
 
 def command_for(worker: Raw, daemon: bool) -> str:

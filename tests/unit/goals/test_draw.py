@@ -1,6 +1,7 @@
 """What `goal show` prints, and the handoff of a goal."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,15 @@ from msgspec.structs import replace
 
 from llmc.base.text import cells, printable
 from llmc.goals.model import GoalView
-from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, mermaid, plain, plan_tree
+from llmc.goals.report.draw import LEAST_WIDTH, MOST_WIDTH, Line, mermaid, plan_tree
 from llmc.goals.report.handoff import MAX_CHARS, MAX_LIST, code, escaped, handoff
 from tests.support.goal_views import PERCENT, crystallizations, half_done
+
+
+def plain(lines: Sequence[Line]) -> str:
+    """Without styles."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
 
 GOLDEN = Path(__file__).resolve().parents[2] / "cases" / "goals"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.goals.drive.liveness import Message, Run, Signals, State, age, judge
+from llmc.goals.drive.liveness import Message, Run, Signals, State, judge
 from llmc.goals.drive.policy import Policy
 from llmc.goals.model import Assignment, BlockedReason
 from llmc.goals.model import AssignmentStatus as S
@@ -182,7 +182,6 @@ def test_a_clock_set_back_makes_nobody_wait_for_it() -> None:
 
     Break: return the assignment as it is in `unskewed`.
     """
-    assert age(START + 5, START) == 0.0
     leaf = OneLeaf()
     leaf.now += 1_000_000
     leaf.begin()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.goals.model import MAX_PHASES, MAX_SUBTASKS, MAX_TASKS, NodeKind, NodeStatus
-from llmc.goals.plan.plan import Limits, Plan, nodes_of
+from llmc.goals.plan.plan import Limits, Plan
 from llmc.goals.plan.plan_check import Problem, check_plan, check_split, completed, plan_schema
 from tests.support.goal_plans import (
     Json,
@@ -22,6 +22,7 @@ from tests.support.goal_plans import (
     has_circle,
     leaf_graph,
     node,
+    nodes_of,
     plan,
     plans,
     small_plan,

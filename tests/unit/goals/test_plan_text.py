@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from llmc.cli.goal import plan as plan_command
 from llmc.goals.model import NodeStatus
-from llmc.goals.plan.plan import Limits, Plan, nodes_of
+from llmc.goals.plan.plan import Limits, Plan
 from llmc.goals.plan.plan_check import check_plan, json_lines
 from llmc.goals.plan.plan_text import read_plan
-from tests.support.goal_plans import Json, plans, small_plan
+from tests.support.goal_plans import Json, nodes_of, plans, small_plan
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide.md"
 LIMITS = Limits()

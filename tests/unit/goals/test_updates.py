@@ -12,7 +12,6 @@ from llmc.goals.drive import words
 from llmc.goals.drive.updates import (
     Claim,
     Update,
-    attribute,
     claims_done,
     fingerprint,
     flags,
@@ -20,9 +19,10 @@ from llmc.goals.drive.updates import (
     is_blocked,
     last_json_block,
     merged,
+    not_about,
     parse,
 )
-from llmc.goals.model import AssignmentStatus, Decision, Evidence
+from llmc.goals.model import Decision, Evidence
 from llmc.goals.model import Tested as Ran
 from llmc.goals.report.crystals import of_report
 from tests.support.goal_world import START, goal, plan
@@ -252,19 +252,15 @@ def test_a_report_is_the_same_to_an_older_llmc() -> None:
 
 @pytest.mark.req("3-093", "3-X13")
 def test_whose_report_it_is() -> None:
-    """Missing ids: the one assignment it can be about, or nobody. Another's ids: refused. Break: take the first of several."""
+    """Missing ids: the one assignment it can be about, or none. Another's ids: refused. Break: `candidates > 2`."""
     one = assignment("auto", "auto-1")
-    other = replace(one, assignment_id="A_2", work_node_id="S1.1.2")
-    done = replace(one, assignment_id="A_3", status=AssignmentStatus.DONE)
     said = Update(summary="x")
-    assert attribute(said, [one, done]).assignment_id == "A_1"
-    assert attribute(said, [one, other]).assignment_id == ""
-    assert "2 assignments" in attribute(said, [one, other]).problem
-    assert attribute(replace(said, work_node_id="S1.1.2"), [one, other]).assignment_id == "A_2"
-    assert "S1.1.2" in attribute(replace(said, work_node_id="S1.1.2"), [one]).problem
-    assert "goal_2" in attribute(replace(said, goal_id="goal_2"), [one]).problem
-    assert attribute(replace(said, goal_id="goal_2", work_node_id="S1.1.2"), [one, other]).assignment_id == ""
-    assert attribute(said, []).assignment_id == ""
+    assert not_about(said, one, 1) == ""
+    assert "any of 2 assignments" in not_about(said, one, 2)
+    assert "any of 2 assignments" in not_about(replace(said, goal_id=one.goal_id), one, 2)
+    assert not_about(replace(said, work_node_id=one.work_node_id), one, 2) == ""
+    assert "S1.1.2" in not_about(replace(said, work_node_id="S1.1.2"), one, 1)
+    assert "goal_2" in not_about(replace(said, goal_id="goal_2"), one, 1)
 
 
 def test_the_same_words_are_the_same_report() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmc.base.errors import UsageError
-from llmc.base.names import PromptId, carries, header_id, header_kind
+from llmc.base.names import PromptId, carries, header_id
 from llmc.sessions.rules.prompt_text import MAX_TYPED_BYTES, normalise, too_long, typed
 
 #: everything a person may paste, control characters and half emojis included
@@ -63,7 +63,6 @@ def test_what_is_typed_names_its_id(prompt_id: PromptId, text: str) -> None:
     body = normalised(text) or "x"
     pasted = typed(prompt_id, f"{body}\n[llmc task-0]")
     assert header_id(pasted) == prompt_id
-    assert header_kind(pasted) == prompt_id.partition("-")[0]
     assert pasted.startswith("[llmc ")
     assert pasted.endswith("\n")
 
@@ -71,7 +70,6 @@ def test_what_is_typed_names_its_id(prompt_id: PromptId, text: str) -> None:
 @given(ANYTHING.filter(lambda text: "[llmc " not in text))
 def test_a_person_s_prompt_has_no_id(text: str) -> None:
     assert header_id(text) is None
-    assert header_kind(text) is None
 
 
 @pytest.mark.parametrize("text", ["see [llmc task-1]", "[llmc task-1] please", "[llmc ]", "[llmc Task-1]"])

@@ -74,7 +74,7 @@ def _left_open(record: WorkerRecord, daemon_runs: bool) -> list[Finding]:
 def _session(worker: WorkerFacts) -> list[Finding]:
     record = worker.record
     name = record.name
-    runs = record.status not in (Status.OFFLINE, Status.ERROR)
+    runs = record.status.is_live
     found = []
     if runs and worker.pane is PaneState.NONE:
         text = f"is {record.status}, but its tmux pane is gone"
@@ -139,7 +139,7 @@ def _place(record: WorkerRecord, tree: Tree) -> list[Finding]:
     """A worker without a task is on its branch, and clean; one with work for review is on its branch."""
     name = record.name
     waits = record.status is Status.NEEDS_REVIEW
-    idle = record.status in (Status.IDLE, Status.NO_CHANGES)
+    idle = record.status.is_free
     fresh = record.status is Status.OFFLINE and not record.current_prompt and tree.ahead == 0
     if tree.branch != record.branch and (waits or idle or (fresh and not tree.dirty)):
         where = tree.branch or f"no branch, at {tree.head[:12]}"

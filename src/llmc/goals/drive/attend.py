@@ -9,7 +9,7 @@ from llmc.goals.drive.hearing import hear
 from llmc.goals.drive.intents import DIAGNOSE, NUDGE, REMINDER, REPLAN, WITHDRAW
 from llmc.goals.drive.liveness import Liveness, Merged, Run, Signals, State
 from llmc.goals.drive.policy import HOME
-from llmc.goals.drive.round import OPEN, Round
+from llmc.goals.drive.round import Round
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,
@@ -22,7 +22,7 @@ from llmc.goals.model import (
     Recovery,
     Result,
 )
-from llmc.goals.plan.plan import CLOSED, is_closed
+from llmc.goals.plan.plan import is_closed
 from llmc.goals.report.crystals import of_merge
 
 
@@ -214,7 +214,7 @@ def attend(work: Round, assignment: Assignment, signals: Signals | None) -> None
     """Everything that follows for one assignment."""
     if signals is not None:
         work.seen[assignment.assignment_id] = signals
-    if assignment.status not in OPEN:
+    if not assignment.status.is_open:
         _settle_closed(work, assignment)
         return
     assignment = work.put(ladder.unskewed(assignment, work.policy, work.now))
@@ -237,9 +237,9 @@ def _unwanted(work: Round, assignment: Assignment, node: Node | None) -> str:
     """Why nobody needs this assignment any more; "" if somebody does."""
     if node is None:
         return f"its part of the plan, {assignment.work_node_id}, is gone"
-    if work.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+    if work.goal.status.is_over:
         return f"the goal is {work.goal.status}"
-    if node.status in CLOSED or is_closed(node.node_id, work.nodes, work.shape):
+    if not node.status.is_open or is_closed(node.node_id, work.nodes, work.shape):
         return f"{node.node_id} is closed already"
     return ""
 

@@ -9,7 +9,6 @@ from llmc.goals.drive.ladder import progressed
 from llmc.goals.drive.rollup import after, children_of, joined, line_of
 from llmc.goals.drive.transitions import (
     HUMAN,
-    OPEN_ASSIGNMENT,
     move_assignment,
     move_node,
     override_node,
@@ -187,7 +186,7 @@ def let_go(view: GoalView, node: Node, now: float) -> list[tuple[Assignment, Eve
 def at_it(view: GoalView, node: Node) -> list[Assignment]:
     """The open assignments of a node."""
     mine = [one for one in view.assignments.values() if one.work_node_id == node.node_id]
-    return [one for one in mine if one.status in OPEN_ASSIGNMENT]
+    return [one for one in mine if one.status.is_open]
 
 
 def leaves_of(view: GoalView, node: Node) -> list[Node]:

@@ -174,7 +174,7 @@ def not_replanned(view: GoalView, wish: str, why: str, now: float, *, asks: bool
     """The goal goes on with the plan it has; `wish` is what a person wanted of the other one. Another question of it stays."""
     event = Event(ts=now, type="plan.failed", goal_id=view.goal.goal_id, data={"reason": why})
     other = view.goal.asks is not None and view.goal.asks.reason.kind != REPLAN
-    if not asks or other or view.goal.status in (GoalStatus.CANCELLED, GoalStatus.ARCHIVED):
+    if not asks or other or view.goal.status.is_over:
         return Change(events=(event,))
     reason = BlockedReason(
         kind=REPLAN,

@@ -14,7 +14,7 @@ from llmc.goals.drive.attend import attend
 from llmc.goals.drive.intents import ANSWER, WORK, Action
 from llmc.goals.drive.liveness import Signals, idle_after
 from llmc.goals.drive.policy import HOME, Policy, may_supervise, may_touch, session_key
-from llmc.goals.drive.round import AT_WORK, NO_ROOM, OPEN, Room, Round
+from llmc.goals.drive.round import NO_ROOM, Room, Round
 from llmc.goals.drive.transitions import move_assignment, move_node
 from llmc.goals.model import (
     Assignment,
@@ -58,15 +58,16 @@ class Decided(Struct, frozen=True):
 
 def workset(view: GoalView, now: float) -> Workset:
     """Queued and running nodes, assignments that somebody has, and those whose update is due."""
-    if view.goal.status not in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+    if not view.goal.status.goes_on:
         owed = tuple(a.assignment_id for a in view.assignments.values() if intents.pending(a))
         return Workset((), owed, ())
     nodes = tuple(
         n.node_id for n in view.nodes.values() if n.status in (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS)
     )
-    seen = (*AT_WORK, AssignmentStatus.BLOCKED)
     observed = [
-        a for a in view.assignments.values() if a.status in seen or intents.pending(a) or _is_answered(a)
+        a
+        for a in view.assignments.values()
+        if a.status.at_work or a.status is AssignmentStatus.BLOCKED or intents.pending(a) or _is_answered(a)
     ]
     due = tuple(
         a.assignment_id
@@ -85,7 +86,7 @@ def has_business(view: GoalView) -> bool:
     """A goal that goes on, or one that is over or paused, and has something out that must come back."""
     if view.goal.status is GoalStatus.ACTIVE:
         return True
-    return any(a.status in OPEN or _is_owed(a) for a in view.assignments.values())
+    return any(a.status.is_open or _is_owed(a) for a in view.assignments.values())
 
 
 def _is_owed(assignment: Assignment) -> bool:
@@ -97,7 +98,7 @@ def _is_owed(assignment: Assignment) -> bool:
 
 def at_work(view: GoalView) -> int:
     """How many leaves of a goal somebody has."""
-    return sum(a.status in AT_WORK for a in view.assignments.values())
+    return sum(a.status.at_work for a in view.assignments.values())
 
 
 def in_order(views: Iterable[GoalView]) -> list[GoalView]:
@@ -141,6 +142,9 @@ def decide(
     work = Round(
         view, policy, now, ids, crystals or {}, shape, room or full_room([view], policy, now), granted_until
     )
+    open_ones = [one.assignment_id for one in view.assignments.values() if one.status.is_open]
+    keys = [signals[one].session_key for one in open_ones if one in signals]
+    work.of_session.update(key for key in keys if key)
     for assignment in tuple(view.assignments.values()):
         if may_touch(assignment, policy):
             attend(work, assignment, signals.get(assignment.assignment_id))
@@ -171,7 +175,7 @@ def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float)
     known = set(goals)
     closed, events = [], []
     for assignment in assignments:
-        if assignment.status in OPEN and assignment.goal_id not in known:
+        if assignment.status.is_open and assignment.goal_id not in known:
             moved, event = move_assignment(
                 assignment, AssignmentStatus.CANCELLED, now, reason=f"its goal {assignment.goal_id} is gone"
             )
@@ -182,7 +186,7 @@ def orphans(assignments: Iterable[Assignment], goals: Iterable[str], now: float)
 
 def _hand_out(work: Round) -> None:
     """Leaves that are ready become queued, and as many as there is room for are sent, in the order of the plan."""
-    owners = {a.work_node_id: a for a in work.assignments.values() if a.status in OPEN}
+    owners = {a.work_node_id: a for a in work.assignments.values() if a.status.is_open}
     waiting = [leaf for leaf in work.shape.leaves if _waits(work, work.nodes[leaf], owners.get(leaf))]
     # handing one out closes nothing, so what is ready now stays so
     for leaf in ready_among(waiting, work.nodes, work.shape):

@@ -40,7 +40,8 @@ def hear(
     if worker and not may_report(worker, signals.session_id, assignment):
         return assignment, node
     said = _said(work, assignment, signals)
-    assignment, fresh = _fresh(work, work.assignments[assignment.assignment_id], said)
+    candidates = work.of_session[signals.session_key]
+    assignment, fresh = _fresh(work, work.assignments[assignment.assignment_id], said, candidates)
     began = began_at(assignment)
     waits = assignment.status is AssignmentStatus.QUEUED
     standing = [report for report in fresh if report.at > began and not waits]
@@ -63,12 +64,14 @@ def hear(
     return assignment, work.nodes[node.node_id]
 
 
-def _fresh(work: Round, assignment: Assignment, said: Iterable[Report]) -> tuple[Assignment, list[Report]]:
+def _fresh(
+    work: Round, assignment: Assignment, said: Iterable[Report], candidates: int
+) -> tuple[Assignment, list[Report]]:
     """The reports that were not heard before, each once; those about something else are refused."""
     found: dict[str, Report] = {}
     for report in said:
         print_ = fingerprint(report.update)
-        problem = not_about(report.update, assignment)
+        problem = not_about(report.update, assignment, candidates)
         if problem:
             assignment = _refused(work, assignment, print_, (problem,))
         elif print_ not in assignment.applied_updates:

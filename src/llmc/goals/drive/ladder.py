@@ -138,8 +138,6 @@ LADDER = (Recovery.NUDGE, Recovery.RESEND, Recovery.REPLAN, Recovery.REASSIGN, R
 
 #: so many dispatches more than `max_retries` may leave between two marks of progress: the first, two steps, the escalation
 BEYOND_RETRIES = 4
-#: dispatches that ask nobody to work
-UNCOUNTED = ("reminder", "withdraw", "diagnose")
 #: more criteria than these in one leaf are a sign that it is too large
 MANY_CRITERIA = 5
 
@@ -184,11 +182,6 @@ def episode(assignment: Assignment) -> tuple[Dispatch, ...]:
     if mark is None:
         return assignment.dispatch_history
     return tuple(d for d in assignment.dispatch_history if d.ts > mark)
-
-
-def spent(assignment: Assignment) -> int:
-    """How many dispatches left since the last progress, resends included, reminders and withdrawals not."""
-    return sum(d.attempts for d in episode(assignment) if d.purpose not in UNCOUNTED)
 
 
 def backoff_s(step: int, policy: Policy) -> float:

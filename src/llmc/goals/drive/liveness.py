@@ -128,7 +128,6 @@ class Signals(Struct, frozen=True):
     #: the run these signals are about; "" where that is not known
     run_id: str = ""
     run: Run = Run.NONE
-    run_since: float | None = None
     run_ended_at: float | None = None
     run_error: str = ""
     #: who has the run
@@ -175,11 +174,6 @@ class Liveness(Struct, frozen=True):
     progress_at: float | None = None
     #: from when on it is stalled, if nothing comes; None: no silence makes it so
     stalls_at: float | None = None
-
-
-def age(since: float, now: float) -> float:
-    """Seconds since then; a clock that was set back makes nothing younger than now."""
-    return max(0.0, now - since)
 
 
 def idle_after(assignment: Assignment, policy: Policy) -> float:

@@ -2,14 +2,12 @@
 
 from msgspec import Struct
 
-from llmc.goals.model import Assignment, AssignmentStatus
+from llmc.goals.model import Assignment
 
 #: the pool that is supervised unless somebody asks for more
 HOME = "auto"
 #: an allowlist with this in it matches everybody; it has to be written down
 EVERYBODY = "*"
-
-_CLOSED = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
 class Policy(Struct, frozen=True):
@@ -61,7 +59,7 @@ def may_touch(assignment: Assignment, policy: Policy) -> bool:
 
 def may_report(worker: str, session_id: str, assignment: Assignment) -> bool:
     """A worker may report on the assignment that its own session has now, and on nothing else."""
-    if not worker or assignment.status in _CLOSED:
+    if not worker or not assignment.status.is_open:
         return False
     if assignment.session_key != session_key(assignment.agent_id, worker):
         return False

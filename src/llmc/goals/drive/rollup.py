@@ -42,7 +42,6 @@ def is_reached(goal: Goal) -> bool:
 S = NodeStatus
 
 #: what nobody needs to do any more
-FINISHED = (S.DONE, S.CANCELLED)
 _DEEPEST_FIRST = (NodeKind.TASK, NodeKind.PHASE)
 
 
@@ -122,7 +121,7 @@ def status_of(node: Node, children: list[Node]) -> NodeStatus:
     found = {child.status for child in children}
     if found == {S.CANCELLED}:
         return S.CANCELLED
-    if found <= {*FINISHED}:
+    if not any(status.is_open for status in found):
         return S.DONE
     if S.IN_PROGRESS in found:
         return S.IN_PROGRESS
@@ -136,7 +135,7 @@ def status_of(node: Node, children: list[Node]) -> NodeStatus:
 def is_completed(phases: list[Node]) -> bool:
     """Whether a goal with these phases has got what it wanted; one whose whole plan was cancelled has not."""
     found = {phase.status for phase in phases}
-    return S.DONE in found and found <= {*FINISHED}
+    return S.DONE in found and not any(status.is_open for status in found)
 
 
 def progress(view: GoalView) -> dict[str, Progress]:
@@ -207,7 +206,7 @@ def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Even
     ):  # what was found then says nothing about what comes
         goal = replace(goal, checked=None, asks=None)
     wanted = goal.status
-    if is_done and is_reached(goal) and goal.status in (GoalStatus.ACTIVE, GoalStatus.PAUSED):
+    if is_done and is_reached(goal) and goal.status.goes_on:
         wanted = GoalStatus.COMPLETED
     elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
         wanted = GoalStatus.ACTIVE

@@ -1,6 +1,6 @@
 """One look at one goal while it goes on: what has changed so far, and what is to be done. Pure."""
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -31,16 +31,6 @@ from llmc.goals.plan.plan import Shape, is_closed, shape_of
 from llmc.goals.report import crystals as crystal_rules
 
 R = TypeVar("R")
-
-OPEN = (
-    AssignmentStatus.QUEUED,
-    AssignmentStatus.DISPATCHED,
-    AssignmentStatus.ACTIVE,
-    AssignmentStatus.STALLED,
-    AssignmentStatus.BLOCKED,
-)
-#: somebody has it; one that waits on a person holds up nobody else
-AT_WORK = (AssignmentStatus.DISPATCHED, AssignmentStatus.ACTIVE, AssignmentStatus.STALLED)
 
 
 class Room(Struct, frozen=True):
@@ -75,6 +65,8 @@ class Round:
         self.actions: list[Action] = []
         self.wants_samples: list[str] = []
         self.seen: dict[str, Signals] = {}
+        #: how many open assignments a session has
+        self.of_session = Counter[str]()
         self._shape = shape
         self._new_crystals: list[Crystallization] = []
         self._events: list[Event] = []
@@ -117,7 +109,7 @@ class Round:
         if assignment.status is to:
             return self.put(assignment)
         moved, event = move_assignment(assignment, to, self.now, reason=reason, blocked=blocked, proof=proof)
-        freed = (assignment.status in AT_WORK) - (to in AT_WORK)
+        freed = assignment.status.at_work - to.at_work
         self.room = replaced(self.room, in_progress=self.room.in_progress + freed)
         return self.put(moved, event)
 

@@ -66,8 +66,6 @@ NODE_MOVES: dict[tuple[NodeStatus, NodeStatus], str] = {
     (N.DONE, N.QUEUED): "opened again",
 }
 
-OPEN_ASSIGNMENT = (A.QUEUED, A.DISPATCHED, A.ACTIVE, A.STALLED, A.BLOCKED)
-
 ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.QUEUED, A.DISPATCHED): "an instruction is on its way",
     (A.DISPATCHED, A.ACTIVE): "progress was seen",
@@ -94,7 +92,7 @@ ASSIGNMENT_MOVES: dict[tuple[AssignmentStatus, AssignmentStatus], str] = {
     (A.ACTIVE, A.DISPATCHED): "another instruction is on its way",
     (A.ACTIVE, A.QUEUED): "the worker gave it back",
     (A.DISPATCHED, A.QUEUED): "the instruction was taken back",
-    **{(status, A.CANCELLED): "not wanted any more" for status in OPEN_ASSIGNMENT},
+    **{(status, A.CANCELLED): "not wanted any more" for status in A if status.is_open},
 }
 
 #: the events of moves that are called otherwise than the status they lead to
@@ -221,7 +219,7 @@ def _set_node(
         status=to,
         updated_at=now,
         started_at=started,
-        ended_at=now if to in (N.DONE, N.CANCELLED) else None,
+        ended_at=None if to.is_open else now,
         blocked_reason=blocked if to is N.BLOCKED else None,
     )
     reopened = node.status is N.DONE and to is not N.DONE

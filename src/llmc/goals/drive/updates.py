@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from llmc.goals.model import Assignment, AssignmentStatus, Crystallization, Decision, Evidence, Row, Tested
+from llmc.goals.model import Assignment, Crystallization, Decision, Evidence, Row, Tested
 
 #: the one key of the block
 KEY = "overseerUpdate"
@@ -50,13 +50,6 @@ class Parsed(Struct, frozen=True):
 
     update: Update | None = None
     problems: tuple[str, ...] = ()
-
-
-class Attributed(Struct, frozen=True):
-    """Whose update it is, or why nobody's."""
-
-    assignment_id: str = ""
-    problem: str = ""
 
 
 def parse(message: str | bytes) -> Parsed:
@@ -132,24 +125,14 @@ def text_fingerprint(text: str) -> str:
     return "refused:" + sha256(text.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def attribute(update: Update, candidates: Iterable[Assignment]) -> Attributed:
-    """The one assignment an update is about: named by it, or the only one it can be about."""
-    open_ones = [a for a in candidates if a.status not in (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)]
-    if len(open_ones) == 1:
-        problem = not_about(update, open_ones[0])
-        return Attributed(problem=problem) if problem else Attributed(open_ones[0].assignment_id)
-    named = [a for a in open_ones if update.work_node_id and not not_about(update, a)]
-    if len(named) == 1:
-        return Attributed(named[0].assignment_id)
-    return Attributed(problem=f"it may be about any of {len(open_ones)} assignments")
-
-
-def not_about(update: Update, assignment: Assignment) -> str:
-    """Why an update cannot be about this assignment; "" if it can."""
+def not_about(update: Update, assignment: Assignment, candidates: int) -> str:
+    """Why an update is not about this assignment, one of so many that its session has; "" if it is."""
     if update.goal_id and update.goal_id != assignment.goal_id:
         return f"it names the goal {update.goal_id}, not {assignment.goal_id}"
     if update.work_node_id and update.work_node_id != assignment.work_node_id:
         return f"it names {update.work_node_id}, not {assignment.work_node_id}"
+    if not update.work_node_id and candidates > 1:
+        return f"it may be about any of {candidates} assignments"
     return ""
 
 

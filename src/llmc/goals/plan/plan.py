@@ -108,22 +108,6 @@ class Provenance(Struct, frozen=True):
     validation_errors: tuple[str, ...] = ()
 
 
-def nodes_of(plan: Plan, goal_id: str, now: float) -> tuple[Node, ...]:
-    """The plan as records: what a node waits for, and the other way round, what waits for it."""
-    found = [
-        record_of(node, goal_id, parent, position, now)
-        for parent, siblings in _families(plan)
-        for position, node in enumerate(siblings)
-    ]
-    return with_blocks(found)
-
-
-def _families(plan: Plan) -> Iterator[tuple[str, tuple[PlanNode, ...]]]:
-    yield "", plan.phases
-    for node, _ in plan.walk():
-        yield node.id, node.children
-
-
 def record_of(node: PlanNode, goal_id: str, parent: str, position: int, now: float) -> Node:
     """One node of a plan as it is kept, before anybody has begun it."""
     return Node(
@@ -161,8 +145,6 @@ def with_blocks(nodes: list[Node]) -> tuple[Node, ...]:
             waiting.get(needed, []).append(node.node_id)
     return tuple(replace(node, blocks=tuple(waiting[node.node_id])) for node in nodes)
 
-
-CLOSED = (NodeStatus.DONE, NodeStatus.CANCELLED)
 
 _KINDS = (NodeKind.PHASE, NodeKind.TASK, NodeKind.SUBTASK)
 
@@ -237,7 +219,7 @@ def _place(node: Node) -> tuple[NodeKind, str, int, tuple[str, ...]]:
 
 def is_closed(node_id: str, nodes: Mapping[str, Node], shape: Shape) -> bool:
     """Whether nothing is left to do there: closed itself, by a person's word above it, or in all its leaves."""
-    if nodes[node_id].status in CLOSED or _closed_above(node_id, nodes, shape):
+    if not nodes[node_id].status.is_open or _closed_above(node_id, nodes, shape):
         return True
     below = shape.children.get(node_id, ())
     return bool(below) and all(is_closed(child, nodes, shape) for child in below)

@@ -14,13 +14,13 @@ Every problem is listed, each with its JSON path: a planner is told all of them 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
+from llmc.base.text import closest
 from llmc.goals.model import NodeKind, Recovery
 from llmc.goals.plan.plan import Limits, Plan, PlanNode, RiskLevel, Split
 
@@ -236,10 +236,8 @@ def _of_object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Pro
         if key in properties:
             yield from _problems(item, properties[key], f"{path}.{key}")
         elif schema.get("additionalProperties") is False:
-            near = get_close_matches(key, list(properties), n=1)
-            yield Problem(
-                path, f"unknown key {_shown(key)}" + (f"; did you mean `{near[0]}`?" if near else "")
-            )
+            near = closest(key, properties)
+            yield Problem(path, f"unknown key {_shown(key)}" + (f"; did you mean `{near}`?" if near else ""))
 
 
 #: longer texts are refused, not cut

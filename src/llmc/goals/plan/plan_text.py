@@ -5,12 +5,12 @@ Both are checked by the rules of every plan, and what is wrong is said with the 
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from llmc.base.text import closest
 from llmc.goals.drive.rollup import criterion
 from llmc.goals.model import NodeKind
 from llmc.goals.plan.plan import Limits, Plan, PlanNode
@@ -181,8 +181,8 @@ class _Markdown:
     def _field(self, number: int, key: str, value: str, indent: int) -> None:
         known = _GOAL_FIELDS if self._part.kind is None else _FIELDS
         if key not in known:
-            near = get_close_matches(key, list(known), n=1)
-            hint = f"did you mean `{near[0]}:`?" if near else f"known here: {', '.join(known)}"
+            near = closest(key, known)
+            hint = f"did you mean `{near}:`?" if near else f"known here: {', '.join(known)}"
             self._problem(number, f"`{key}:` is no key; {hint}")
             return
         name = known[key]

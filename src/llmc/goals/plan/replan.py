@@ -37,7 +37,6 @@ MAX_REVISIONS = 100
 #: so much of a reason
 WHY_CHARS = 1000
 
-_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 _BEGUN = (NodeStatus.QUEUED, NodeStatus.IN_PROGRESS, NodeStatus.BLOCKED)
 
 
@@ -108,7 +107,7 @@ def _assignments(
     found = []
     for assignment in view.assignments.values():
         node_id = moved.get(assignment.work_node_id, assignment.work_node_id)
-        reason = _why_over(node_id, after) if assignment.status not in _OVER else ""
+        reason = _why_over(node_id, after) if assignment.status.is_open else ""
         if reason:
             found.append(_cancelled(assignment, node_id, reason, now))
         elif node_id != assignment.work_node_id:
@@ -224,7 +223,6 @@ REPLAN_EVERY_S, MAX_REPLANS_A_DAY = 1800.0, 6
 _DAY_S = 86400.0
 
 #: their nodes are never touched by a new plan
-SETTLED = (NodeStatus.DONE, NodeStatus.CANCELLED)
 
 Problems = tuple[Problem, ...]
 
@@ -267,7 +265,7 @@ def wants_plan(view: GoalView) -> bool:
 
 def settled_ids(view: GoalView) -> frozenset[str]:
     """The ids that stay whatever a new plan says, and may be waited for."""
-    return frozenset(id for id, node in view.nodes.items() if node.status in SETTLED)
+    return frozenset(id for id, node in view.nodes.items() if not node.status.is_open)
 
 
 def merge_plan(
@@ -296,7 +294,7 @@ def merge_plan(
 def room_for_split(view: GoalView, leaf_id: str, limits: Limits) -> int:
     """How many subtasks a leaf may become; fewer than 2: it cannot be split."""
     leaf = view.nodes.get(leaf_id)
-    if leaf is None or leaf.status in SETTLED or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
+    if leaf is None or not leaf.status.is_open or leaf.kind is NodeKind.PHASE or _children(view, leaf_id):
         return 0
     if leaf.kind is NodeKind.TASK:
         return limits.subtasks
@@ -380,7 +378,7 @@ def _contradictions(view: GoalView, places: _Places) -> list[Problem]:
         if old is not None and old.kind is not node.kind:
             problems.append(Problem(f"{path}.id", f"{id} is a {old.kind} of the plan already", False))
         above = view.nodes.get(parent)
-        if old is None and above is not None and above.status in SETTLED:
+        if old is None and above is not None and not above.status.is_open:
             text = f"{parent} is {above.status}; new work cannot be a part of it"
             problems.append(Problem(path, text, False))
     return problems
@@ -398,11 +396,7 @@ def _used_before(view: GoalView, ids: Iterable[str]) -> list[Problem]:
 
 def _moved(old: Mapping[str, Node], places: _Places) -> dict[str, str]:
     """Nodes of the same kind and name that were given another id, where that is beyond doubt."""
-    gone = [
-        (_sameness(n.kind, n.name), id)
-        for id, n in old.items()
-        if id not in places and n.status not in SETTLED
-    ]
+    gone = [(_sameness(n.kind, n.name), id) for id, n in old.items() if id not in places and n.status.is_open]
     new = [(_sameness(n.kind, n.name), id) for id, (n, _, _) in places.items() if id not in old]
     return {
         was: next(id for same, id in new if same == key)
@@ -424,7 +418,7 @@ def _planned(view: GoalView, places: _Places, moved: Mapping[str, str], now: flo
         new = record_of(node, view.goal.goal_id, parent, 0, now)
         if old is None:
             found[id] = new
-        elif old.status in SETTLED:
+        elif not old.status.is_open:
             found[id] = old
         else:
             found[id] = _going_on(old, new, now)
@@ -455,7 +449,7 @@ def _kept(old: Mapping[str, Node], after: Mapping[str, Node], moved: Mapping[str
     """Finished nodes that the new plan does not name, and what they are a part of."""
     kept: dict[str, Node] = {}
     for settled in old.values():
-        node: Node | None = settled if settled.status in SETTLED else None
+        node: Node | None = settled if not settled.status.is_open else None
         while node is not None:
             if node.node_id not in after and node.node_id not in moved:
                 kept[node.node_id] = node
@@ -470,7 +464,7 @@ def _arranged(after: Mapping[str, Node], moved: Mapping[str, str], order: list[s
     for node in after.values():
         parent = moved.get(node.parent_id, node.parent_id)
         deps = [moved.get(id, id) for id in node.depends_on]
-        if node.status in SETTLED or node.node_id not in rank:  # what it once waited for may be gone
+        if not node.status.is_open or node.node_id not in rank:  # what it once waited for may be gone
             deps = [id for id in deps if id in after]
         tidy.append(replace(node, parent_id=parent, depends_on=tuple(dict.fromkeys(deps))))
     # what only the former plan had stands first, as it did
@@ -493,7 +487,7 @@ def _too_many(found: Mapping[str, Node], limits: Limits) -> list[Problem]:
     problems = []
     for (parent, kind), family in families.items():
         if len(family) > most[kind]:
-            stays = sum(node.status in SETTLED for node in family)
+            stays = sum(not node.status.is_open for node in family)
             where = parent or "the goal"
             text = f"{where} would have {len(family)} {kind}s ({stays} of them finished); at most {most[kind]} are allowed"
             problems.append(Problem("$", text, False))

@@ -47,7 +47,6 @@ _GOAL_STYLES = {
     GoalStatus.CANCELLED: "dim",
     GoalStatus.ARCHIVED: "dim",
 }
-_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
 class Tree(Struct, frozen=True):
@@ -90,11 +89,6 @@ def plan_tree(view: GoalView, percent: Mapping[str, int], width: int) -> list[Li
         end = _end(view, tree, owners.get(node.node_id), percent, node)
         lines.append(_row(node, indent, end, width))
     return [_fitted(line, width) for line in lines]
-
-
-def plain(lines: Sequence[Line]) -> str:
-    """Without styles: for a pipe or a file."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
 def _title(view: GoalView, width: int) -> Line:
@@ -174,7 +168,7 @@ def open_waits(view: GoalView, node: Node) -> list[str]:
 
 def _owners(view: GoalView) -> dict[str, Assignment]:
     """The live assignment of each node; of several the newest."""
-    live = [assignment for assignment in view.assignments.values() if assignment.status not in _OVER]
+    live = [assignment for assignment in view.assignments.values() if assignment.status.is_open]
     return {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
 
 

@@ -15,7 +15,6 @@ from llmc.base.text import printable
 from llmc.goals.drive.rollup import children_of, progress
 from llmc.goals.model import (
     Assignment,
-    AssignmentStatus,
     Crystallization,
     Event,
     Evidence,
@@ -25,7 +24,7 @@ from llmc.goals.model import (
     NodeStatus,
     PlannerRef,
 )
-from llmc.goals.plan.plan import CLOSED, is_ready, shape_of
+from llmc.goals.plan.plan import is_ready, shape_of
 from llmc.goals.plan.replan import current_id
 from llmc.goals.report.draw import Tree, open_waits, owner_of
 
@@ -78,7 +77,7 @@ def said_of(view: GoalView, crystallizations: Iterable[Crystallization]) -> dict
     """What workers decided and asked, and what they say comes next: from the newest of each leaf, in plan order."""
     newest = {one.work_node_id: one for one in crystallizations}
     found = [(leaf, newest[leaf]) for leaf in shape_of(view.nodes).leaves if leaf in newest]
-    is_open = {leaf: view.nodes[leaf].status not in CLOSED for leaf, _ in found}
+    is_open = {leaf: view.nodes[leaf].status.is_open for leaf, _ in found}
     return {
         "decisions": [
             {"workNodeId": leaf, **msgspec.to_builtins(decision)}
@@ -109,7 +108,6 @@ TEXT_CHARS, MAX_LIST, MAX_REVISIONS = 2000, 50, 20
 MAX_CHARS = 200_000
 
 _BOXES = {NodeStatus.DONE: "x", NodeStatus.CANCELLED: "-"}
-_OVER = (AssignmentStatus.DONE, AssignmentStatus.CANCELLED)
 
 
 def handoff(view: GoalView, crystallizations: Iterable[Crystallization], percent: Mapping[str, int]) -> str:
@@ -219,7 +217,7 @@ def _plan(view: GoalView, tree: Tree) -> str:
     """Every node as a box of a list."""
     if not view.nodes:
         return "There is no plan yet."
-    live = [a for a in view.assignments.values() if a.status not in _OVER]
+    live = [a for a in view.assignments.values() if a.status.is_open]
     owners = {a.work_node_id: a for a in sorted(live, key=lambda a: (a.created_at, a.assignment_id))}
     rows = []
     for node in tree.walk():
@@ -277,7 +275,7 @@ def _open(view: GoalView, kept: Sequence[Crystallization]) -> list[str]:
         )
         + ")"
         for a in sorted(view.assignments.values(), key=lambda a: (a.created_at, a.assignment_id))
-        if a.blocked_reason is not None and a.status not in _OVER
+        if a.blocked_reason is not None and a.status.is_open
     ]
     questions = asked + [f"{escaped(q)} ({_where(c)})" for c in latest for q in c.open_questions]
     blockers = [f"{escaped(blocker)} ({_where(c)})" for c in latest for blocker in c.known_blockers]

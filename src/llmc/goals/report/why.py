@@ -99,7 +99,7 @@ def why_assignment(
 
 def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: Policy, now: float) -> Next:
     """What the rules do next about an assignment, if nothing else happens."""
-    if assignment.status in (S.DONE, S.CANCELLED):
+    if not assignment.status.is_open:
         return Next("nothing: it is over")
     if view.goal.status is not GoalStatus.ACTIVE:
         word = f"llmc goal resume {view.goal.goal_id}"
@@ -235,7 +235,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
 def why_goal(view: GoalView, percent: int) -> Why:
     """A goal as a whole: what could begin, who is at work, what waits for a person, and what keeps the most."""
     found = waits_of(view)
-    open_ = [a for a in view.assignments.values() if a.status not in (S.DONE, S.CANCELLED)]
+    open_ = [a for a in view.assignments.values() if a.status.is_open]
     by = {status: [a.work_node_id for a in open_ if a.status is status] for status in S}
     most = list(found.holds_up.items())[:MAX_SHOWN]
     lines = [f"{view.goal.goal_id} ({view.goal.status}) {percent}%: {view.goal.title}"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.base.files import DiskFull
+from llmc.base.text import did_you_mean
 
 SET_ASIDE = "The next command that writes sets it aside as it is, and goes on with an empty one in safe mode."
 
@@ -52,10 +53,7 @@ def busy(path: Path, busy_s: float) -> LockTimeout:
 
 
 def unknown_goal(goal_id: str, known: list[str]) -> NotFound:
-    import difflib
-
-    near = difflib.get_close_matches(goal_id, known, 1, 0.3)
-    hint = f'Did you mean "{near[0]}"?' if near else "`llmc goal list` names the goals there are."
+    hint = did_you_mean(goal_id, known, "`llmc goal list` names the goals there are.", 0.3)
     return NotFound(f"there is no goal {goal_id!r}", hint=hint)
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import force_setattr, replace
 
 from llmc.base.errors import NotFound, StateError
 from llmc.goals.drive.clean import clean
-from llmc.goals.drive.transitions import OPEN_ASSIGNMENT
 from llmc.goals.model import (
     Assignment,
+    AssignmentStatus,
     Change,
     Crystallization,
     Dispatch,
@@ -20,7 +20,6 @@ from llmc.goals.model import (
     Goal,
     GoalView,
     Node,
-    Result,
     Row,
 )
 from llmc.goals.report.crystals import milestones
@@ -33,7 +32,7 @@ R = TypeVar("R", bound=Row)
 #: with more events than this the oldest are summed up, so that this many stay as they are
 MOST_EVENTS, KEPT_EVENTS = 20_000, 10_000
 
-_OPEN = ", ".join(f"'{status}'" for status in OPEN_ASSIGNMENT)
+_OPEN = ", ".join(f"'{status}'" for status in AssignmentStatus if status.is_open)
 
 #: closed ones with a dispatch of which nobody knows that it arrived: perhaps a withdrawal that is to be tried again
 _OWED = (
@@ -163,13 +162,6 @@ class Reader:
 
     def dispatch(self, dispatch_id: str) -> Dispatch | None:
         return self._one(Dispatch, "SELECT payload FROM dispatches WHERE dispatch_id = ?", (dispatch_id,))
-
-    def pending_dispatches(self) -> list[tuple[str, Dispatch]]:
-        """Intents of which nobody has seen what became of them, each with the id of its assignment."""
-        rows = self.db.execute(
-            "SELECT assignment_id, payload FROM dispatches WHERE result = ?", (Result.PENDING.value,)
-        )
-        return [(assignment_id, decoded(Dispatch, payload)) for assignment_id, payload in rows]
 
     def crystallizations(self, goal_id: str, since: int = -1) -> list[Crystallization]:
         """Oldest first; `since`: those that were written after that revision."""

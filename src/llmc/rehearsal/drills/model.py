@@ -41,10 +41,6 @@ class Drill(Struct, frozen=True):
     #: what its processes need: "small disk" or "no privileges"
     needs: str = ""
 
-    @property
-    def kind_of_row(self) -> Kind:
-        return self.instead_of or self.kind
-
 
 class Report(Struct, frozen=True):
     """What was seen."""
