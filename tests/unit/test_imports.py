@@ -95,6 +95,7 @@ def test_each_command_loads_only_its_own_module(root: Path) -> None:
     commands = {m for m in modules if m.startswith("llmc.cli.")}
     assert commands <= {
         "llmc.cli.app",
+        "llmc.cli.commands",
         "llmc.cli.config",
         "llmc.cli.fast",
         "llmc.cli.help",
