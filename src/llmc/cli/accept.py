@@ -7,12 +7,12 @@ import click
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
-from llmc.daemon.chores import catch_up
 from llmc.landing.accept import CHANGED, Unseen, accept
 from llmc.landing.rebase import wake_queued
 from llmc.records.worker import Status
 from llmc.repo.project import Project
 from llmc.repo.trash import short
+from llmc.workers.catch_up import catch_up
 from llmc.workers.start import reviewed_last
 
 _NOT_SEEN = "this is not the change you reviewed"
