@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +50,8 @@ class ClaudeCode:
         self._command = command
 
     def program(self) -> list[str]:
+        import shutil  # 2 ms that hardly any command needs
+
         path = self._command or shutil.which("claude") or bundled_client()
         if path is None:
             raise LlmcError(
@@ -139,6 +139,8 @@ class Scripted(ClaudeCode):
 
 def bundled_client() -> str | None:
     """The client inside the wheel that `llmc[claude]` installs."""
+    from importlib.util import find_spec
+
     spec = find_spec("claude_agent_sdk")
     if spec is None or spec.origin is None:
         return None

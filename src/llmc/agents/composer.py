@@ -10,18 +10,19 @@ itself (a suggestion, a hint) is dim, and only that tells it from a person's dra
 suggestion counts as a draft, because taking a draft for a suggestion would destroy it.
 """
 
-import re
 from enum import StrEnum
 
 from msgspec import Struct
 
-_RULE = re.compile(r"^[─━]{20,}")
-_PLACEHOLDER = re.compile(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
+from llmc.base.patterns import pattern
+
+_RULE = pattern(r"^[─━]{20,}")
+_PLACEHOLDER = pattern(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
 #: the no-break space tells the box from a prompt in the conversation, and from the options of a dialog
 _PROMPT, _SHELL_PROMPT = "❯\u00a0", "!\u00a0"
 _HINT = "Press up to edit queued messages"
 
-_ESCAPE = re.compile(
+_ESCAPE = pattern(
     r"\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()].|\x0e|\x0f"
 )
 _DIM, _INVERSE = 2, 7

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -16,10 +15,10 @@ from llmc.base.errors import Refused, ToolFailed, UsageError
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
+from llmc.base.patterns import pattern
 from llmc.base.processes import ancestors
 from llmc.base.tmux import Tmux
 from llmc.repo.project import Project
-from llmc.sessions.transcript_tail import last_word_id
 
 
 class Kind(StrEnum):
@@ -41,7 +40,7 @@ class Caller(Struct, frozen=True):
 
 
 #: what a pane was started with: sessions.py gives launch.py a file of this name
-_LAUNCHED = re.compile(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
+_LAUNCHED = pattern(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
 
 
 def caller() -> Caller:
@@ -122,6 +121,8 @@ def report(
     }
     if update:
         payload["update"] = update
+    from llmc.sessions.transcript_tail import last_word_id  # every command asks who calls, few report
+
     transcript = project.store.worker(who.name).transcript_path
     if transcript and (message_id := last_word_id(Path(transcript))):
         payload["message_id"] = message_id

@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 from llmc.agents.scripted.options import VERSION, Options, UsageError
+from llmc.base.patterns import pattern
 
 MAX_SLUG_CHARS = 200
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def new_uuid() -> str:
