@@ -32,11 +32,11 @@ def _end(code: int) -> None:
 
 def _run(argv: list[str]) -> int:
     code = None
-    if not argv or argv[0] in ("-h", "--help", "--version"):
+    if argv and argv[0] in ("-h", "--help", "--version"):
         from llmc.cli import commands
 
         code = commands.answer(argv)
-    elif argv[0] != "hook":
+    elif argv and argv[0] != "hook":
         from llmc.cli import fast
 
         code = fast.dispatch(argv)

@@ -1,4 +1,4 @@
-"""The click application: a table of commands, each imported only when it is called."""
+"""The click application: each command is imported only when it is called; every error ends here."""
 
 import errno
 import importlib

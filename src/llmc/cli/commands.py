@@ -76,10 +76,13 @@ LEAST_WIDTH, MOST_WIDTH, MARGIN = 50, 80, 2
 
 
 def answer(argv: list[str]) -> int | None:
-    """Answer a command line that asks for the version or the help of llmc; None when it does not."""
+    """Answer a command line that asks for the version or the help of llmc; None when it does not.
+
+    `llmc` alone is left to click: so a shell asks for completions.
+    """
     if argv == ["--version"]:
         say(f"llmc, version {__version__}")
-    elif argv in ([], ["-h"], ["--help"]):
+    elif argv in (["-h"], ["--help"]):
         say_lines(help_text(columns()))
     else:
         return None

@@ -60,7 +60,7 @@ def test_the_help_before_click_is_clicks_help(
         monkeypatch.setenv("COLUMNS", str(width))
         assert run(["--help"]) == 0
         by_click = capsys.readouterr()
-        for argv in ([], ["-h"], ["--help"]):
+        for argv in (["-h"], ["--help"]):
             assert answer(argv) == 0
             assert capsys.readouterr() == by_click, width
 
@@ -71,7 +71,9 @@ def test_the_version_before_click_is_clicks_version(capsys: pytest.CaptureFixtur
     assert first == second
 
 
-@pytest.mark.parametrize("argv", [["--help", "status"], ["--version", "--json"], ["status", "--help"], [""]])
+@pytest.mark.parametrize(
+    "argv", [["--help", "status"], ["--version", "--json"], ["status", "--help"], [""], []]
+)
 def test_anything_else_is_left_to_click(argv: list[str]) -> None:
     assert answer(argv) is None
 
