@@ -10,7 +10,7 @@ from dataclasses import dataclass
 Timer = Callable[[], float]
 
 #: `python -c pass` takes no longer on a machine that has nothing else to do
-QUIET_MS = 25.0
+QUIET_MS = 15.0
 
 
 @dataclass(frozen=True)

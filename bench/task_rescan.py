@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, row
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.tasks import queue as claiming
 from llmc.tasks.queue import TaskQueue
 

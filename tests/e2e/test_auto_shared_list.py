@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.records.ledger import Ledger
 from llmc.tasks.queue import TaskQueue
 from tests.support.auto import until

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.claude_code import HOOKS
+from llmc.agents.claude.layout import HOOKS
 from llmc.base.locks import Rank, lock
 from llmc.base.names import header_id
 from tests.support.agent_pane import SCRIPTED, Pane

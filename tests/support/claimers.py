@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.records.ledger import Ledger
 from llmc.tasks.queue import TaskQueue
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.client_files import client_status
+from llmc.agents.claude.files import client_status
 from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from llmc.agents.scripted.__main__ import main
-from llmc.agents.scripted.terminal import Terminal
+from llmc.agents.scripted.screen import Terminal
 
 
 def write(program: Path, frozen: Path) -> None:

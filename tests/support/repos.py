@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude_code import Scripted
+from llmc.agents.scripted.client import Scripted
 from llmc.config.model import Worker
 from llmc.records.worker import WorkerRecord
 from llmc.repo import setup

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from llmc.agents.scripted.__main__ import main
-from llmc.agents.scripted.terminal import Terminal
+from llmc.agents.scripted.screen import Terminal
 
 #: in the file: wide awake, as one that waits for a processor
 AWAKE = "awake"

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.client_files import ClientStatus
-from llmc.agents.composer import Box, Composer
+from llmc.agents.claude.screen import Box, Composer
+from llmc.agents.events import AgentEvent, What
+from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import Pane
@@ -31,7 +32,6 @@ from llmc.daemon import watches
 from llmc.daemon.auto import AutoMode, AutoOptions
 from llmc.daemon.watches import AgentsWatch
 from llmc.doctor import canary
-from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Obstacle
 from llmc.repo.project import Project
 from llmc.sessions import sessions, typist
@@ -200,10 +200,14 @@ class Unanswered(Typist):
         self.name = "adam"
         self.keys: list[tuple[str, ...]] = []
 
-    def _events(self) -> list[HookEvent]:
+    def _events(self) -> list[AgentEvent]:
         """One that an earlier /clear left there."""
-        payload = {"hook_event_name": "SessionStart", "source": "clear", "transcript_path": "/t"}
-        return [HookEvent(id="1-1.json", worker="adam", instance="i-1", payload=payload)]
+        started = What.SESSION_STARTED
+        return [
+            AgentEvent(
+                id="1-1.json", worker="adam", instance="i-1", what=started, is_cleared=True, transcript="/t"
+            )
+        ]
 
     def _box(self) -> Composer:
         return Composer(Box.DRAFT, "/clear")

@@ -13,14 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude_code import (
-    ClaudeCode,
-    Scripted,
-    is_only_trusted,
-    is_trusted,
-    remove_trust,
-    user_config,
-)
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.files import is_only_trusted, is_trusted, remove_trust, user_config
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree
@@ -230,10 +224,9 @@ def _names(source: Path, root: Path) -> bool:
 
 
 def _client_config(project: Project) -> Path | None:
-    agent = agent_for(project)
-    if not isinstance(agent, ClaudeCode) or isinstance(agent, Scripted):
+    if not isinstance(agent_for(project), ClaudeCode):
         return None
-    return user_config(agent, {**os.environ, **project.config.defaults.env})
+    return user_config({**os.environ, **project.config.defaults.env})
 
 
 def left_alone(project: Project) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llmc.agents.usage import Meter
+from llmc.agents.claude.layout import transcript_name
+from llmc.agents.claude.transcripts import Meter
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
 from llmc.auto.rules.costs import Delta, Reading, Row, Spent, Tally, Verdict, cost_of, measure
@@ -97,7 +98,7 @@ def _known_of(
     skipped = []
     for other, task in dict(started[after_last:]).items():
         if other not in (last, session):
-            path = Path(here.transcript).with_name(f"{other}.jsonl")
+            path = Path(here.transcript).with_name(transcript_name(other))
             skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task))
     return Reading(here.transcript, here.totals, told.get(session, {})), skipped
 

@@ -40,15 +40,6 @@ def start_of(pid: int) -> str | None:
     return None if fields[0] == b"Z" else fields[19].decode()
 
 
-def leftovers(instance: str) -> list[Process]:
-    """Tool children of an agent launch that outlived it: our uid, its mark, and the client's child mark."""
-    return [
-        process
-        for process in (marked("LLMC_INSTANCE", instance) if instance else [])
-        if "CLAUDE_CODE_CHILD_SESSION" in environment(process.pid)
-    ]
-
-
 def marked(name: str, value: str) -> list[Process]:
     """Our processes that were started with this environment variable, and what they started."""
     wanted = f"{name}={value}".encode()

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from llmc.agents.claude_code import ClaudeCode
+from llmc.agents.claude.client import ClaudeCode
 from llmc.base.errors import NotFound
 from llmc.repo.project import agent_for, open_project
 
@@ -40,6 +40,6 @@ def _client(root: str | None) -> tuple[ClaudeCode, dict[str, str]]:
             raise
         return ClaudeCode(), {}
     agent = agent_for(project)
-    if type(agent) is ClaudeCode:
+    if isinstance(agent, ClaudeCode):
         return agent, project.config.defaults.env
     return ClaudeCode(project.config.defaults.agent_command), project.config.defaults.env

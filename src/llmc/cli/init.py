@@ -9,7 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from llmc.agents.claude_code import ClaudeCode, add_trust, user_config
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.files import add_trust, user_config
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say
 from llmc.config.edit import set_value
@@ -145,7 +146,7 @@ def _trust(project: Project, wanted: bool | None) -> bool | None:
     missing = [place for place in places if agent.setup_problem(place, environment)]
     if not isinstance(agent, ClaudeCode) or not missing or (project.root.path not in missing and not wanted):
         return None
-    config = user_config(agent, environment)
+    config = user_config(environment)
     if wanted is None and sys.stdin.isatty() and is_terminal():
         asked = " and ".join(map(str, missing))
         question = (

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents import task_files
+from llmc.agents.claude import task_files
 from llmc.auto import attend, landing
 from llmc.auto import attend as auto
 from llmc.auto.auto_run import HardFailure, Run

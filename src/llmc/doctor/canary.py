@@ -17,7 +17,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from llmc.agents.client_files import row_text, rows_since
+from llmc.agents.claude.client import tool_children
+from llmc.agents.claude.hooks import NAMES
+from llmc.agents.claude.transcripts import is_queued, row_text, rows_since
+from llmc.agents.events import What
 from llmc.agents.protocol import ClientStatus
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
@@ -119,7 +122,7 @@ def end_leftovers(root: Root) -> None:
         for pane in panes.values() if isinstance(panes, dict) else ():
             instance = processes.environment(pane.pid).get("LLMC_INSTANCE", "")
             sessions.end_program(pane)
-            processes.kill(processes.leftovers(instance))
+            processes.kill(tool_children(instance))
         tmux.kill_server()
         shutil.rmtree(path, ignore_errors=True)
 
@@ -249,7 +252,7 @@ class _Drive:
             return
         self._note(launched=True)
         ready = processes.wait_until(
-            lambda: self._has_hook("SessionStart") or self._is_dead(), self.ready_s, interval_s=0.05
+            lambda: self._has(What.SESSION_STARTED) or self._is_dead(), self.ready_s, interval_s=0.05
         )
         self._note(ready=ready and not self._is_dead())
         if self.seen.ready:
@@ -269,10 +272,10 @@ class _Drive:
         path = Path(self._record().transcript_path)
 
         def has_row() -> bool:
-            return _kind_of_row(path, receipt.prompt_id) != ""
+            return _row_of(path, receipt.prompt_id) is not None
 
         self._note(
-            prompt_hook=processes.wait_until(lambda: self._has_hook("UserPromptSubmit"), SIGN_S),
+            prompt_hook=processes.wait_until(lambda: self._has(What.PROMPT_ARRIVED), SIGN_S),
             transcript_row=processes.wait_until(has_row, SIGN_S, interval_s=0.05),
         )
 
@@ -283,10 +286,10 @@ class _Drive:
         if not receipt.outcome.arrived:
             self._note(queue_row=False)
             return
-        processes.wait_until(lambda: _kind_of_row(path, receipt.prompt_id) != "", SIGN_S, interval_s=0.05)
-        kind = _kind_of_row(path, receipt.prompt_id)
-        if kind != "user":  # else it had ended by then, and there was nothing to queue
-            self._note(queue_row=kind == "queue-operation")
+        processes.wait_until(lambda: _row_of(path, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
+        row = _row_of(path, receipt.prompt_id)
+        if row is None or is_queued(row):  # else it had ended by then, and there was nothing to queue
+            self._note(queue_row=row is not None)
 
     def _wait_for_the_end(self) -> None:
         """Until its turns are over by its hooks; by its status file where it has one, too."""
@@ -297,13 +300,13 @@ class _Drive:
             if self._status() is ClientStatus.BUSY:
                 resting_since = now
             rested_s = now - resting_since
-            said = self._has_hook("Stop") or self._has_hook("StopFailure")
+            said = self._has(What.TURN_ENDED) or self._has(What.TURN_FAILED)
             if said and (rested_s > PAUSE_S or not self.seen.status_file):
                 break
             if self.seen.status_file and rested_s > REST_S:
                 break
             time.sleep(0.05)
-        said = self._has_hook("Stop") or self._has_hook("StopFailure")
+        said = self._has(What.TURN_ENDED) or self._has(What.TURN_FAILED)
         failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
         error = str(failed[-1].get("error")) if failed else ""
         rests = self._status() is ClientStatus.IDLE
@@ -329,9 +332,9 @@ class _Drive:
     def _record(self) -> WorkerRecord:
         return intake.apply_pending(self.project, NAME)
 
-    def _has_hook(self, name: str) -> bool:
+    def _has(self, what: What) -> bool:
         self._record()
-        return any(hook.split()[0] == name for hook in hooks_in(_events(self.project)))
+        return any(hook.split()[0] == NAMES[what] for hook in hooks_in(_events(self.project)))
 
     def _pane(self) -> Pane | None:
         pane = self.project.pane(self.project.store.worker(NAME))
@@ -355,8 +358,7 @@ class _Drive:
             ]
 
 
-def _kind_of_row(path: Path, prompt_id: str) -> str:
-    """The type of the first row of a transcript that carries a prompt; "" when there is none."""
+def _row_of(path: Path, prompt_id: str) -> dict[str, Any] | None:
+    """The first row of a transcript that carries a prompt: one of a prompt, or of the client's queue."""
     rows, _ = rows_since(path, prompt_id.encode(), 0)
-    found = (str(row.get("type")) for row in rows if header_id(row_text(row)) == prompt_id)
-    return next(found, "")
+    return next((row for row in rows if header_id(row_text(row)) == prompt_id), None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.client_files import prompts_in
+from llmc.agents.claude.transcripts import prompts_in
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import LlmcError, ToolFailed

@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.client_files import client_session, client_status, prompts_in, transcript_of
+from llmc.agents.claude.files import client_session, client_status
+from llmc.agents.claude.transcripts import prompts_in, transcript_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from llmc.agents.client_files import row_text, rows_since
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
+from llmc.agents.claude.transcripts import row_text, rows_since
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step

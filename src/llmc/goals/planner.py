@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from llmc.agents import print_mode
-from llmc.agents.claude_code import ClaudeCode
-from llmc.agents.print_mode import Tokens
+from llmc.agents.claude import print_mode
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.print_mode import Tokens
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.print_mode import Tokens
+from llmc.agents.claude.print_mode import Tokens
 from llmc.auto.rules import costs
 from llmc.base import locks
 from llmc.base.clock import now_unix

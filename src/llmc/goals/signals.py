@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace as replaced
 
+from llmc.agents.claude.transcripts import last_growth_unix, last_messages, last_word_unix
 from llmc.auto.rules.waiting import is_parked
 from llmc.base.clock import now_unix
 from llmc.base.files import json_row
@@ -29,7 +30,6 @@ from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
-from llmc.sessions.transcript_tail import last_growth_unix, last_messages, last_word_unix
 from llmc.tasks.queue import open_ledger
 from llmc.tasks.task_list import believed_tasks, open_list
 

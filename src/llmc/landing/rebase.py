@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from llmc.agents.claude.client import tool_children
 from llmc.agents.protocol import ClientStatus
 from llmc.attention.raising import advice
 from llmc.base import proc
@@ -17,7 +18,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
-from llmc.base.processes import leftovers, wait_until
+from llmc.base.processes import wait_until
 from llmc.base.tmux import Unknown
 from llmc.landing import merging, review, validation
 from llmc.landing.prompts import conflict_prompt, validation_prompt
@@ -516,8 +517,8 @@ def refuse_if_disturbed(project: Project, record: WorkerRecord) -> None:
     if isinstance(pane, Pane) and not pane.dead and not _comes_to_rest(record, pane):
         raise Refused(f"{record.name} is still busy", hint=f"llmc wait {record.name} --status needs_review")
     # Hooks are children of the agent too, but only for a moment.
-    if not wait_until(lambda: not leftovers(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
-        pids = ", ".join(str(process.pid) for process in leftovers(record.instance))
+    if not wait_until(lambda: not tool_children(record.instance), LEFTOVER_WAIT_S, interval_s=0.05):
+        pids = ", ".join(str(process.pid) for process in tool_children(record.instance))
         raise Refused(
             f"something {record.name} started is still running (pid {pids}) and could change its files",
             hint=f"Let it end, or ask for it: llmc message {record.name} 'Stop what runs in the background.'",

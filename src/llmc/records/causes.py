@@ -1,4 +1,4 @@
-"""Why an agent's turn failed, by the client's own label: one table. Pure."""
+"""Why an agent's turn failed, or work did: the kinds of failure, and what may be done about each. Pure."""
 
 from enum import StrEnum
 
@@ -29,25 +29,6 @@ class Cause(StrEnum):
     TMUX = "tmux"
     #: llmc's own
     BUG = "bug"
-
-
-_STOP_FAILURES = {
-    "rate_limit": Cause.LIMIT,
-    "server_error": Cause.API,
-    "overloaded": Cause.API,
-    "authentication_failed": Cause.AUTH,
-    "oauth_org_not_allowed": Cause.AUTH,
-    "billing_error": Cause.AUTH,
-    "model_not_found": Cause.CONFIG,
-    "invalid_request": Cause.AGENT,
-    "max_output_tokens": Cause.AGENT,
-    "unknown": Cause.AGENT,
-}
-
-
-def of_stop_failure(error: str) -> Cause:
-    """The cause behind StopFailure's `error`; an unknown label is the agent's."""
-    return _STOP_FAILURES.get(error, Cause.AGENT)
 
 
 def passes_by_itself(cause: Cause) -> bool:

@@ -76,7 +76,7 @@ def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
 
 
 def _client(config_dir: Any, pid: int) -> Raw:
-    """What the client says of itself in its status file; nothing where it says nothing (agents/client_files.py)."""
+    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/files.py)."""
     if not isinstance(config_dir, str) or not config_dir:
         return {}
     record = read_record(f"{config_dir}/sessions/{pid}.json") or {}

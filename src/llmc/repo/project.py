@@ -9,8 +9,9 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude_code import ClaudeCode, Scripted
+from llmc.agents.claude.client import ClaudeCode
 from llmc.agents.protocol import Agent
+from llmc.agents.scripted.client import Scripted
 from llmc.base import locks, urls
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.names import OVERSEER, SessionName

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from llmc.agents.task_files import list_name
+from llmc.agents.claude.layout import list_name
 from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError

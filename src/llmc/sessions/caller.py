@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from llmc.agents.events import REPORT
 from llmc.base import callers
 from llmc.base.callers import Mark, Server
 from llmc.base.errors import Refused, ToolFailed, UsageError
@@ -114,7 +115,7 @@ def report(
 ) -> None:
     """Put the report into the worker's inbox; it is judged with the hooks, in order. `update`: what its options said."""
     payload: dict[str, Any] = {
-        "hook_event_name": "Report",
+        "hook_event_name": REPORT,
         "kind": kind,
         "text": text,
         "no_changes": no_changes,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from llmc.agents import hooks
+from llmc.agents.events import PANE_DIED, AgentEvent, What
 from llmc.base import processes
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step
@@ -13,7 +15,7 @@ from llmc.base.names import TaskKey
 from llmc.base.panes import Pane
 from llmc.base.tmux import Unknown
 from llmc.records import inbox
-from llmc.records.hook_events import HookEvent, Malformed
+from llmc.records.hook_events import Malformed
 from llmc.records.store import Transaction
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo import git
@@ -27,7 +29,7 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
     """Bring a worker's record up to date with its inbox; the caller holds the worker's lock."""
     while True:
         record = project.store.worker(name)
-        waiting = inbox.read(project.root, name)
+        waiting = hooks.waiting(project.root, name, record.agent)
         fresh = [event for event in waiting if event.id not in record.applied_events]
         if fresh:
             record = _apply(project, record, fresh, [event.id for event in waiting])
@@ -39,11 +41,12 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
     """A dead pane was seen before its hook came: the same event, told by us. The hook itself is then an old one."""
-    seen = HookEvent(
+    seen = AgentEvent(
         id=f"{time.time_ns()}-0.json",
         worker=record.name,
         instance=record.instance,
-        payload={"hook_event_name": "PaneDied"},
+        what=What.EXITED,
+        name=PANE_DIED,
     )
     return _apply(project, record, [seen], list(record.applied_events))
 
@@ -92,12 +95,12 @@ def _marked(worktree: Path, record: WorkerRecord) -> tuple[str, ...]:
 
 
 def _apply(
-    project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed], waiting: list[str]
+    project: Project, record: WorkerRecord, fresh: list[AgentEvent | Malformed], waiting: list[str]
 ) -> WorkerRecord:
     facts = _observe(project, record, fresh)
     made = _tasks_made(project, record, fresh)
     name = record.name
-    if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, HookEvent)):
+    if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, AgentEvent)):
         leftovers.end_with_its_agent(project, record)  # first: once it is offline, nobody knows its launch
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
@@ -119,9 +122,9 @@ def _apply(
 
 
 def _tasks_made(
-    project: Project, record: WorkerRecord, fresh: list[HookEvent | Malformed]
+    project: Project, record: WorkerRecord, fresh: list[AgentEvent | Malformed]
 ) -> dict[str, tuple[TaskKey, str, str]]:
-    made = any(isinstance(event, HookEvent) and event.name == "TaskCreated" for event in fresh)
+    made = any(isinstance(event, AgentEvent) and event.what is What.TASK_MADE for event in fresh)
     if not made or not record.shares_the_list:
         return {}
     from llmc.tasks import worker_tasks  # 18 ms that most commands do not need
@@ -138,10 +141,10 @@ def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -
         tx.emit("task_proposed", worker=name, **task.fields(), subject=subject)
 
 
-def _observe(project: Project, record: WorkerRecord, events: list[HookEvent | Malformed]) -> decide.Facts:
-    live = [e for e in events if isinstance(e, HookEvent) and e.instance == record.instance]
+def _observe(project: Project, record: WorkerRecord, events: list[AgentEvent | Malformed]) -> decide.Facts:
+    live = [e for e in events if isinstance(e, AgentEvent) and e.instance == record.instance]
     facts = git_facts(project, record) if any(decide.wants_git(e) for e in live) else None
-    pane = project.pane(record) if any(e.name == "PaneDied" for e in live) else None
+    pane = project.pane(record) if any(e.what is What.EXITED for e in live) else None
     if not isinstance(pane, Pane):
         return decide.Facts(git=facts, agent_lives=isinstance(pane, Unknown))
     lives = not pane.dead and processes.is_alive(pane.pid)

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 from llmc import hook_client
-from llmc.agents.client_files import client_state, queued_in, row_text, rows_since
+from llmc.agents.claude.client import tool_children
+from llmc.agents.claude.files import client_state
+from llmc.agents.claude.transcripts import queued_in, row_text, rows_since
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.errors import LlmcError
@@ -28,7 +30,7 @@ END_ROUNDS = 5
 
 def of(instance: str) -> list[Process]:
     """The processes of a launch beside its client. A hook sender is one too, but brings the agent's word: it is left."""
-    return [process for process in processes.leftovers(instance) if not _is_hook(process)]
+    return [process for process in tool_children(instance) if not _is_hook(process)]
 
 
 def end(project: Project, name: str, left: list[Process]) -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llmc import hook_client, launch
-from llmc.agents.client_files import client_state, client_status
+from llmc.agents import hooks
+from llmc.agents.claude.client import tool_children
+from llmc.agents.claude.files import client_state, client_status
+from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
+from llmc.agents.events import AgentEvent, What
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
@@ -22,9 +26,7 @@ from llmc.base.names import OVERSEER, ClaudeSessionId, PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, shell_join
-from llmc.records import inbox
 from llmc.records.causes import Cause
-from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import Step, step
 from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -45,11 +47,6 @@ _MISLEADING = (
 
 #: how long an agent has to write down that its turn was interrupted
 INTERRUPTED_S = 0.5
-
-_TASK_LIST = "CLAUDE_CODE_TASK_LIST_ID"
-
-#: tools that wait for somebody who is not there in auto mode
-_NEED_A_PERSON = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 
 
 def start(project: Project, name: str) -> None:
@@ -177,9 +174,11 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
     instance = record.instance
 
     def started() -> bool:
-        events = inbox.read(project.root, name)
+        events = hooks.waiting(project.root, name, record.agent)
         return any(
-            isinstance(e, HookEvent) and e.instance == instance and e.name in ("SessionStart", "PaneDied")
+            isinstance(e, AgentEvent)
+            and e.instance == instance
+            and e.what in (What.SESSION_STARTED, What.EXITED)
             for e in events
         )
 
@@ -231,7 +230,7 @@ def end(project: Project, name: str, reason: str) -> None:
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
             )
         end_program(pane)
-    processes.kill(processes.leftovers(record.instance))
+    processes.kill(tool_children(record.instance))
     _close_panes(project, record)
     intake.apply_pending(project, name)
 
@@ -329,7 +328,7 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
-        disallowed_tools=_NEED_A_PERSON if record.auto else (),
+        disallowed_tools=NEED_A_PERSON if record.auto else (),
         resume=_resumable(record),
     )
 
@@ -388,7 +387,7 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    base.pop(_TASK_LIST, None)
+    base.pop(TASK_LIST, None)
     environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
     return {
         **environment,
@@ -403,7 +402,7 @@ def _environment(
 
 def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
     list_id = project.config.auto.task_list_id
-    return {_TASK_LIST: list_id} if list_id and record.shares_the_list else {}
+    return {TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

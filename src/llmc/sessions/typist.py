@@ -12,8 +12,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.client_files import asks_by_itself, row_text, rows_since, size_of
-from llmc.agents.composer import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.claude.files import asks_by_itself
+from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.claude.transcripts import is_queued, row_text, rows_since, size_of
+from llmc.agents.events import AgentEvent, What
+from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.clock import now_unix
@@ -25,7 +28,7 @@ from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
 from llmc.base.tmux import Unknown
 from llmc.records import inbox
-from llmc.records.hook_events import HookEvent, Malformed
+from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions.sessions import is_taken, status_of
@@ -136,7 +139,7 @@ class Typist:
         self.header = header_line(delivery.prompt_id)
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
-        self.seen: dict[str, HookEvent | Malformed] = {}
+        self.seen: dict[str, AgentEvent | Malformed] = {}
         self.transcript = Path(record.transcript_path)
         # A first delivery can only show up in what is written from now on.
         self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
@@ -262,8 +265,8 @@ class Typist:
 
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():
-            if event.id not in before and event.name == "SessionStart" and event.text("source") == "clear":
-                self.transcript, self.transcript_offset = Path(event.text("transcript_path")), 0
+            if event.id not in before and event.what is What.SESSION_STARTED and event.is_cleared:
+                self.transcript, self.transcript_offset = Path(event.transcript), 0
                 return True
         return False
 
@@ -335,7 +338,7 @@ class Typist:
 
     def _proof_in_inbox(self) -> Outcome | None:
         for event in self._events():
-            if event.name == "UserPromptSubmit" and self._is_ours(event.text("prompt")):
+            if event.what is What.PROMPT_ARRIVED and self._is_ours(event.prompt):
                 return Outcome.ACKNOWLEDGED
         return None
 
@@ -344,18 +347,18 @@ class Typist:
         rows, self.transcript_offset = found
         for row in rows:
             if self._is_ours(row_text(row)):
-                return Outcome.QUEUED if row.get("type") == "queue-operation" else Outcome.ACKNOWLEDGED
+                return Outcome.QUEUED if is_queued(row) else Outcome.ACKNOWLEDGED
         return None
 
     def _is_ours(self, text: str) -> bool:
         return carries(text, self.delivery.prompt_id)
 
-    def _events(self) -> list[HookEvent]:
+    def _events(self) -> list[AgentEvent]:
         """This launch's events in the inbox; each file is read once."""
         for event_id in inbox.pending_ids(self.project.root, self.name):
-            if event_id not in self.seen and (event := inbox.load(self.project.root, self.name, event_id)):
-                self.seen[event_id] = event
-        mine = (event for _, event in sorted(self.seen.items()) if isinstance(event, HookEvent))
+            if event_id not in self.seen and (hook := inbox.load(self.project.root, self.name, event_id)):
+                self.seen[event_id] = event_of(hook, self.record.agent)
+        mine = (event for _, event in sorted(self.seen.items()) if isinstance(event, AgentEvent))
         return [event for event in mine if event.instance == self.record.instance]
 
     def _remember(self, delivery: Delivery) -> None:

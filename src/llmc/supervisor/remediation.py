@@ -17,8 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.client_files import rows_since, size_of, subagents_of
-from llmc.agents.transcript_text import ends_a_turn, row_text
+from llmc.agents.claude.transcripts import ends_a_turn, readable, rows_since, size_of, subagents_of
 from llmc.auto.usage import record_usage
 from llmc.base import processes
 from llmc.base.clock import monotonic, now_unix
@@ -85,7 +84,7 @@ class RemediationLog:
         rows, self._read_to[path] = rows_since(path, b"", offset)
         if is_main:
             self.turn_is_over = ends_a_turn(rows, self.turn_is_over)
-        text = "".join(row_text(row, speaker) for row in rows)
+        text = "".join(readable(row, speaker) for row in rows)
         if text:
             self._append(text)
         return self._read_to[path] > offset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from llmc.agents.client_files import is_synthetic, rows_since, size_of
+from llmc.agents.claude.transcripts import replies_since, size_of, subagents_of
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row, read_text
@@ -192,15 +192,15 @@ class Progress(Struct):
             self._read_to[path] = size_of(path)
             return 0
         begin = self._read_to[path] if size_of(path) >= self._read_to[path] else 0
-        rows, self._read_to[path] = rows_since(path, b"assistant", begin)
-        return sum(row.get("type") == "assistant" and not is_synthetic(row) for row in rows)
+        replies, self._read_to[path] = replies_since(path, begin)
+        return replies
 
 
 def _transcripts(record: WorkerRecord) -> list[Path]:
     if not record.transcript_path:
         return []
     path = Path(record.transcript_path)
-    return [path, *sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl"))]
+    return [path, *subagents_of(path)]
 
 
 class Watch:

@@ -3,7 +3,7 @@
 import shlex
 from functools import partial
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.names import TaskId, WorkerName

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.errors import NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import Changes, NoTask, TaskFiles, file_name
+from llmc.agents.claude.task_files import Changes, NoTask, TaskFiles, file_name
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.faults import step as fault_step

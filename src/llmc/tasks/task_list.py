@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.task_files import TaskFiles, Unreadable, list_name
+from llmc.agents.claude.layout import list_name
+from llmc.agents.claude.task_files import TaskFiles, Unreadable
 from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, UsageError

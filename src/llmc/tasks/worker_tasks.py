@@ -5,7 +5,10 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-from llmc.agents.task_files import TaskFiles, list_name
+from llmc.agents.claude.layout import list_name
+from llmc.agents.claude.task_files import TaskFiles
+from llmc.agents.events import AgentEvent, What
+from llmc.agents.hooks import event_of
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.faults import step as fault_step
@@ -24,14 +27,14 @@ from llmc.tasks.task_list import open_ledger, open_list
 
 
 def mark(
-    project: Project, record: WorkerRecord, events: Iterable[HookEvent | Malformed]
+    project: Project, record: WorkerRecord, events: Iterable[AgentEvent | Malformed]
 ) -> dict[str, tuple[TaskKey, str, str]]:
     """By event: the task that it names, its subject, and why that waits for a person, if it does.
 
     The supervisor's session shares the list with the workers'. The ledger is the fleet's, whoever made a task.
     Before the event counts as applied: a crash in between marks it again, which changes nothing.
     """
-    created = [e for e in events if isinstance(e, HookEvent) and e.name == "TaskCreated"]
+    created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
     project = of_fleet(project)
     files = _shared_list(project) if created else None
     if files is None:
@@ -52,10 +55,10 @@ def mark(
 
 
 def _mark(
-    project: Project, files: TaskFiles, ledger: Ledger, record: WorkerRecord, event: HookEvent, before: int
+    project: Project, files: TaskFiles, ledger: Ledger, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
     """The ledger first: from then on it is the worker's, whatever its file says."""
-    at, task_id = record.assignment, event.text("task_id")
+    at, task_id = record.assignment, event.task_id
     key = files.key(task_id)
     if not is_id(task_id) or ledger.books().claim_on(key):
         return None  # no task, or one that was given out: nobody makes that
@@ -152,8 +155,11 @@ class Origins:
             # Nobody reads what a removed one left.
             if not record.has_branch:
                 continue
-            events = [event for event in waiting.get(name, []) if isinstance(event, HookEvent)]
-            began += [Announcement(name, event.at_unix) for event in events if event.makes_a_task]
+            hooks = [hook for hook in waiting.get(name, []) if isinstance(hook, HookEvent)]
+            events = [event_of(hook, record.agent) for hook in hooks]
+            began += [
+                Announcement(name, event.at_unix) for event in events if event.what is What.TASK_ANNOUNCED
+            ]
             began += [Announcement(name, at_unix) for at_unix in record.announced_tasks]
-            named += [event.text("task_id") for event in events if event.name == "TaskCreated"]
+            named += [event.task_id for event in events if event.what is What.TASK_MADE]
         return Announced(began, named)

@@ -9,9 +9,10 @@ import os
 import time
 from pathlib import Path
 
-from llmc.agents.client_files import client_status, rows_since, size_of, waits_for
+from llmc.agents.claude.files import client_status, waits_for
+from llmc.agents.claude.screen import Shown, recognise
+from llmc.agents.claude.transcripts import rows_since, size_of
 from llmc.agents.protocol import ClientStatus
-from llmc.agents.question_dialog import Shown, recognise
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from llmc.agents.claude.client import tool_children
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
@@ -121,10 +122,10 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
         project.tmux.send_keys(pane, "Escape")
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
-    children = processes.leftovers(record.instance)
-    if children and not processes.wait_until(lambda: not processes.leftovers(record.instance), CHILDREN_S):
+    children = tool_children(record.instance)
+    if children and not processes.wait_until(lambda: not tool_children(record.instance), CHILDREN_S):
         # An agent that hears of the end of its background work goes on with the old task.
-        processes.kill(processes.leftovers(record.instance))
+        processes.kill(tool_children(record.instance))
         return False
     # The client puts a prompt that was interrupted early, or was queued, back into its box.
     return typist.has_empty_box(project, record) and leftovers.is_idle(record, pane)

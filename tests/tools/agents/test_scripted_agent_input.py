@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.agents.scripted import commands
-from llmc.agents.scripted.composer import Composer
-from llmc.agents.scripted.keys import PASTE_END, PASTE_START, Decoder, Press
+from llmc.agents.scripted import keyboard
+from llmc.agents.scripted.keyboard import PASTE_END, PASTE_START, Composer, Decoder, Press
 
 STREAM = (
     b"a\xc5\xbe\xf0\x9f\x9a\x80"
@@ -88,4 +87,4 @@ def test_control_u_removes_a_line_and_a_whole_placeholder() -> None:
      ("/etc/passwd", "prompt"), ("!ls", "bash"), ("# x", "prompt"), ("/cost", "panel"), ("see @READ", "prompt")],
 )  # fmt: skip
 def test_what_a_text_means(text: str, kind: str) -> None:
-    assert commands.kind(text) == kind
+    assert keyboard.kind_of(text) == kind

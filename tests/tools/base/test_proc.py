@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from llmc.agents.claude.client import tool_children
 from llmc.base import proc, processes
 from llmc.base.errors import LlmcError, ToolFailed
 from tests.support.waiting import wait_until
@@ -183,9 +184,9 @@ def test_leftovers_are_found_by_both_marks(tmp_path: Path) -> None:
     ]
     started = [subprocess.Popen(["sleep", "300"], env={**os.environ, **mark}) for mark in marks]
     try:
-        wait_until(lambda: processes.leftovers(mine))
-        assert [process.pid for process in processes.leftovers(mine)] == [started[0].pid]
-        assert processes.leftovers("") == []
+        wait_until(lambda: tool_children(mine))
+        assert [process.pid for process in tool_children(mine)] == [started[0].pid]
+        assert tool_children("") == []
         reaper = threading.Thread(target=started[0].wait)
         reaper.start()
         processes.terminate(processes.identify(started[0].pid), grace_s=5)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.agents.claude.transcripts import last_messages
 from llmc.config.model import Notify
 from llmc.config.paths import Root
 from llmc.goals import dispatch as goal_dispatch
@@ -27,7 +28,6 @@ from llmc.notifications.notify import _wanted, channels_of
 from llmc.notifications.rules import Notice, of_event
 from llmc.records.events import read_lines
 from llmc.repo.project import Project, bare_project
-from llmc.sessions.transcript_tail import last_messages
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 from tests.support.one_leaf import OneLeaf, seen
 

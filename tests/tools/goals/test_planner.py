@@ -10,7 +10,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from llmc.agents.print_mode import Tokens
+from llmc.agents.claude.print_mode import Tokens
 from llmc.base import proc
 from llmc.goals.drive.ladder import Diagnosis, Nudge
 from llmc.goals.model import Change, Goal, GoalView

@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.names import TaskId
 from llmc.records.books import entry
 from llmc.records.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base import files as tools
 from llmc.base.names import TaskId
 from llmc.records.books import MAX_ATTEMPTS, Claim

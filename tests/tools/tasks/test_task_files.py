@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llmc.agents import task_files
-from llmc.agents.task_files import TaskFiles, file_name, list_name
+from llmc.agents.claude import task_files
+from llmc.agents.claude.layout import list_name
+from llmc.agents.claude.task_files import TaskFiles, file_name
 from llmc.base.errors import LlmcError, LockTimeout, NotFound
 from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus

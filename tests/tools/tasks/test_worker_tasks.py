@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
+from llmc.agents.hooks import waiting
 from llmc.base.errors import Refused
 from llmc.base.names import OVERSEER, TaskId
-from llmc.records import inbox
 from llmc.records.worker import Assignment
 from llmc.repo.project import Project, for_overseer, open_project
 from llmc.sessions.intake import apply_pending
@@ -141,7 +141,7 @@ def test_a_crash_after_the_mark(session: Session) -> None:
     """Break: mark again what is marked; a task that a person has approved since would be proposed again."""
     for number in (2, 3):
         session.make(number)
-    record, events = session.project.store.worker(WORKER), inbox.read(session.project.root, WORKER)
+    record, events = session.project.store.worker(WORKER), waiting(session.project.root, WORKER, "claude")
     worker_tasks.mark(session.project, record, events)
     assert (session.hold(2), session.hold(3)) == ("proposed", "proposed")
     commands.approve(session.project, "2")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.client_files import asks_by_itself, queued_in
+from llmc.agents.claude.files import asks_by_itself
+from llmc.agents.claude.transcripts import queued_in
 
 
 def rows(path: Path, *operations: tuple[str, str | None]) -> Path:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.question_dialog import Shown, recognise
+from llmc.agents.claude.hooks import asked
+from llmc.agents.claude.screen import Shown, recognise
 from llmc.records.hook_events import HookEvent
-from llmc.sessions.rules.prompt_text import asked
 
 RULE = "─" * 40
 SCREEN = f"""❯ [llmc task-1]

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from llmc.agents.usage import Meter, Usage
+from llmc.agents.claude.transcripts import Meter, Usage
 
 
 def row(message_id: str, output: int, model: str = "opus") -> str:

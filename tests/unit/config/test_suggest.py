@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.agents.task_files import list_name
+from llmc.agents.claude.layout import list_name
 from llmc.config.suggest import LOOKED_AT, suggested_check, task_list_id
 
 NPM_INIT = '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude_code import add_trust, remove_trust
+from llmc.agents.claude.files import add_trust, remove_trust
 from llmc.base.errors import LlmcError, Refused
 from llmc.cli import fast
 from llmc.config import trust

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.agents.task_files import TaskFiles
+from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.files import DiskFull
 from llmc.base.given import MOST_LINE
 from llmc.base.names import TaskId, TaskKey

@@ -97,12 +97,3 @@ def test_forgetting_is_for_the_named_and_can_be_repeated(root: Root) -> None:
 def test_a_file_that_somebody_else_applied_meanwhile_is_skipped(root: Root) -> None:
     write(root, "1700000000000000001-1.json")
     assert inbox.load(root, "adam", "1700000000000000002-1.json") is None
-
-
-@pytest.mark.parametrize("value", [5, "x", None, [1, "a", None], [{"status": 5}], {"status": "running"}])
-def test_a_stop_with_odd_background_tasks_is_still_a_stop(root: Root, value: object) -> None:
-    """Break: iterate over whatever `background_tasks` is."""
-    write(root, "1700000000000000001-1.json", hook_event_name="Stop", background_tasks=value)
-    (event,) = inbox.read(root, "adam")
-    assert isinstance(event, HookEvent)
-    assert event.background_running is False

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
+from llmc.agents.hooks import event_of
 from llmc.base.names import PromptId, TaskId
 from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import ALLOWED, IllegalTransition, apply, is_allowed, problems, step
@@ -177,7 +178,7 @@ class Life(RuleBasedStateMachine):
             id=f"{int(self.now)}000000000-1", worker="w1", instance=self.record.instance, payload=payload
         )
         before = self.record
-        verdict = judge(before, event, facts)
+        verdict = judge(before, event_of(event, "claude"), facts)
         assert "status" not in verdict.fields
         self.record = replace(before, **verdict.fields)
         if verdict.change:
@@ -190,7 +191,7 @@ class Life(RuleBasedStateMachine):
     @rule(payload=PAYLOADS, facts=FACTS, instance=st.sampled_from(["", "an-earlier-one"]))
     def another_agent_says(self, payload: dict[str, Any], facts: Facts, instance: str) -> None:
         event = HookEvent(id="1-1", worker="w1", instance=instance, payload=payload)
-        verdict = judge(self.record, event, facts)
+        verdict = judge(self.record, event_of(event, "claude"), facts)
         assert (verdict.change, verdict.fields) == (None, {})
 
     @rule()

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
+from llmc.agents.events import AgentEvent
+from llmc.agents.hooks import event_of
 from llmc.base.names import PromptId, TaskId
 from llmc.records import causes
 from llmc.records.causes import Cause
@@ -63,8 +65,10 @@ def hook(name: str, **payload: Any) -> dict[str, Any]:
     return {"hook_event_name": name, "session_id": "s1", **payload}
 
 
-def event(payload: dict[str, Any], instance: str = "i1", at: int = 1000) -> HookEvent:
-    return HookEvent(id=f"{at}000000000-77", worker="w1", instance=instance, payload=payload)
+def event(payload: dict[str, Any], instance: str = "i1", at: int = 1000) -> AgentEvent:
+    """As it comes through the door: the rules see no hook."""
+    hook = HookEvent(id=f"{at}000000000-77", worker="w1", instance=instance, payload=payload)
+    return event_of(hook, "claude")
 
 
 def typed(outcome: Outcome, then: Status | None = S.WORKING, prompt_id: str = "task-1") -> Delivery:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from llmc.agents.hooks import event_of
 from llmc.attention.rules import self_review_waits
 from llmc.base.names import PromptId
 from llmc.config.load import check_text
@@ -38,7 +39,7 @@ def hears(record: WorkerRecord, git: GitFacts, name: str = "Stop", **payload: An
         instance=record.instance,
         payload={"hook_event_name": name, **payload},
     )
-    verdict = judge(record, event, Facts(git=git))
+    verdict = judge(record, event_of(event, "claude"), Facts(git=git))
     record = replace(record, **verdict.fields)
     return apply(record, verdict.change, 50.0) if verdict.change else record
 

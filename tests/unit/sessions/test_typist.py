@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.client_files import ClientStatus
-from llmc.agents.composer import Box, Composer
+from llmc.agents.claude.screen import Box, Composer
+from llmc.agents.protocol import ClientStatus
 from llmc.base.names import PromptId
 from llmc.records.hook_events import HookEvent
 from llmc.records.worker import Delivery, Outcome

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.agents.transcript_text import row_text
+from llmc.agents.claude.transcripts import readable
+from llmc.agents.hooks import event_of
 from llmc.config.paths import OverseerRoot, Root
 from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent
@@ -92,7 +93,7 @@ def test_without_a_branch_a_stop_is_an_end_whatever_the_directory_holds() -> Non
     stop = HookEvent(
         id="1-1.json", worker="w1", instance="i1", payload={"hook_event_name": "Stop", "background_tasks": []}
     )
-    change = judge(record, stop, Facts(git=decide.NO_BRANCH)).change
+    change = judge(record, event_of(stop, "claude"), Facts(git=decide.NO_BRANCH)).change
     assert change is not None
     assert ended(apply(record, change, 1.0)) == End(Outcome.COMPLETED)
 
@@ -117,15 +118,15 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
     result = {"type": "tool_result", "is_error": True, "content": [{"type": "text", "text": f"bad\n{long}"}]}
     stamp = {"timestamp": "2026-01-02T03:04:05.678Z"}
     said = [{"type": "text", "text": "I mend it."}, {"type": "thinking", "thinking": ""}, call]
-    assert row_text({"type": "assistant", "message": {"content": said}, **stamp}) == (
+    assert readable({"type": "assistant", "message": {"content": said}, **stamp}) == (
         "[2026-01-02T03:04:05] agent\n    I mend it.\n"
         "[2026-01-02T03:04:05] agent calls Edit\n    path: a.py\n    lines: [1, 2]\n    old: a\n    b\n"
     )
-    assert row_text({"type": "user", "message": {"content": [result]}, **stamp}) == (
+    assert readable({"type": "user", "message": {"content": [result]}, **stamp}) == (
         f"[2026-01-02T03:04:05] tool output (an error)\n    bad\n    {long}\n"
     )
-    assert "prompt\n    Mend it.\n" in row_text({"type": "user", "message": {"content": "Mend it."}})
-    assert row_text({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""
+    assert "prompt\n    Mend it.\n" in readable({"type": "user", "message": {"content": "Mend it."}})
+    assert readable({"type": "api-request-blob", "message": {"content": "Mend it."}}) == ""
 
 
 @given(
@@ -134,8 +135,8 @@ def test_a_conversation_as_text_has_every_call_and_output_in_full() -> None:
 def test_no_row_is_too_odd_to_be_written_down(content: Any) -> None:
     """Break that fails it: expect a text where the client may put blocks."""
     for kind in ("user", "assistant", "system"):
-        row_text({"type": kind, "content": content, "message": {"content": content}})
-        row_text({"type": kind, "message": content})
+        readable({"type": kind, "content": content, "message": {"content": content}})
+        readable({"type": kind, "message": content})
 
 
 @pytest.mark.req("0-141")

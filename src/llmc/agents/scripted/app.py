@@ -1,20 +1,68 @@
-"""The agent as a program: keys in, turns out. Everything here runs in the event loop's thread."""
+"""The agent as a program: keys in, turns out. All of it runs in the thread of the event loop.
+
+Nothing here wakes up by itself: an idle agent costs nothing.
+"""
 
 import json
 import os
+import select
 import signal
 import time
+from queue import Empty, SimpleQueue
 
-from llmc.agents.scripted import commands
-from llmc.agents.scripted.composer import Composer, Piece
-from llmc.agents.scripted.conversation import Conversation, Item
-from llmc.agents.scripted.dialogs import Dialog
-from llmc.agents.scripted.jobs import Jobs
-from llmc.agents.scripted.keys import Decoder, Press
-from llmc.agents.scripted.loop import Wakeups
+from llmc.agents.claude.layout import USER_CONFIG
+from llmc.agents.scripted import keyboard
+from llmc.agents.scripted.conversation import Conversation, Function, Item, Jobs
+from llmc.agents.scripted.keyboard import Composer, Decoder, Dialog, Piece, Press
 from llmc.agents.scripted.options import VERSION, Knobs, Options
-from llmc.agents.scripted.screen import Screen, View
-from llmc.agents.scripted.terminal import Terminal
+from llmc.agents.scripted.screen import Screen, Terminal, View
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGWINCH)
+
+
+class Wakeups:
+    """A pipe that ends the loop's wait; it carries the numbers of the signals that arrived."""
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._posted: SimpleQueue[Function] = SimpleQueue()
+
+    def catch_signals(self) -> None:
+        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: None)
+
+    def post(self, function: Function) -> None:
+        """Run the function in the event loop; callable from any thread."""
+        self._posted.put(function)
+        try:
+            os.write(self._write_fd, b"\0")
+        except BlockingIOError:
+            pass  # full of wake-ups: it wakes anyway
+
+    def run_posted(self) -> list[int]:
+        """Run what was posted; returns the signals that arrived."""
+        try:
+            arrived = os.read(self.fd, 65536)
+        except BlockingIOError:
+            arrived = b""
+        while True:
+            try:
+                self._posted.get_nowait()()
+            except Empty:
+                return [number for number in arrived if number]
+
+    def wait(self, in_fd: int, timeout_s: float | None) -> tuple[bool, bool]:
+        """Block until there is input, a wake-up or the timeout: (input, wake-up)."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        if in_fd >= 0:
+            poll.register(in_fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)}
+        return in_fd in ready, self.fd in ready
+
 
 ESCAPE_WAIT_S = 0.05
 DOUBLE_PRESS_S = 1.0
@@ -229,13 +277,13 @@ class App:
         pieces = self.composer.take()
         if not text.strip():
             return
-        kind = commands.kind(text)
+        kind = keyboard.kind_of(text)
         if kind == "exit":
             self._exit("prompt_input_exit", 0)
         elif kind == "unknown":
-            self.conversation.new_lines += [f"Unknown command: /{commands.slash_name(text)}", ""]
+            self.conversation.new_lines += [f"Unknown command: /{keyboard.slash_name(text)}", ""]
         elif kind == "panel":
-            self.jobs.open_panel(f"/{commands.slash_name(text)}")
+            self.jobs.open_panel(f"/{keyboard.slash_name(text)}")
         else:
             self.jobs.submit(Item(kind, text, pieces))
 
@@ -258,7 +306,7 @@ class App:
 def _idle_notice_s(config_dir: str) -> float:
     """How long a person may be away before `idle_prompt`; the client reads it from the same place."""
     try:
-        with open(os.path.join(config_dir, ".claude.json"), encoding="utf-8") as file:
+        with open(os.path.join(config_dir, USER_CONFIG), encoding="utf-8") as file:
             return float(json.load(file)["messageIdleNotifThresholdMs"]) / 1000
     except (OSError, ValueError, KeyError, TypeError):
         return IDLE_PROMPT_S

@@ -1,12 +1,16 @@
-"""Child processes: hooks, tool commands, background shells."""
+"""Child processes: tool commands, shells left in the background, and the client's hooks, read from the settings."""
 
+import json
 import os
+import re
 import select
 import signal
 import subprocess
 import threading
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Any
 
+from llmc.agents.scripted.options import Options, UsageError
 from llmc.agents.scripted.session import Session
 
 TERM_GRACE_S = 1.0
@@ -107,3 +111,175 @@ def end_soon(child: subprocess.Popen[bytes]) -> None:
 def kill(child: subprocess.Popen[bytes]) -> None:
     """End the whole group now."""
     signal_group(child, signal.SIGKILL)
+
+
+class Background:
+    """One such shell; `on_end` is called from its own thread when it is over."""
+
+    def __init__(
+        self, session: Session, command: str, tool_use_id: str, on_end: "Callable[[Background], None]"
+    ) -> None:
+        self.id = f"b{os.urandom(4).hex()}"
+        self.command = command
+        self.tool_use_id = tool_use_id
+        self.output_path = os.path.join(session.project_dir, session.id, "tasks", self.id + ".output")
+        self.is_running = True
+        self.exit_code = 0
+        self._on_end = on_end
+        os.makedirs(os.path.dirname(self.output_path), mode=0o700, exist_ok=True)
+        with open(self.output_path, "wb") as output:
+            self._child = spawn(command, session.cwd, child_env(session), output=output)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def described(self) -> dict[str, Any]:
+        """As it appears in a Stop payload."""
+        return {
+            "id": self.id,
+            "type": "shell",
+            "status": "running",
+            "description": "scripted",
+            "command": self.command,
+        }
+
+    def kill(self) -> None:
+        if self.is_running:
+            kill(self._child)
+
+    def notification(self) -> str:
+        status = "completed" if self.exit_code == 0 else "failed"
+        return (
+            "<task-notification>\n"
+            f"<task-id>{self.id}</task-id>\n"
+            f"<tool-use-id>{self.tool_use_id}</tool-use-id>\n"
+            f"<output-file>{self.output_path}</output-file>\n"
+            f"<status>{status}</status>\n"
+            f'<summary>Background command "scripted" {status} (exit code {self.exit_code})</summary>\n'
+            "</task-notification>"
+        )
+
+    def _watch(self) -> None:
+        self.exit_code = self._child.wait()
+        self.is_running = False
+        self._on_end(self)
+
+
+DEFAULT_TIMEOUT_S = 600.0
+SESSION_END_TIMEOUT_S = 1.5
+EFFORT = {"level": "medium"}
+
+#: events whose payload names the permission mode, and those that name the effort, as sampled from the client
+_WITH_MODE = {"UserPromptSubmit", "Stop", "PermissionRequest", "SubagentStop"}
+_WITH_EFFORT = {"Stop", "StopFailure", "PermissionRequest", "SubagentStop"}
+_TOOL_EVENTS = {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"}
+
+
+class Hook:
+    """One command of the settings."""
+
+    def __init__(self, command: str, timeout_s: float | None, waited_for: bool, matcher: str = "") -> None:
+        self.command = command
+        self.matcher = matcher
+        self.timeout_s = timeout_s
+        self.waited_for = waited_for
+
+
+def load_hooks(settings: str) -> dict[str, list[Hook]]:
+    """The command hooks of a settings file, or of the JSON text itself; matchers count for tools only."""
+    if not settings:
+        return {}
+    try:
+        data = json.loads(settings if settings.lstrip().startswith("{") else _read(settings))
+        return {
+            event: [
+                _hook(raw, str(group.get("matcher") or "")) for group in groups for raw in _commands(group)
+            ]
+            for event, groups in data.get("hooks", {}).items()
+        }
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UsageError(f"Error: Invalid settings: {error}") from error
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"Error: Settings file not found: {path}") from error
+
+
+def _commands(group: dict[str, Any]) -> list[dict[str, Any]]:
+    return [raw for raw in group.get("hooks", []) if raw.get("type") == "command"]
+
+
+def _hook(raw: dict[str, Any], matcher: str) -> Hook:
+    timeout = raw.get("timeout")
+    seconds = None if timeout is None else float(timeout)
+    return Hook(str(raw["command"]), seconds, raw.get("async") is not True, matcher)
+
+
+class Hooks:
+    """Runs what is registered for an event and waits for it, as long as its timeout says."""
+
+    def __init__(self, options: Options, session: Session, complain: Callable[[str], None]) -> None:
+        self._registered = load_hooks(options.settings)
+        self._mode = options.mode
+        self._session = session
+        self._complain = complain
+
+    def commands(self, event: str) -> list[str]:
+        return [hook.command for hook in self._registered.get(event, [])]
+
+    def fire(self, event: str, **fields: Any) -> None:
+        """Run the event's hooks side by side."""
+        hooks = [hook for hook in self._registered.get(event, []) if _wants(hook, event, fields)]
+        if not hooks:
+            return
+        payload = json.dumps(self._payload(event, fields), ensure_ascii=False, separators=(",", ":")).encode()
+        env = child_env(self._session) | {"CLAUDE_PROJECT_DIR": self._session.cwd}
+        started = [(hook, self._start(hook, payload, env)) for hook in hooks]
+        for hook, child in started:
+            if hook.waited_for:
+                self._finish(event, hook, child)
+
+    def _payload(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "session_id": self._session.id,
+            "transcript_path": self._session.transcript_path,
+            "cwd": self._session.cwd,
+        }
+        if self._session.prompt_id:
+            payload["prompt_id"] = self._session.prompt_id
+        if event in _WITH_MODE or event in _TOOL_EVENTS:
+            payload["permission_mode"] = self._mode
+        if event in _WITH_EFFORT or event in _TOOL_EVENTS:
+            payload["effort"] = EFFORT
+        payload["hook_event_name"] = event
+        payload.update(fields)
+        return payload
+
+    def _start(self, hook: Hook, payload: bytes, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+        stdin = pipe_with(payload)
+        try:
+            return spawn(hook.command, self._session.cwd, env, stdin)
+        finally:
+            os.close(stdin)
+
+    def _finish(self, event: str, hook: Hook, child: "subprocess.Popen[bytes]") -> None:
+        code = wait(child, _hook_timeout(event, hook))
+        if code is None:
+            end(child)
+        elif code:
+            self._complain(f"  ⎿  {event} hook error: Failed with non-blocking status code {code}")
+
+
+def _wants(hook: Hook, event: str, fields: dict[str, Any]) -> bool:
+    """The matcher of a tool's hook is a pattern for the tool's name."""
+    if event not in _TOOL_EVENTS or hook.matcher in ("", "*"):
+        return True
+    return re.fullmatch(hook.matcher, fields.get("tool_name", "")) is not None
+
+
+def _hook_timeout(event: str, hook: Hook) -> float:
+    if event == "SessionEnd":
+        return SESSION_END_TIMEOUT_S if hook.timeout_s is None else min(hook.timeout_s, 60.0)
+    return DEFAULT_TIMEOUT_S if hook.timeout_s is None else hook.timeout_s

@@ -1,19 +1,119 @@
-"""The tools a turn can use: Bash (also in the background), AskUserQuestion, TaskCreate. Runs in the worker thread."""
+"""The tools a turn can use: Bash (also in the background), AskUserQuestion, TaskCreate and TaskUpdate. Runs in the worker thread."""
 
+import json
 import os
 import queue
+import re
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
-from llmc.agents.scripted import processes, tasks
-from llmc.agents.scripted.background import Background
+from llmc.agents.claude import layout
+from llmc.agents.scripted import processes
 from llmc.agents.scripted.conversation import Conversation, Item
-from llmc.agents.scripted.dialogs import Dialog, Question, question_input
 from llmc.agents.scripted.directives import Step, task_input, update_input
-from llmc.agents.scripted.transcript import Message
+from llmc.agents.scripted.keyboard import Dialog, Question, question_input
+from llmc.agents.scripted.processes import Background
+from llmc.agents.scripted.session import Message, Session
+
+LOCK_TRIES = 30
+LOCK_RETRY_S = 0.09
+STALE_LOCK_S = 10.0
+
+
+class LockHeldError(Exception):
+    """Somebody else kept the list locked for all tries."""
+
+
+def has_task_tools(allowed_tools: list[str]) -> bool:
+    """2.1.325 turned the task tools off for current models, unless asked for."""
+    return os.environ.get(layout.TASK_TOOLS) == "1" or "TaskCreate" in allowed_tools
+
+
+def list_dir(session: Session) -> str:
+    name = os.environ.get(layout.TASK_LIST) or session.id
+    return os.path.join(session.config_dir, layout.TASKS, layout.list_name(name))
+
+
+def create_task(session: Session, given: dict[str, Any]) -> str:
+    """Write the next N.json; returns N."""
+    directory = list_dir(session)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with open(os.path.join(directory, ".lock"), "a", encoding="utf-8"):
+        pass
+    with _locked(os.path.join(directory, ".lock.lock")):
+        task_id = str(1 + _highest_task(directory))
+        task: dict[str, Any] = {
+            "id": task_id,
+            "subject": given["subject"],
+            "description": given["description"],
+            "status": "pending",
+            "blocks": [],
+            "blockedBy": [],
+        }
+        if "metadata" in given:
+            task["metadata"] = given["metadata"]
+        with open(os.path.join(directory, task_id + ".json"), "w", encoding="utf-8") as file:
+            json.dump(task, file, indent=2, ensure_ascii=False)
+    return task_id
+
+
+def update_task(session: Session, task_id: str, metadata: dict[str, Any]) -> None:
+    """Add to a task's metadata; null takes a key out."""
+    path = os.path.join(list_dir(session), task_id + ".json")
+    with _locked(path + ".lock"):
+        with open(path, encoding="utf-8") as file:
+            task = json.load(file)
+        merged = {**(task.get("metadata") or {}), **metadata}
+        task["metadata"] = {key: value for key, value in merged.items() if value is not None}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(task, file, indent=2, ensure_ascii=False)
+
+
+def _highest_task(directory: str) -> int:
+    numbers = [int(name[:-5]) for name in os.listdir(directory) if re.fullmatch(r"\d+\.json", name)]
+    try:
+        with open(os.path.join(directory, ".highwatermark"), encoding="utf-8") as file:
+            numbers.append(int(file.read().strip() or 0))
+    except (OSError, ValueError):
+        pass
+    return max(numbers, default=0)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    for _ in range(LOCK_TRIES):
+        if _try_lock(path):
+            break
+        time.sleep(LOCK_RETRY_S)
+    else:
+        raise LockHeldError("Lock file is already being held")
+    try:
+        yield
+    finally:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass  # taken over as stale
+
+
+def _try_lock(path: str) -> bool:
+    try:
+        os.mkdir(path)
+        return True
+    except FileExistsError:
+        pass
+    try:
+        if time.time() - os.stat(path).st_mtime > STALE_LOCK_S:
+            os.rmdir(path)
+    except OSError:
+        pass  # released or taken over meanwhile
+    return False
+
 
 #: directive -> the client's tool
 NAMES = {
@@ -167,11 +267,11 @@ class Toolbox:
 
     def _create_task(self, task: dict[str, Any]) -> Result:
         conversation = self._conversation
-        if not tasks.is_enabled(conversation.options.allowed_tools):
+        if not has_task_tools(conversation.options.allowed_tools):
             raise ToolError("TaskCreate is disabled for this session")
         try:
-            task_id = tasks.create(conversation.session, task)
-        except tasks.LockHeldError as error:
+            task_id = create_task(conversation.session, task)
+        except LockHeldError as error:
             raise ToolError(str(error)) from error
         conversation.hooks.fire(
             "TaskCreated", task_id=task_id, task_subject=task["subject"], task_description=task["description"]
@@ -181,11 +281,11 @@ class Toolbox:
 
     def _update_task(self, change: dict[str, Any]) -> Result:
         conversation = self._conversation
-        if not tasks.is_enabled(conversation.options.allowed_tools):
+        if not has_task_tools(conversation.options.allowed_tools):
             raise ToolError("TaskUpdate is disabled for this session")
         try:
-            tasks.update(conversation.session, change["taskId"], change["metadata"])
-        except tasks.LockHeldError as error:
+            update_task(conversation.session, change["taskId"], change["metadata"])
+        except LockHeldError as error:
             raise ToolError(str(error)) from error
         except FileNotFoundError as error:
             raise ToolError(f"Task #{change['taskId']} not found") from error

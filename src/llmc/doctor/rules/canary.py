@@ -10,19 +10,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from llmc.agents.claude.hooks import NAMES, cause_of
+from llmc.agents.events import PANE_DIED, What
 from llmc.records import causes
 from llmc.sessions.rules.decide import NORMAL_EXITS
 
 #: what a hook is called in the event log, where the row does not name it
 _HOOKS = {
-    "session_started": "SessionStart",
-    "session_ended": "SessionEnd",
-    "prompt_seen": "UserPromptSubmit",
-    "prompt_delivered": "UserPromptSubmit",
-    "agent_stopped": "Stop",
-    "agent_failed": "StopFailure",
-    "agent_asked": "PermissionRequest",
-    "agent_exited": "PaneDied",
+    "session_started": NAMES[What.SESSION_STARTED],
+    "session_ended": NAMES[What.SESSION_ENDED],
+    "prompt_seen": NAMES[What.PROMPT_ARRIVED],
+    "prompt_delivered": NAMES[What.PROMPT_ARRIVED],
+    "agent_stopped": NAMES[What.TURN_ENDED],
+    "agent_failed": NAMES[What.TURN_FAILED],
+    "agent_asked": NAMES[What.DIALOG_OPENED],
+    "agent_exited": PANE_DIED,
 }
 
 OTHER_VERSION = (
@@ -82,7 +84,7 @@ class Probe(Struct, frozen=True):
 def _account_is_good(seen: Observed) -> bool | None:
     if not seen.turn_ended:
         return None
-    return not causes.needs_a_person(causes.of_stop_failure(seen.api_error)) if seen.api_error else True
+    return not causes.needs_a_person(cause_of(seen.api_error)) if seen.api_error else True
 
 
 def _ended_well(seen: Observed) -> bool | None:

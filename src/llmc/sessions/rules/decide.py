@@ -1,17 +1,17 @@
 """What an event means for a worker: facts in, at most one step of the state machine out. Pure."""
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from llmc.agents.events import AgentEvent, What
 from llmc.base.names import carries, header_id
 from llmc.records import causes
-from llmc.records.hook_events import HookEvent
 from llmc.records.transitions import Step, is_allowed, step
 from llmc.records.worker import BUSY, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
-from llmc.sessions.rules import prompt_text
 
 #: the first word of its prompt's id
 KIND = "review"
@@ -153,37 +153,40 @@ class Verdict(Struct, frozen=True):
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def wants_git(event: HookEvent) -> bool:
+_WANT_GIT = (What.TURN_ENDED, What.TURN_FAILED, What.SESSION_STARTED)
+
+
+def wants_git(event: AgentEvent) -> bool:
     """Whether git has to be asked before this event can be judged."""
-    return event.name in ("Stop", "StopFailure", "SessionStart") and not event.from_subagent
+    return event.what in _WANT_GIT and not event.from_subagent
 
 
-def judge(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     """The meaning of one event. Events of an earlier launch of the worker, or of none, mean nothing."""
     if not event.instance or event.instance != record.instance:
         return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of an earlier launch"})
-    match event.name:
-        case "SessionStart":
+    match event.what:
+        case What.SESSION_STARTED:
             return _session_start(record, event, facts)
-        case "UserPromptSubmit":
+        case What.PROMPT_ARRIVED:
             return _prompt(record, event)
-        case "Stop" if not event.from_subagent:
+        case What.TURN_ENDED if not event.from_subagent:
             return _stop(record, event, facts)
-        case "StopFailure" if not event.from_subagent:
+        case What.TURN_FAILED if not event.from_subagent:
             return _stop_failure(record, event, facts)
-        case "PermissionRequest":
+        case What.DIALOG_OPENED:
             return _question(record, event)
-        case "SessionEnd":
-            return Verdict(action="session_ended", details={"end": event.text("reason")})
-        case "PreToolUse" if event.makes_a_task:
+        case What.SESSION_ENDED:
+            return Verdict(action="session_ended", details={"end": event.end})
+        case What.TASK_ANNOUNCED:
             announced = (*record.announced_tasks, event.at_unix)[-MOST_ANNOUNCED:]
             return Verdict(fields={"announced_tasks": announced}, details={"hook": event.name})
-        case "TaskCreated":
+        case What.TASK_MADE:
             left = record.announced_tasks[1:]
             return Verdict(fields={"announced_tasks": left}, details={"hook": event.name})
-        case "Report":
+        case What.REPORTED:
             return _report(event)
-        case "PaneDied":
+        case What.EXITED:
             return _exited(record, event, facts)
         case _:
             return Verdict(details={"hook": event.name})
@@ -221,14 +224,13 @@ def rest(record: WorkerRecord, git: GitFacts) -> Step:
     return step(Status.IDLE, "ready")
 
 
-def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
-    source = event.text("source")
+def _session_start(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     fields: dict[str, Any] = {}
-    if event.claude_session_id:
-        fields["claude_session_id"] = event.claude_session_id
-    if event.text("transcript_path"):
-        fields["transcript_path"] = event.text("transcript_path")
-    details = {"source": source, "claude_session_id": event.claude_session_id}
+    if event.session:
+        fields["claude_session_id"] = event.session
+    if event.transcript:
+        fields["transcript_path"] = event.transcript
+    details = {"source": event.source, "claude_session_id": event.session}
     change = None
     if record.status is Status.OFFLINE and facts.git is not None:
         change = rest(record, facts.git)
@@ -237,9 +239,9 @@ def _session_start(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verd
     return Verdict(change, fields, "session_started", details)
 
 
-def _prompt(record: WorkerRecord, event: HookEvent) -> Verdict:
-    """UserPromptSubmit says "arrived". With our id it completes a delivery nobody waited for any more."""
-    text, delivery = event.text("prompt"), record.delivery
+def _prompt(record: WorkerRecord, event: AgentEvent) -> Verdict:
+    """The agent says that a prompt arrived. With our id it completes a delivery nobody waited for any more."""
+    text, delivery = event.prompt, record.delivery
     if delivery is None or not carries(text, delivery.prompt_id):
         earlier = header_id(text)
         if earlier is None:
@@ -281,9 +283,9 @@ def _person_began(record: WorkerRecord) -> Step | None:
     return None
 
 
-def _stop(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if facts.git is None:
-        return Verdict(details={"hook": "Stop", "why": "git could not be read"})
+        return Verdict(details={"hook": event.name, "why": "git could not be read"})
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
@@ -324,21 +326,26 @@ def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
     return Verdict(change, fields, "agent_stopped", details)
 
 
-def _report(event: HookEvent) -> Verdict:
+def _report(event: AgentEvent) -> Verdict:
     """A report changes no status by itself: it says what the Stop that follows means."""
     said = Report(
-        kind=event.text("kind"),
-        text=event.text("text"),
+        kind=_text(event.told, "kind"),
+        text=_text(event.told, "text"),
         at_unix=event.at_unix,
-        no_changes=event.payload.get("no_changes") is True,
+        no_changes=event.told.get("no_changes") is True,
     )
     details: dict[str, Any] = {"kind": said.kind, "text": said.text}
-    more = event.payload.get("update")
+    more = event.told.get("update")
     if isinstance(more, dict) and len(str(more)) <= MOST_REPORTED:
         details["update"] = more
-    if message_id := event.text("message_id"):
+    if message_id := _text(event.told, "message_id"):
         details["message_id"] = message_id[:100]
     return Verdict(None, {"report": said}, "agent_reported", details)
+
+
+def _text(told: Mapping[str, Any], key: str) -> str:
+    value = told.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) -> Verdict:
@@ -466,10 +473,9 @@ def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     return step(Status.NEEDS_INPUT, _stopped(git))
 
 
-def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
-    error = event.text("error")
-    cause = causes.of_stop_failure(error)
-    text = event.text("last_assistant_message")[:500] or error
+def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
+    error, cause = event.error, event.cause
+    text = event.last_words[:500] or error
     details = {"error": error, "cause": cause}
     change = None
     fields: dict[str, Any] = {}
@@ -487,31 +493,33 @@ def _stop_failure(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdi
     return Verdict(change, fields, "agent_failed", details)
 
 
-def _question(record: WorkerRecord, event: HookEvent) -> Verdict:
-    asked = prompt_text.asked(event)
-    reason = "question" if asked.tool == prompt_text.ASK else "permission"
+def _question(record: WorkerRecord, event: AgentEvent) -> Verdict:
+    asked = event.asked
+    reason = "question" if event.is_question else "permission"
     change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
     fields: dict[str, Any] = {"asked": asked}
     if record.status is Status.NEEDS_INPUT:  # the one before was answered, of which no hook tells
         fields["reason"] = reason
-    return Verdict(change, fields, "agent_asked", {"tool": asked.tool, "question": asked.text[:500]})
+    return Verdict(
+        change, fields, "agent_asked", {"tool": asked.tool, "question": asked.text[:500]} if asked else {}
+    )
 
 
-def tells_an_end(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
+def tells_an_end(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
     """Whether an event means that the worker's agent has ended."""
     is_live = bool(record.instance) and event.instance == record.instance
-    return is_live and event.name == "PaneDied" and not _is_of_another_pane(record, event, facts)
+    return is_live and event.what is What.EXITED and not _is_of_another_pane(record, event, facts)
 
 
-def _is_of_another_pane(record: WorkerRecord, event: HookEvent, facts: Facts) -> bool:
+def _is_of_another_pane(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
     """Sessions of an older llmc tell the end of each of their panes, and do not say of which."""
-    told = event.text("pane")
+    told = _text(event.told, "pane")
     if told and record.pane_id:
         return told != record.pane_id
     return facts.agent_lives
 
 
-def _exited(record: WorkerRecord, event: HookEvent, facts: Facts) -> Verdict:
+def _exited(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if _is_of_another_pane(record, event, facts):
         return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of another pane"})
     code = facts.exit_code

@@ -1,6 +1,6 @@
-"""The composer at the bottom of the client's screen, read from captured text.
+"""What the client shows on its screen, read from captured text: the composer at the bottom, and the dialog of a question. Pure.
 
-Only `sessions/typist.py` may look at it: what it shows decides about keys, never about a status. Pure.
+Only those who press keys may look at it (`sessions/typist.py`, `workers/answering.py`): what it shows decides about keys, never about a status.
 
 Where the cursor is says where keys go. Only with the cursor at the start of an empty box is it plain and empty: in a
 history search the box looks the same, but the cursor is elsewhere, and a box with blanks in it has the cursor after them.
@@ -8,9 +8,14 @@ history search the box looks the same, but the cursor is elsewhere, and a box wi
 A capture with styles (`capture-pane -e`) says more than a plain one: what the client writes into an empty box by
 itself (a suggestion, a hint) is dim, and only that tells it from a person's draft. In a plain capture such a
 suggestion counts as a draft, because taking a draft for a suggestion would destroy it.
+
+A key in the wrong dialog could allow what nobody allowed. So the dialog of a question counts as recognised only when all of it is there, in
+order: the question's own text, every option with its number and label, the line for another answer, and the keys that the
+client itself names below. Whatever differs is not recognised, and nothing is typed.
 """
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -134,3 +139,45 @@ def _after(mark: frozenset[int], parameters: str) -> frozenset[int]:
         elif code == 27:
             mark -= {_INVERSE}
     return mark
+
+
+_OPTION = pattern(r"^(?P<cursor>❯| ) +(?P<number>\d+)\. (?P<label>.*)$")
+_FREE = "Type something"
+_FOOT = ("Enter to select", "Esc to cancel")
+
+
+class Shown(NamedTuple):
+    """A question that is on the screen."""
+
+    #: what stands in the line for another answer; "" while nothing does
+    typed: str
+    #: the cursor is in that line
+    in_free_line: bool
+
+
+def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
+    """The dialog of exactly this question, or nothing."""
+    lines = [line.rstrip() for line in screen.rstrip().split("\n")]
+    if not lines or not all(words in lines[-1] for words in _FOOT):
+        return None
+    rows = [(at, found) for at, line in enumerate(lines) if (found := _OPTION.match(line)) is not None]
+    first = next((i for i in reversed(range(len(rows))) if rows[i][1]["number"] == "1"), None)
+    if first is None or not options:
+        return None
+    mine = rows[first : first + len(options) + 1]
+    labels = [found["label"].strip() for _, found in mine]
+    numbers = [found["number"] for _, found in mine]
+    if numbers != [str(n + 1) for n in range(len(options) + 1)] or labels[:-1] != [
+        _line(one) for one in options
+    ]:
+        return None
+    if not _line(" ".join(lines[: mine[0][0]])).endswith(_line(question)):
+        return None
+    in_free_line = mine[-1][1]["cursor"] == "❯"
+    typed = "" if labels[-1].startswith(_FREE) else labels[-1]
+    return Shown(typed, in_free_line)
+
+
+def _line(text: str) -> str:
+    """In one line, however a terminal wrapped it."""
+    return " ".join(text.split())

@@ -8,7 +8,6 @@ keep each other out with a file lock first.
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from llmc.agents.claude.layout import list_name
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound
 from llmc.base.files import explain, private_dir, read_given, read_json, write_atomic
@@ -72,11 +72,6 @@ class Changes(Struct):
 class _Seen(Struct):
     stamp: tuple[int, int, int]
     result: Task | Unreadable
-
-
-def list_name(list_id: str) -> str:
-    """The directory the client uses for a list of that id."""
-    return re.sub(r"[^A-Za-z0-9_-]", "-", list_id)
 
 
 def file_name(task_id: str) -> str:

@@ -1,0 +1,125 @@
+"""What a hook of Claude Code means, in the words of agents/events.py: the only reader of its payloads. Pure."""
+
+import json
+from typing import Any
+
+from llmc.agents.claude.layout import ASK, TOOL_HOOKS
+from llmc.agents.events import AgentEvent, What
+from llmc.base.names import ClaudeSessionId
+from llmc.records.causes import Cause
+from llmc.records.hook_events import HookEvent
+from llmc.records.worker import Asked
+
+#: the hook that tells of each event
+NAMES = {
+    What.SESSION_STARTED: "SessionStart",
+    What.PROMPT_ARRIVED: "UserPromptSubmit",
+    What.TURN_ENDED: "Stop",
+    What.TURN_FAILED: "StopFailure",
+    What.DIALOG_OPENED: "PermissionRequest",
+    What.SESSION_ENDED: "SessionEnd",
+    What.TASK_ANNOUNCED: "PreToolUse",
+    What.TASK_MADE: "TaskCreated",
+}
+_MEANINGS = {name: what for what, name in NAMES.items()}
+
+#: of a turn that failed, by the label of the client
+_CAUSES = {
+    "rate_limit": Cause.LIMIT,
+    "server_error": Cause.API,
+    "overloaded": Cause.API,
+    "authentication_failed": Cause.AUTH,
+    "oauth_org_not_allowed": Cause.AUTH,
+    "billing_error": Cause.AUTH,
+    "model_not_found": Cause.CONFIG,
+    "invalid_request": Cause.AGENT,
+    "max_output_tokens": Cause.AGENT,
+    "unknown": Cause.AGENT,
+}
+
+#: so much of a question is kept; the dialog itself has all of it
+MOST_CHARS = 1000
+
+
+def event_of(hook: HookEvent) -> AgentEvent:
+    """Whatever a payload does not say, or not as expected, is empty; nothing here fails."""
+    what = _MEANINGS.get(hook.name, What.OTHER)
+    if what is What.TASK_ANNOUNCED and hook.text("tool_name") != TOOL_HOOKS[hook.name]:
+        what = What.OTHER
+    running = _running(hook)
+    session, source, error = hook.text("session_id"), hook.text("source"), hook.text("error")
+    return AgentEvent(
+        id=hook.id,
+        worker=hook.worker,
+        instance=hook.instance,
+        what=what,
+        name=hook.name,
+        from_subagent=bool(hook.payload.get("agent_id")),
+        session=ClaudeSessionId(session) if session else None,
+        transcript=hook.text("transcript_path"),
+        source=source,
+        end=hook.text("reason"),
+        is_cleared=source == "clear",
+        prompt=hook.text("prompt"),
+        background_running=bool(running),
+        only_shells_running=bool(running) and all(task.get("type") == "shell" for task in running),
+        error=error,
+        cause=cause_of(error),
+        last_words=hook.text("last_assistant_message"),
+        asked=asked(hook) if what is What.DIALOG_OPENED else None,
+        is_question=hook.text("tool_name") == ASK,
+        task_id=hook.text("task_id"),
+    )
+
+
+def cause_of(error: str) -> Cause:
+    """The cause behind the label of a failed turn; an unknown label is the agent's."""
+    return _CAUSES.get(error, Cause.AGENT)
+
+
+def _running(hook: HookEvent) -> list[dict[str, Any]]:
+    """Its work in the background."""
+    tasks = hook.payload.get("background_tasks")
+    found = tasks if isinstance(tasks, list) else []
+    return [task for task in found if isinstance(task, dict) and task.get("status") == "running"]
+
+
+def asked(hook: HookEvent) -> Asked:
+    """The question of a dialog. Whatever is not as expected is shown, and never answered from outside."""
+    tool, given = hook.text("tool_name"), hook.payload.get("tool_input")
+    if tool == ASK and (found := _one_question(given)) is not None:
+        text, options = found
+        return Asked(tool=tool, text=text, at_unix=hook.at_unix, options=options, answerable=bool(options))
+    said = _all_questions(given) if tool == ASK else f"{tool}: {_wants(given)}"
+    return Asked(tool=tool, text=said[:MOST_CHARS], at_unix=hook.at_unix)
+
+
+def _one_question(given: Any) -> tuple[str, tuple[str, ...]] | None:
+    """Text and labels, where there is one question with one answer."""
+    rows = given.get("questions") if isinstance(given, dict) else None
+    if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], dict):
+        return None
+    text, options, several = (rows[0].get(key) for key in ("question", "options", "multiSelect"))
+    if not isinstance(text, str) or not isinstance(options, list) or several:
+        return None
+    found = [one.get("label") for one in options if isinstance(one, dict)]
+    labels = tuple(one for one in found if isinstance(one, str))
+    return (text, labels) if len(labels) == len(options) and len(text) <= MOST_CHARS else None
+
+
+def _all_questions(given: Any) -> str:
+    rows = given.get("questions") if isinstance(given, dict) else None
+    found = (
+        [one.get("question") for one in rows or () if isinstance(one, dict)] if isinstance(rows, list) else []
+    )
+    return " / ".join(one for one in found if isinstance(one, str)) or "it asks something"
+
+
+def _wants(given: Any) -> str:
+    """What a tool would do: its command, its file, or all it was given."""
+    if not isinstance(given, dict):
+        return "permission"
+    for key in ("command", "file_path", "url", "plan"):
+        if isinstance(given.get(key), str):
+            return str(given[key])
+    return json.dumps(given, ensure_ascii=False)

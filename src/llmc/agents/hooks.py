@@ -1,0 +1,44 @@
+"""The door for what agents say: a hook from the inbox becomes an event in llmc's own words, by its client's translator."""
+
+from collections.abc import Callable
+from typing import overload
+
+from llmc.agents.claude import hooks as claude
+from llmc.agents.events import PANE_DIED, REPORT, AgentEvent, What
+from llmc.config.paths import Root
+from llmc.records import inbox
+from llmc.records.hook_events import HookEvent, Malformed
+
+#: by the name of the agent; the scripted one fires the hooks of Claude Code on purpose
+_TRANSLATORS: dict[str, Callable[[HookEvent], AgentEvent]] = {
+    "claude": claude.event_of,
+    "scripted": claude.event_of,
+}
+
+#: what llmc itself tells, whichever agent runs
+_OWN = {REPORT: What.REPORTED, PANE_DIED: What.EXITED}
+
+
+@overload
+def event_of(hook: HookEvent, agent: str) -> AgentEvent: ...
+@overload
+def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed: ...
+def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed:
+    """The event that a hook of that agent tells of; records of an older llmc do not name the agent."""
+    if isinstance(hook, Malformed):
+        return hook
+    if hook.name not in _OWN:
+        return _TRANSLATORS.get(agent, claude.event_of)(hook)
+    return AgentEvent(
+        id=hook.id,
+        worker=hook.worker,
+        instance=hook.instance,
+        what=_OWN[hook.name],
+        name=hook.name,
+        told=hook.payload,
+    )
+
+
+def waiting(root: Root, worker: str, agent: str) -> list[AgentEvent | Malformed]:
+    """What waits in a worker's inbox, in order."""
+    return [event_of(hook, agent) for hook in inbox.read(root, worker)]
