@@ -122,7 +122,7 @@ def report(
     }
     if update:
         payload["update"] = update
-    from llmc.sessions.transcript_tail import last_word_id  # every command asks who calls, few report
+    from llmc.agents.claude.transcripts import last_word_id  # every command asks who calls, few report
 
     transcript = project.store.worker(who.name).transcript_path
     if transcript and (message_id := last_word_id(Path(transcript))):
