@@ -18,6 +18,7 @@ from bench import (
     idle_auto,
     report,
     slot,
+    start_up,
     state_transactions,
     status_json,
     submit_receipt,
@@ -32,6 +33,7 @@ BENCHES = {
     for module in (
         hook_sender,
         status_json,
+        start_up,
         submit_receipt,
         hook_to_state,
         state_transactions,

@@ -32,7 +32,11 @@ def _end(code: int) -> None:
 
 def _run(argv: list[str]) -> int:
     code = None
-    if argv and argv[0] not in ("hook", "--help", "--version"):
+    if argv and argv[0] in ("-h", "--help", "--version"):
+        from llmc.cli import commands
+
+        code = commands.answer(argv)
+    elif argv and argv[0] != "hook":
         from llmc.cli import fast
 
         code = fast.dispatch(argv)

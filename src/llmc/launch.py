@@ -10,7 +10,6 @@ knows an agent's programs by their ancestors, also those that detach themselves.
 a zombie until the agent ends.
 """
 
-import ctypes
 import json
 import os
 import sys
@@ -19,6 +18,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
+    import ctypes  # sessions/sessions.py imports this file for its path only
+
     path = sys.argv[1]
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it lasts across exec
     try:

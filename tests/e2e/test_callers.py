@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from llmc import hook_client
-from llmc.cli.app import COMMANDS, FOR_AGENTS
+from llmc.cli.app import FOR_AGENTS
+from llmc.cli.commands import COMMANDS
 from llmc.config.layout import tmux_server
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
@@ -144,7 +145,8 @@ def test_on_both_agents(fleet: Fleet) -> None:
 EVERY = """
 import json, os, sys
 from llmc.__main__ import main
-from llmc.cli.app import COMMANDS, load
+from llmc.cli.app import load
+from llmc.cli.commands import COMMANDS
 
 for name in COMMANDS:
     load(name)

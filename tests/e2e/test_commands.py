@@ -259,7 +259,7 @@ def test_completion_knows_commands_and_workers(running: Fleet) -> None:
 
 
 def test_every_command_has_help_with_an_example(running: Fleet) -> None:
-    from llmc.cli.app import COMMANDS
+    from llmc.cli.commands import COMMANDS
 
     listed = running.llmc("--help").out
     for name in COMMANDS:

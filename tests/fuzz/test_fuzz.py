@@ -17,7 +17,8 @@ import click
 import pytest
 
 from llmc.base.errors import LlmcError
-from llmc.cli.app import COMMANDS, cli
+from llmc.cli.app import cli
+from llmc.cli.commands import COMMANDS
 from llmc.config import layout
 from llmc.goals.drive.updates import parse as parse_update
 from llmc.goals.plan.plan import Limits

@@ -154,7 +154,8 @@ def _serve() -> None:
 
 def _import_everything() -> None:
     """What commands import at once, what they import late, and what each makes once: templates and types."""
-    from llmc.cli.app import COMMANDS, load
+    from llmc.cli.app import load
+    from llmc.cli.commands import COMMANDS
 
     late = (
         "llmc.config.edit",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.cli.app import COMMANDS
+from llmc.cli.commands import COMMANDS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])

@@ -14,6 +14,8 @@ from llmc.records.worker import WorkerRecord
 
 #: modules `llmc status --json` loads today, and some room; Python itself loads about 30 of them
 MOST = 93
+#: modules of ours that `llmc accept` loads before it does anything, and some room
+MOST_OF_ACCEPT = 105
 
 HEAVY = {
     *("click", "msgspec", "rich", "asyncio", "jinja2", "tomlkit", "psutil", "tomllib"),
@@ -52,11 +54,22 @@ def root(tmp_path: Path) -> Path:
 
 def imported(root: Path, *args: str) -> tuple[str, set[str]]:
     """What a command line printed, and every module it loaded."""
-    argv = [sys.executable, "-X", "importtime", "-m", "llmc", "--root", str(root), *args]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    return loaded("-m", "llmc", "--root", str(root), *args)
+
+
+def loaded(*argv: str) -> tuple[str, set[str]]:
+    """What a Python printed, and every module it loaded."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *argv], capture_output=True, text=True, timeout=60
+    )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert done.returncode == 0, done.stderr
     return done.stdout, {line.rpartition("|")[2].strip() for line in lines[1:]}
+
+
+def below(modules: set[str], names: set[str]) -> set[str]:
+    """Those that are one of the names, or inside one."""
+    return {module for module in modules if any(f"{module}.".startswith(f"{name}.") for name in names)}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +82,45 @@ def test_the_hot_commands_load_little(root: Path, args: list[str]) -> None:
     out, modules = imported(root, *args)
     assert "adam" in out
     assert "llmc.cli.fast" in modules
-    heavy = {m for m in modules if any(m == h or m.startswith(h + ".") for h in HEAVY)}
-    assert heavy == set()
+    assert below(modules, HEAVY) == set()
     assert len(modules) <= MOST, sorted(modules)
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_load_next_to_nothing(option: str) -> None:
+    """Break: ask click for them, or import cli/fast.py at the top of cli/commands.py."""
+    out, modules = loaded("-m", "llmc", option)
+    assert "llmc" in out
+    assert below(modules, HEAVY | {"subprocess", "shutil", "textwrap"}) == set()
+    assert below(modules, {"llmc"}) <= {
+        *("llmc", "llmc.base", "llmc.base.patterns", "llmc.base.text"),
+        *("llmc.cli", "llmc.cli.commands", "llmc.cli.output"),
+    }
+
+
+def test_the_status_for_people_loads_no_click_and_no_goals(root: Path) -> None:
+    """Break: import goals/status.py in cli/status_text.py, or leave `status` to click."""
+    out, modules = imported(root, "status")
+    assert "adam" in out
+    unwanted = {"click", "rich", "shutil", "ctypes", "sqlite3", "llmc.daemon", "llmc.landing", "llmc.workers"}
+    assert below(modules, unwanted) == set()
+    assert below(modules, {"llmc.goals"}) <= {"llmc.goals", "llmc.goals.ticks"}
+
+
+def test_an_accept_loads_only_what_lands() -> None:
+    """Break: import daemon/chores.py in cli/accept.py, or the typist in landing/rebase.py."""
+    _, modules = loaded("-c", "import llmc.cli.app, llmc.cli.accept")
+    unwanted = {
+        "llmc.goals",
+        "llmc.daemon",
+        "llmc.auto",
+        "llmc.tasks",
+        "llmc.sessions.typist",
+        "llmc.workers",
+    }
+    stdlib = {"shutil", "ctypes", "logging", "ssl", "http", "email", "hashlib", "difflib", "tempfile"}
+    assert below(modules, unwanted | stdlib) == set()
+    assert len(below(modules, {"llmc"})) <= MOST_OF_ACCEPT, sorted(modules)
 
 
 @pytest.mark.req("1-097")
@@ -95,6 +144,7 @@ def test_each_command_loads_only_its_own_module(root: Path) -> None:
     commands = {m for m in modules if m.startswith("llmc.cli.")}
     assert commands <= {
         "llmc.cli.app",
+        "llmc.cli.commands",
         "llmc.cli.config",
         "llmc.cli.fast",
         "llmc.cli.help",

@@ -7,7 +7,8 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.daemon.control import live_registration
 from llmc.goals.goals import open_store
 from llmc.goals.runner import Runner, Ticked
-from llmc.goals.status import last_tick, log
+from llmc.goals.status import log
+from llmc.goals.ticks import last_tick
 from llmc.repo.project import Project
 
 #: so long the daemon's tick is waited for; one is bounded to less

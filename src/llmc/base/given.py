@@ -6,8 +6,9 @@ the hot commands.
 
 import json
 import math
-import re
 from typing import Any
+
+from llmc.base.patterns import pattern
 
 #: nothing llmc reads is nested deeper; what is could not be copied or written again
 MOST_DEPTH = 64
@@ -15,10 +16,12 @@ MOST_DEPTH = 64
 MOST_LINE = 8 << 20
 
 
+#: what some editors put before UTF-8; Python's own codec for it is one more module
+_BOM = b"\xef\xbb\xbf"
 #: all but tabs and line ends
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: a number that may not fit into 64 bits
-_LONG = re.compile(r"[0-9]{19}")
+_LONG = pattern(r"[0-9]{19}")
 
 
 class BadJson(ValueError):
@@ -28,7 +31,7 @@ class BadJson(ValueError):
 def parse(data: bytes | str) -> Any:
     """The value; numbers are finite, text is valid Unicode (half of a surrogate pair is shown as an escape)."""
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        text = data if isinstance(data, str) else data.removeprefix(_BOM).decode()
         value = _DECODER.decode(text)
         if _is_suspect(text):
             return _whole(value, 0)

@@ -2,10 +2,11 @@
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
+
+from llmc.base.patterns import pattern
 
 
 def printable(text: str) -> str:
@@ -64,7 +65,7 @@ def uncoloured(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR = pattern(r"\x1b\[[0-9;:]*m")
 
 
 def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
@@ -85,7 +86,7 @@ def _finite(value: Any) -> Any:
 
 
 #: DEL and C1 controls, line and paragraph separators, directions, lone surrogates; JSON itself escapes the other controls
-_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
+_UNSAFE_IN_JSON = pattern(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
 def cells(text: str) -> int:
@@ -131,7 +132,7 @@ def fitted(line: str, width: int) -> str:
 #: so much of a rule or a gap stays
 LEAST_RUN = 2
 #: one sign that is neither letter nor digit, more often than that
-_RUN = re.compile(rf"([^\w\n])\1{{{LEAST_RUN},}}")
+_RUN = pattern(rf"([^\w\n])\1{{{LEAST_RUN},}}")
 
 
 def padded(text: str, width: int) -> str:

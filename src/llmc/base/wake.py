@@ -1,6 +1,5 @@
 """What wakes the daemon: a socket that names a worker, and the kernel's word that files of a directory changed."""
 
-import ctypes
 import errno
 import os
 import socket
@@ -71,6 +70,8 @@ class Watch:
     """A directory under watch. `fileno()` becomes readable when something changed."""
 
     def __init__(self, directory: Path) -> None:
+        import ctypes  # 2 ms that only a daemon needs
+
         self._libc = ctypes.CDLL(None, use_errno=True)
         fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if fd < 0:

@@ -7,13 +7,11 @@ import click
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
-from llmc.daemon.chores import catch_up
 from llmc.landing.accept import CHANGED, Unseen, accept
 from llmc.landing.rebase import wake_queued
 from llmc.records.worker import Status
 from llmc.repo.project import Project
 from llmc.repo.trash import short
-from llmc.workers.start import reviewed_last
 
 _NOT_SEEN = "this is not the change you reviewed"
 _DOING = {
@@ -95,6 +93,10 @@ def command(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) ->
 
 def _candidate(project: Project) -> str:
     """The worker reviewed last, if it still waits; else the only one that does."""
+    # Most often the worker is named, and the modules of all that is done with one are not needed.
+    from llmc.workers.catch_up import catch_up
+    from llmc.workers.start import reviewed_last
+
     if not project.daemon_runs():
         catch_up(str(project.root.path))
     state = project.store.read()

@@ -1,4 +1,4 @@
-"""The click application: a table of commands, each imported only when it is called."""
+"""The click application: each command is imported only when it is called; every error ends here."""
 
 import errno
 import importlib
@@ -11,55 +11,10 @@ from click.exceptions import NoArgsIsHelpError
 from llmc import __version__
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.base.files import explain
+from llmc.cli.commands import ABOUT, COMMANDS, OPTIONS
 from llmc.cli.fast import Give
 from llmc.cli.output import print_error, say_lines
 from llmc.sessions.caller import Kind, caller
-
-#: every command: what it is for, in the order of the help text
-COMMANDS: dict[str, str] = {
-    "init": "Make a root for a repository.",
-    "add": "Add a worker.",
-    "up": "Start the agents and the daemon that looks after them.",
-    "overseer": "Keep `up --auto` alive, for days.",
-    "down": "Stop the agents and the daemon.",
-    "status": "Show the workers.",
-    "start": "Give an idle worker a task.",
-    "message": "Send a message to a worker.",
-    "answer": "Answer what a worker asks, without attaching.",
-    "attach": "Open a worker's terminal.",
-    "peek": "Print the last lines of a worker's screen.",
-    "hold": "Keep llmc's hands off a worker.",
-    "release": "Give a held worker back to llmc.",
-    "review": "Show what a worker's accept would land.",
-    "reject": "Request changes to a worker's work.",
-    "accept": "Land a worker's work on the default branch.",
-    "rebase": "Put a worker's commits onto the newest base.",
-    "pick": "Make a branch of a worker's commits, in the source.",
-    "undo": "Take the newest accept back.",
-    "reset": "Make a worker idle again, on the newest base; its work is kept.",
-    "nuke": "Remove a worker; all it had goes into the trash.",
-    "trash": "List and restore discarded work.",
-    "tasks": "The list of tasks that people and agents share.",
-    "goal": "Goals: plans that are driven to their end.",
-    "work": "Update plan items.",
-    "doctor": "Diagnose and repair problems.",
-    "wait": "Wait until a worker has a status.",
-    "digest": "The morning report: what waits for you, what landed, what it cost.",
-    "events": "Print what happened.",
-    "usage": "Show the tokens that agents used, and what they cost.",
-    "prices": "Show and update what models cost.",
-    "notify": "How llmc tells you what happens while you are away.",
-    "logs": "Print a worker's log, or the daemon's.",
-    "console": "Open a shell in a worker's worktree.",
-    "config": "Read, change and check the configuration.",
-    "claude": "Run the Claude Code client that llmc uses, for example to log in.",
-    "drill": "Make failures happen in a scratch root, and see that nothing is lost.",
-    "demo": "See llmc at work on a sample repository.",
-    "uninstall": "Take back what llmc made for a root.",
-    "report": "Report on your own work (agents call this).",
-    "completion": "Print the completion script of a shell.",
-    "hook": "Take a hook event of an agent (agents call this).",
-}
 
 #: what an agent may call about itself; everything else is for people
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
@@ -105,22 +60,12 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--root", metavar="PATH", help="The root to work on (else LLMC_ROOT, the enclosing one, or ~/llmc)."
-)
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, help=ABOUT)
+@click.option("--root", metavar="PATH", help=OPTIONS["--root PATH"])
+@click.option("--debug", is_flag=True, help=OPTIONS["--debug"])
 @click.version_option(__version__, "--version", prog_name="llmc")
 @click.pass_context
 def cli(ctx: click.Context, root: str | None, debug: bool) -> None:
-    """A fleet of Claude Code agents on one repository.
-
-    \b
-    First steps, inside a git repository:
-      llmc init && llmc add adam && llmc up --detach
-      llmc start --prompt "Fix the flaky test in tests/test_io.py"
-      llmc wait adam --status needs_review && llmc accept adam
-    """
     refuse_agents(ctx)
     ctx.obj = {"root": root, "debug": debug}
 

@@ -4,7 +4,7 @@ import click
 
 from llmc.base.clock import now_unix
 from llmc.cli.output import json_option, print_json, say_lines
-from llmc.cli.status import page
+from llmc.cli.status_text import page
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.reports import digest as service

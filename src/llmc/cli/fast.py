@@ -1,4 +1,4 @@
-"""The hot commands: `status --json`, `wait` and `events`, called thousands of times by scripts.
+"""The hot commands: `status`, `wait` and `events`, called thousands of times by scripts.
 
 They are dispatched before click is imported and read JSON with the standard library. What they do not know
 (`--help`, a wrong option) goes to click, whose commands call the same functions.
@@ -13,7 +13,7 @@ from typing import Any
 from llmc.base import given
 from llmc.base.flocks import is_locked
 from llmc.base.panes import FORMAT, Panes, parse
-from llmc.cli.output import print_json, say
+from llmc.cli.output import print_json, say, say_lines
 from llmc.config import layout, trust
 from llmc.records.items import Facts, Raw
 from llmc.records.sight import agent_pane, look
@@ -45,8 +45,10 @@ def _dispatch(argv: list[str]) -> int | None:
     root_given: str | None = None
     while argv and argv[0].startswith("--root"):
         root_given, argv = _take(argv, "--root")
-    if argv[:1] == ["status"] and argv[1:] == ["--json"]:
+    if argv == ["status", "--json"]:
         return status(find_root(root_given))
+    if argv == ["status"]:
+        return status_for_people(root_given)
     if not argv or argv[0] not in ("wait", "events") or _is_agent():
         return None  # agents may ask for the status; click refuses them the rest
     if argv[0] == "wait":
@@ -93,6 +95,14 @@ def status(root: str) -> int:
     return 0
 
 
+def status_for_people(root_given: str | None) -> int:
+    from llmc.cli.status_text import status_text
+    from llmc.repo.project import open_project
+
+    say_lines(status_text(open_project(root_given)))
+    return 0
+
+
 def current(root: str) -> tuple[Raw, Facts]:
     """The state, after whatever the agents said meanwhile has been applied, and what is to be seen beside it."""
     state = read_state(root)
@@ -102,7 +112,7 @@ def current(root: str) -> tuple[Raw, Facts]:
         state = read_state(root)
         panes = tmux_panes(root) if state.get("workers") else {}
     elif any(map(_may_be_resolved, state.get("workers", {}).values())):
-        from llmc.daemon.chores import see_what_was_resolved
+        from llmc.workers.catch_up import see_what_was_resolved
 
         see_what_was_resolved(root)
         state = read_state(root)
@@ -162,7 +172,7 @@ def pending(root: str, worker: str) -> bool:
 
 def catch_up(root: str) -> None:
     """No daemon runs, so this command applies what waits."""
-    from llmc.daemon.chores import catch_up as apply
+    from llmc.workers.catch_up import catch_up as apply
 
     apply(root)
 

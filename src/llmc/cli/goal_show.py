@@ -8,7 +8,7 @@ import click
 from llmc.base.files import write_atomic
 from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
 from llmc.cli.output import json_option, paint, print_json, say, say_lines
-from llmc.cli.status import page
+from llmc.cli.status_text import page
 from llmc.cli.workers import project_of
 from llmc.goals.drive.criteria import unchecked
 from llmc.goals.drive.rollup import progress

@@ -114,6 +114,17 @@ def screen_width() -> int:
     return found or (int(said) if said.isdecimal() else 0) or 80
 
 
+def columns() -> int:
+    """What COLUMNS says, else the terminal, else 80: as `shutil.get_terminal_size` has it, which is slow to import."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
 def has_colours(*, err: bool = False) -> bool:
     return is_terminal(err=err) and not os.environ.get("NO_COLOR")
 

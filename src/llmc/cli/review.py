@@ -25,11 +25,11 @@ from llmc.cli.output import (
 )
 from llmc.cli.overview import age
 from llmc.cli.workers import complete_worker, project_of
-from llmc.daemon.chores import catch_up
 from llmc.landing.fresh_review import begin
 from llmc.landing.review import FileChange, Review, longest_waiting, remember
 from llmc.records.worker import Status
 from llmc.repo import git
+from llmc.workers.catch_up import catch_up
 
 INTERFACES = ("diff", "difftastic", "vscode")
 

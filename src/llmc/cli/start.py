@@ -8,10 +8,10 @@ from llmc.base.errors import NotFound, UsageError
 from llmc.cli.output import json_option, note
 from llmc.cli.workers import complete_worker, project_of, show_receipt, text_to_send
 from llmc.config.model import Worker
-from llmc.daemon.chores import catch_up
 from llmc.repo.project import Project
 from llmc.repo.setup import add_worker, new_project
 from llmc.sessions.rules.prompt_text import normalise
+from llmc.workers.catch_up import catch_up
 from llmc.workers.fleet import bring_up
 from llmc.workers.start import idle_worker, refuse_auto, start_task
 

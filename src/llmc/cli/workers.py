@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,7 +16,9 @@ from llmc.base.tmux import answered
 from llmc.cli.output import completion, note, paint, print_json, say
 from llmc.records.worker import Outcome
 from llmc.repo.project import Project, for_overseer, locate_root, open_project
-from llmc.sessions.submit import Receipt
+
+if TYPE_CHECKING:
+    from llmc.sessions.submit import Receipt
 
 #: where a command has the file with what a person wrote
 _DRAFT = "llmc.draft"
@@ -107,7 +110,7 @@ def _drop_draft() -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def show_receipt(receipt: Receipt, as_json: bool) -> int:
+def show_receipt(receipt: "Receipt", as_json: bool) -> int:
     """The exit code tells the outcome too: arrived 0, unconfirmed 1, refused 3."""
     code = {Outcome.ACKNOWLEDGED: 0, Outcome.QUEUED: 0, Outcome.UNCONFIRMED: 1}.get(receipt.outcome, 3)
     if code == 0:

@@ -3,10 +3,12 @@
 import math
 import re
 
+from llmc.base.patterns import pattern
+
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 # Largest unit first and each at most once, so that "30m1h" or "5m5m" is a typo and not a sum.
-_TEXT = re.compile(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit}(?![a-z]))?" for unit in _UNITS))
+_TEXT = pattern(r"\s*".join(rf"(?:(?P<{unit}>{_NUMBER})\s*{unit}(?![a-z]))?" for unit in _UNITS))
 
 
 def parse_duration(value: int | float | str) -> float:

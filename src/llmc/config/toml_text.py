@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
-_TOKEN = re.compile(
+from llmc.base.patterns import pattern
+
+_TOKEN = pattern(
     r'"""(?:\\.|[^\\])*?"""(?:""?(?!"))?'  # up to two quotes may stand before the closing three
     r"|'''.*?'''(?:''?(?!'))?"
     r'|"(?:\\.|[^"\\\n])*"'
@@ -22,7 +24,7 @@ _TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE = pattern(r"[A-Za-z0-9_-]+")
 
 Path = tuple[str, ...]
 Data = dict[str, Any]

@@ -1,7 +1,4 @@
-"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon.
-
-A self-review that is due is sent here too: else a worker without a daemon would wait for it for ever.
-"""
+"""What the daemon does once for everybody, in a thread: nothing of it may end the daemon."""
 
 import contextlib
 import logging
@@ -12,7 +9,7 @@ from typing import Any
 
 from llmc.attention import raising
 from llmc.base.clock import monotonic
-from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.errors import LlmcError
 from llmc.base.files import json_row
 from llmc.base.proc import ShuttingDown
 from llmc.goals import work
@@ -27,23 +24,7 @@ from llmc.repo.project import Project, open_project
 from llmc.repo.provision import refresh_base
 from llmc.repo.user_commands import follow_own_output, rotate_logs
 from llmc.reports import bad_rows
-from llmc.sessions import sessions
-from llmc.workers import self_review
 from llmc.workers.restore import prune_by_itself
-
-
-def catch_up(root: str) -> None:
-    """Apply what waits for every worker; one whose lock is busy is being brought up to date by its holder."""
-    project = open_project(root)
-    for name in project.store.read().workers:
-        try:
-            with project.worker_lock(name, timeout_s=0.05):
-                rebase.resolved_by_hand(project, project.store.worker(name))
-                sessions.reconcile(project, name)
-                with suppress(LlmcError):  # it stays due, and the next command tries again
-                    self_review.attend(project, project.store.worker(name))
-        except (LockTimeout, NotFound):  # someone has it, or has just removed it
-            continue
 
 
 def list_again(root: str) -> None:
@@ -55,14 +36,6 @@ def list_again(root: str) -> None:
         project.root.listed.touch()
     with suppress(LlmcError, OSError):
         digest.tell_lists(project)
-
-
-def see_what_was_resolved(root: str) -> None:
-    """Beside a daemon, which would see it at its next patrol."""
-    project = open_project(root)
-    for name in project.store.read().workers:
-        with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):
-            rebase.resolved_by_hand(project, project.store.worker(name))
 
 
 #: how often somebody looks whether there is something to tell again

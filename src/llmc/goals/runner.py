@@ -33,8 +33,9 @@ from llmc.goals.goals import GoalSpending, open_store
 from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, GoalView, Result
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
-from llmc.goals.status import Counts, TickRecord, TickWords, log, write_tick
+from llmc.goals.status import Counts, TickWords, log
 from llmc.goals.store.store import GoalStore
+from llmc.goals.ticks import TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
 

@@ -1,26 +1,21 @@
-"""What others see of the goals: items on the attention list, the last tick in `.llmc/overseer/tick.json`, and goals.log.
-
-`llmc status` reads it in place of the store, and whoever asks for a tick sees by it that there was one.
-"""
+"""What others see of the goals: items on the attention list, their numbers, and goals.log."""
 
 import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from llmc.attention import raising
 from llmc.base.errors import LlmcError
-from llmc.base.files import append_line, private_dir, read_given, write_atomic
+from llmc.base.files import append_line, private_dir
 from llmc.goals.drive.decide import Decided
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.questions import Question, questions
 from llmc.goals.drive.rollup import whole_progress
 from llmc.goals.model import AssignmentStatus, Event, Goal, GoalStatus, GoalView, Result
 from llmc.goals.store.store import GoalStore
+from llmc.goals.ticks import Glance
 from llmc.repo.project import Project
 
 _QUESTION, _STALLED, _BUDGET = "goal-question ", "goal-stalled ", "goal-budget "
@@ -85,21 +80,6 @@ def after_a_word(project: Project, store: GoalStore) -> None:
         tell(project, map(of_goal, views), views)
 
 
-class Glance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The goals in numbers; leaves are those of active goals that were not cancelled."""
-
-    active: int = 0
-    done: int = 0
-    total: int = 0
-    questions: int = 0
-    paused: int = 0
-    completed: int = 0
-
-    @property
-    def percent(self) -> int:
-        return 100 * self.done // self.total if self.total else 0
-
-
 class Counts:
     """Counts goals; only what changed is counted again."""
 
@@ -134,42 +114,6 @@ class Counts:
 
 def _questions(found: Concerns) -> int:
     return sum(item["kind"] == "goal_question" for item in found.values())
-
-
-class TickRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One tick, after its end."""
-
-    #: by the clock of this machine that nobody can set: tells whether it began after it was asked for
-    began_monotonic: float
-    ended_at: float
-    pid: int
-    reason: str
-    ok: bool
-    did_work: bool
-    actions: tuple[str, ...] = ()
-    problem: str = ""
-    next_due: float | None = None
-    goals: Glance = Glance()
-
-
-def tick_file(project: Project) -> Path:
-    return project.root.private / "overseer" / "tick.json"
-
-
-def write_tick(project: Project, record: TickRecord) -> None:
-    """Best effort: a tick that cannot leave its mark has done its work all the same."""
-    with contextlib.suppress(LlmcError, OSError):
-        path = tick_file(project)
-        private_dir(path.parent)
-        write_atomic(path, msgspec.json.encode(record))
-
-
-def last_tick(project: Project) -> TickRecord | None:
-    """None: there was none yet, or its mark cannot be read."""
-    try:
-        return msgspec.json.decode(read_given(tick_file(project)), type=TickRecord)
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 LOG = "goals"

@@ -6,7 +6,6 @@ else: in a bare repository they would be ignored, in a worktree the agent's own 
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -311,6 +310,8 @@ def _listed(raw: str) -> list[tuple[str, str]]:
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:
     """Whole under its name or not there: a crash must not leave half of it, nor another process read that."""
+    import shutil  # 2 ms that hardly any command needs
+
     made = private_dir(private_dir(place.parent) / f"{place.name}.{os.getpid()}")
     for blob, path in files:
         folder = made

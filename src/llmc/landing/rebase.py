@@ -28,7 +28,7 @@ from llmc.records.worker import Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-from llmc.sessions import intake, submit
+from llmc.sessions import intake
 from llmc.sessions import leftovers as quiet
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
@@ -430,13 +430,15 @@ def resolved_by_hand(project: Project, record: WorkerRecord) -> WorkerRecord:
 def must_tell(record: WorkerRecord) -> bool:
     """Whether the worker has conflicts, or a validation that failed, and was not told about them yet."""
     on_its_way = record.delivery is not None and (
-        record.delivery.outcome.open and submit.is_about_a_rebase(record.delivery)
+        record.delivery.outcome.open and decide.is_about_a_rebase(record.delivery)
     )
     return record.status is Status.REBASING and (record.conflict_prompt_due or on_its_way)
 
 
 def tell(project: Project, name: str) -> LlmcError:
     """Send the prompt that is due; what to say to whoever asked for the rebase."""
+    from llmc.sessions import submit  # how to type: an accept without conflicts sends nothing
+
     record = project.store.worker(name)
     with fault_step("rebase.prompt"):
         if record.conflict_prompt_due and record.validation_output:

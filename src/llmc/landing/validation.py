@@ -7,7 +7,6 @@ Neither may decide what lands, and what a command left is never taken for the ag
 import contextlib
 import json
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -242,6 +241,8 @@ class _Check:
 
     def _base_passes(self, base: str) -> bool:
         """Tried once for each tree, from nothing: a cache that went bad must not look like a bad base."""
+        import shutil  # 2 ms that hardly any command needs
+
         tree = git.tree_of(self.project.root.path, base)
         if self.memory.failed == tree:
             return False

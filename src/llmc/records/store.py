@@ -7,7 +7,6 @@ afterwards; whoever opens the next transaction copies what a crash left out. So 
 import contextlib
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -324,6 +323,8 @@ class Store:
 
 
 def _second_name(path: Path, other: Path) -> None:
+    import shutil  # 2 ms that hardly any command needs
+
     try:
         os.link(path, other)
     except OSError as error:

@@ -7,7 +7,6 @@ what the source ignores is copied, nothing a worktree tracks is overwritten, and
 import json
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -124,6 +123,8 @@ def _changed_here(target: Path, copied: list[int] | None) -> bool:
 
 def _copy(source: Path, target: Path, aside: Path) -> list[int]:
     """The file, or the link itself, with its time; put in place as a whole."""
+    import shutil  # 2 ms that hardly any command needs
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         aside.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from llmc.base import proc
 from llmc.base.errors import ToolFailed
+from llmc.base.patterns import pattern
 from llmc.base.urls import split
 
 
@@ -36,10 +37,8 @@ class TreeState(Struct, frozen=True):
 
 
 #: settings that may say that a repository has its checkout elsewhere, or none
-_NOT_PLAIN = re.compile(
-    r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE
-)
-_COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NOT_PLAIN = pattern(r"^\s*(?:bare(?!\s*=\s*false\s*$)|worktree\b|\[include)", re.IGNORECASE | re.MULTILINE)
+_COMMIT_ID = pattern(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: only looked into, for a file with the name of a hook: nothing can be put there
 NO_HOOKS = ("core.hooksPath", "/dev/null")
@@ -457,7 +456,7 @@ def default_branch(repo: Path) -> str:
 
 
 _FETCHES = 3
-_MOVED_MEANWHILE = re.compile(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
+_MOVED_MEANWHILE = pattern(r"cannot lock ref '[^']*': is at [0-9a-f]+ but expected ")
 
 
 def fetch(repo: Path, source: str, branch: str) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -103,6 +102,8 @@ def write_new(path: Path, rows: Sequence[tuple[str, str]]) -> None:
 
 def move_aside(path: Path, folder: Path) -> Path:
     """Whatever is at the path goes into the folder, unread."""
+    import shutil  # 2 ms that hardly any command needs
+
     kept = folder / f"{path.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(2).hex()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,6 +138,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _drop_stale(lock: Path) -> None:
+    import shutil  # 2 ms that hardly any command needs
+
     if processes.works_in(os.path.realpath(lock)):
         raise LlmcError(
             f"{lock} has been held for {LOCK_S:g} s by a process that still runs, and settings have to be undone there",

@@ -1,6 +1,5 @@
 """Git LFS: the large files of a worktree come from the source's own store, and go there before a commit lands."""
 
-import shutil
 from pathlib import Path
 
 from llmc.repo import git, own_objects
@@ -40,6 +39,8 @@ def settle(project: Project, worktree: Path, *, thorough: bool) -> list[str]:
 
 
 def is_installed() -> bool:
+    import shutil  # 2 ms that hardly any command needs
+
     return shutil.which("git-lfs") is not None
 
 

@@ -6,7 +6,6 @@ root overwrites it in the source as well.
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +48,8 @@ def is_shared(clone: Path) -> bool:
 
 def unshare(clone: Path, *, below: str = "") -> int:
     """Each file that has a second name becomes a copy; how many there were. Safe to stop and to repeat at any point."""
+    import shutil  # 2 ms that hardly any command needs
+
     count = 0
     for path in list(shared(clone, below=below)):
         temp = path.with_name(f"tmp_obj_llmc_{os.getpid()}")  # git removes such files when it cleans up
@@ -113,6 +114,8 @@ def _stores(listed: Path) -> list[Path]:
 
 
 def _copy_objects(store: Path, own: Path) -> None:
+    import shutil  # 2 ms that hardly any command needs
+
     packs = [path for suffix in ("*.pack", "*.idx") for path in (store / "pack").glob(suffix)]
     loose = (path for folder in store.glob("[0-9a-f][0-9a-f]") for path in folder.iterdir())
     for path in (*packs, *loose):

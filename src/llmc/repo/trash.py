@@ -4,13 +4,13 @@ import contextlib
 import itertools
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmc.base.errors import LlmcError
 from llmc.base.files import explain, private_dir
+from llmc.base.patterns import pattern
 from llmc.config.paths import Root
 from llmc.records.store import Store
 from llmc.repo import git
@@ -21,7 +21,7 @@ MAX_PINNED_BYTES = 20 * 1024 * 1024
 PREFIX = "refs/llmc/trash/"
 
 #: names that git takes into no tree, or out of none on some systems
-_NOT_FOR_GIT = re.compile(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DOTALL)
+_NOT_FOR_GIT = pattern(r"(\.git|git~1)[ .]*([\\:].*)?", re.IGNORECASE | re.DOTALL)
 
 #: what is pinned is on the disk before anything is removed; git's default leaves that to the kernel
 _DURABLE = ["-c", "core.fsync=committed", "-c", "core.fsyncMethod=batch"]
@@ -304,6 +304,8 @@ def _tree_of_files(
 
 def _tree_of_index(worktree: Path) -> str | None:
     """What is staged, as a tree; without the files that are in conflict, whose versions are in commits."""
+    import shutil  # 2 ms that hardly any command needs
+
     index, copy = git.git_paths(worktree, "index", f"llmc-staged-{os.getpid()}")
     env = {"GIT_INDEX_FILE": str(copy)}
     try:

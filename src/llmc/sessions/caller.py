@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from llmc.agents.claude.transcripts import last_word_id
 from llmc.agents.events import REPORT
 from llmc.base import callers
 from llmc.base.callers import Mark, Server
@@ -18,6 +16,7 @@ from llmc.base.errors import Refused, ToolFailed, UsageError
 from llmc.base.files import private_dir, write_atomic
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane
+from llmc.base.patterns import pattern
 from llmc.base.processes import ancestors
 from llmc.base.tmux import Tmux
 from llmc.repo.project import Project
@@ -42,7 +41,7 @@ class Caller(Struct, frozen=True):
 
 
 #: what a pane was started with: sessions.py gives launch.py a file of this name
-_LAUNCHED = re.compile(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
+_LAUNCHED = pattern(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\.launch\.json")
 
 
 def caller() -> Caller:
@@ -123,6 +122,8 @@ def report(
     }
     if update:
         payload["update"] = update
+    from llmc.agents.claude.transcripts import last_word_id  # every command asks who calls, few report
+
     transcript = project.store.worker(who.name).transcript_path
     if transcript and (message_id := last_word_id(Path(transcript))):
         payload["message_id"] = message_id

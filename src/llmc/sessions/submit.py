@@ -53,10 +53,6 @@ def is_task(delivery: Delivery) -> bool:
     return delivery.prompt_id.startswith(f"{TASK}-")
 
 
-def is_about_a_rebase(delivery: Delivery) -> bool:
-    return delivery.prompt_id.startswith(decide.ABOUT_A_REBASE)
-
-
 def submit(
     project: Project,
     name: str,
@@ -152,7 +148,7 @@ def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> Non
         if outcome is Outcome.REFUSED and (rests or (is_task(done) and not was_typed)):
             # Nothing was typed, so the worker has no task: not even when its agent has ended meanwhile.
             tx.update(name, current_prompt="", self_review=SelfReview.NO)
-        if outcome is Outcome.REFUSED and record.status is Status.REBASING and is_about_a_rebase(done):
+        if outcome is Outcome.REFUSED and record.status is Status.REBASING and decide.is_about_a_rebase(done):
             tx.update(name, conflict_prompt_due=True)  # nothing was typed: it still has to be told
         tx.emit(
             "prompt_delivered",

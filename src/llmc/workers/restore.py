@@ -2,7 +2,6 @@
 
 import calendar
 import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -189,6 +188,8 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
 
 def restore_directory(entry: Entry, target: Path) -> Path:
     """A copy of a trashed directory at a new place; it is there as a whole or not at all."""
+    import shutil  # 2 ms that hardly any command needs
+
     if entry.directory is None:
         raise UsageError(
             f"{entry.name} has no directory in the trash", hint="Without --to it becomes a branch."
@@ -353,6 +354,8 @@ def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
 
 
 def _remove(root: Root, entry: Entry) -> None:
+    import shutil  # 2 ms that hardly any command needs
+
     if entry.ref and entry.commit:
         git.git(root.path, "update-ref", "-d", entry.ref, entry.commit)  # not what was added to it meanwhile
     if entry.directory:

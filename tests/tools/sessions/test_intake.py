@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from llmc import hook_client
 from llmc.config.paths import Root
-from llmc.daemon.chores import catch_up
 from llmc.records.store import Store
 from llmc.records.worker import Status, WorkerRecord
+from llmc.workers.catch_up import catch_up
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

@@ -16,6 +16,7 @@ from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_comma
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
 from llmc.cli.attach import detach_keys
+from llmc.cli.commands import answer
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.worker import Status
 
@@ -33,7 +34,9 @@ def commands(command: click.Command = cli, path: str = "llmc") -> Iterator[tuple
 @pytest.mark.parametrize(("path", "command"), [pytest.param(*one, id=one[0]) for one in commands()])
 def test_help_fits_and_is_whole(path: str, command: click.Command) -> None:
     """Break: a note in the paragraph of the examples, or click's own list of commands."""
-    text = command.get_help(click.Context(command, info_name=path, max_content_width=80, terminal_width=80))
+    # With its own settings: click keeps the help option that it makes for the first context.
+    settings = {"max_content_width": 80, "terminal_width": 80, **command.context_settings}
+    text = command.get_help(click.Context(command, info_name=path, **settings))
     assert [line for line in text.splitlines() if cells(line) > 80] == []
     assert "docs/" not in text, "not installed"
     listed = text.partition("Commands:")[2]
@@ -47,6 +50,32 @@ def test_a_group_alone_helps(argv: list[str], capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr()
     assert shown.out.startswith("Usage: llmc")
     assert shown.err == ""
+
+
+def test_the_help_before_click_is_clicks_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Break: another indent, or a word more on a line, in `help_text`; an option that only click knows."""
+    for width in (*range(40, 90), 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert run(["--help"]) == 0
+        by_click = capsys.readouterr()
+        for argv in (["-h"], ["--help"]):
+            assert answer(argv) == 0
+            assert capsys.readouterr() == by_click, width
+
+
+def test_the_version_before_click_is_clicks_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (run(["--version"]), answer(["--version"])) == (0, 0)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help", "status"], ["--version", "--json"], ["status", "--help"], [""], []]
+)
+def test_anything_else_is_left_to_click(argv: list[str]) -> None:
+    assert answer(argv) is None
 
 
 #: files of a checkout: a wheel has none of them

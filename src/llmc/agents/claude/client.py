@@ -1,9 +1,7 @@
 """The real client, Claude Code: which program it is, and how it is started."""
 
 import os
-import shutil
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,8 @@ class ClaudeCode:
         self._command = command
 
     def program(self) -> list[str]:
+        import shutil  # 2 ms that hardly any command needs
+
         path = self._command or shutil.which("claude") or bundled_client()
         if path is None:
             raise LlmcError(
@@ -119,6 +119,8 @@ def tool_children(instance: str) -> list[Process]:
 
 def bundled_client() -> str | None:
     """The client inside the wheel that `llmc[claude]` installs."""
+    from importlib.util import find_spec
+
     spec = find_spec("claude_agent_sdk")
     if spec is None or spec.origin is None:
         return None

@@ -14,19 +14,20 @@ order: the question's own text, every option with its number and label, the line
 client itself names below. Whatever differs is not recognised, and nothing is typed.
 """
 
-import re
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
 
-_RULE = re.compile(r"^[─━]{20,}")
-_PLACEHOLDER = re.compile(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
+from llmc.base.patterns import pattern
+
+_RULE = pattern(r"^[─━]{20,}")
+_PLACEHOLDER = pattern(r"\[Pasted text #\d+(?: \+(?P<lines>\d+) lines?)?\]$")
 #: the no-break space tells the box from a prompt in the conversation, and from the options of a dialog
 _PROMPT, _SHELL_PROMPT = "❯\u00a0", "!\u00a0"
 _HINT = "Press up to edit queued messages"
 
-_ESCAPE = re.compile(
+_ESCAPE = pattern(
     r"\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()].|\x0e|\x0f"
 )
 _DIM, _INVERSE = 2, 7
@@ -140,7 +141,7 @@ def _after(mark: frozenset[int], parameters: str) -> frozenset[int]:
     return mark
 
 
-_OPTION = re.compile(r"^(?P<cursor>❯| ) +(?P<number>\d+)\. (?P<label>.*)$")
+_OPTION = pattern(r"^(?P<cursor>❯| ) +(?P<number>\d+)\. (?P<label>.*)$")
 _FREE = "Type something"
 _FOOT = ("Enter to select", "Esc to cancel")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from llmc.agents.claude import layout
 from llmc.agents.scripted.options import VERSION, Options, UsageError
+from llmc.base.patterns import pattern
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def new_uuid() -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from llmc.base.patterns import pattern
+
 #: agents must not push by accident; llmc lands by explicit path or URL
 NO_PUSH = "llmc-workers-do-not-push"
 FETCH = "+refs/heads/*:refs/remotes/origin/*"
@@ -123,7 +125,7 @@ def _is_silent(key: str, values: tuple[str, ...], expected: Expected) -> bool:
 
 
 #: keys that run a program or send git elsewhere, whatever their value is
-_RUNS = re.compile(
+_RUNS = pattern(
     r"core\.(fsmonitor|hookspath|sshcommand|editor|pager|attributesfile|askpass|gitproxy|alternaterefscommand)"
     r"|(include|includeif|url|alias|credential|http|https|ftp|gpg|pager|hook|bundle|promisor|trace2|llmc|ssh)\..*"
     r"|(protocol|uploadpack|uploadpackfilter|uploadarchive|receive|transfer|sendemail|imap|instaweb|web)\..*|help\.browser"
@@ -181,7 +183,7 @@ def runs_or_redirects(key: str, value: str) -> bool:
 
 
 #: attributes that hand files to a program or a merge of their own; a commit may have them, the clone alone may not
-_STEERS = re.compile(r"(?:^|\s)[-!]?(?:filter|merge|diff|binary|working-tree-encoding)(?:=|\s|$)")
+_STEERS = pattern(r"(?:^|\s)[-!]?(?:filter|merge|diff|binary|working-tree-encoding)(?:=|\s|$)")
 
 
 def kept_attributes(text: str) -> str:
@@ -190,8 +192,8 @@ def kept_attributes(text: str) -> str:
     return "\n".join(line for line in lines if line.lstrip().startswith("#") or not _STEERS.search(line))
 
 
-_HEADER = re.compile(r'\[([A-Za-z0-9-]+)(?: "((?:[^"\\]|\\["\\])*)")?\]')
-_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\"\\#;\t]*))?")
+_HEADER = pattern(r'\[([A-Za-z0-9-]+)(?: "((?:[^"\\]|\\["\\])*)")?\]')
+_ENTRY = pattern(r"([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\"\\#;\t]*))?")
 
 
 def parse_plain(data: bytes) -> list[Row] | None:

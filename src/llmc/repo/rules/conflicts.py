@@ -3,11 +3,12 @@
 In a rebase, stage 2 (and HEAD) is the default branch, stage 3 (and REBASE_HEAD) is the worker's own commit.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+
+from llmc.base.patterns import pattern
 
 CONTEXT_LINES = 5
 #: of one region, and of all regions of a prompt together
@@ -17,10 +18,10 @@ MAX_LINE_CHARS = 300
 
 BASE, MAIN, WORKER = 1, 2, 3
 
-_BEGIN = re.compile(r"<{7}(?: |$)")
-_END = re.compile(r">{7}(?: |$)")
+_BEGIN = pattern(r"<{7}(?: |$)")
+_END = pattern(r">{7}(?: |$)")
 #: a terminal would act on these, so a prompt may not have them
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNPRINTABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Kind(StrEnum):

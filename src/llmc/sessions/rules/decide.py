@@ -114,6 +114,10 @@ CONFLICTS_LEFT = "conflicts not resolved"
 ABOUT_A_REBASE = ("conflict-", "validation-")
 
 
+def is_about_a_rebase(delivery: Delivery) -> bool:
+    return delivery.prompt_id.startswith(ABOUT_A_REBASE)
+
+
 class GitFacts(Struct, frozen=True):
     """What git says of a worktree at this moment."""
 
@@ -356,7 +360,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
     if not left:
         resolved = step(Status.NEEDS_REVIEW, "conflicts resolved", commit_sha=git.head)
         return Verdict(resolved, action="rebase_resolved", details=details)
-    if record.delivery is not None and not record.delivery.prompt_id.startswith(ABOUT_A_REBASE):
+    if record.delivery is not None and not is_about_a_rebase(record.delivery):
         # A person talks with it: that is no round, and the person sees what it does.
         return Verdict(action="agent_stopped", details=details)
     rounds = record.resolution_attempts + 1

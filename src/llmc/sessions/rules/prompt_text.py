@@ -5,18 +5,19 @@ import unicodedata
 
 from llmc.base.errors import UsageError
 from llmc.base.names import PromptId, header_line
+from llmc.base.patterns import pattern
 
 #: longer prompts go into a file, and the agent is told to read it
 MAX_TYPED_BYTES = 100_000
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 #: invisible characters, which the client drops (2.1.325): soft hyphens, zero-width and direction marks, fillers
-_INVISIBLE = re.compile(
+_INVISIBLE = pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a]"
 )
 #: joiners, variation selectors and tags are part of emoji and of some scripts; after ASCII the client drops them too
-_JOINER_AFTER_ASCII = re.compile(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]+")
+_JOINER_AFTER_ASCII = pattern(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e0000-\U000e0fff]+")
 
 
 def normalise(text: str) -> str:
