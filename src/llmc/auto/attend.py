@@ -79,10 +79,10 @@ def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) ->
         accept.count_completed(tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, ""))
 
 
-def _free(project: Project, queue: TaskQueue, claim: Claim) -> None:
-    claiming.give_back(queue.files, queue.ledger, claim, UNKNOWN_CLAIM)
+def _free(project: Project, queue: TaskQueue, claim: Claim, reason: str = UNKNOWN_CLAIM) -> None:
+    claiming.give_back(queue.files, queue.ledger, claim, reason)
     with project.store.transaction() as tx:
-        said = {"worker": claim.worker, **claim.task.fields(), "reason": UNKNOWN_CLAIM}
+        said = {"worker": claim.worker, **claim.task.fields(), "reason": reason}
         tx.emit("task_released", **said, cause="", ref=None)
 
 
@@ -289,16 +289,22 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
             dispatch=task.dispatch,
         )
         with fault_step("claim.record"), project.store.transaction() as tx:
-            tx.update(record.name, assignment=assignment)
-            tx.update_auto(last_task_assignment_unix=tx.now)
-            tx.emit(
-                "task_assigned",
-                worker=record.name,
-                **claim.task.fields(),
-                subject=task.subject,
-                label=task.label,
-                claim=claim.id,
-            )
+            held = tx.worker(record.name).held
+            if not held:
+                tx.update(record.name, assignment=assignment)
+                tx.update_auto(last_task_assignment_unix=tx.now)
+                tx.emit(
+                    "task_assigned",
+                    worker=record.name,
+                    **claim.task.fields(),
+                    subject=task.subject,
+                    label=task.label,
+                    claim=claim.id,
+                )
+        if held:  # by a person, while its task was chosen
+            run.assigned -= 1
+            _free(project, run.queue, claim, f"{record.name} is held")
+            return False
     run.say(f"{record.name}: task {task.id}: {task.subject[:60]}")
     return True
 

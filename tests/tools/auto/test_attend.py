@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,31 @@ def test_an_agent_that_is_killed_at_its_delivery_has_crashed(
     with project.worker_lock("auto-1"):
         auto.attend(run_of(project, "auto-1"), project, "auto-1", Clock(now_unix()))
     assert [(why.cause, why.counts) for why in gave_up] == [(Cause.CRASH, True)]
+
+
+def test_a_hold_that_comes_while_a_task_is_chosen(scripted: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break: look at `held` only before the task is chosen; the held worker is given it all the same."""
+    fleet = set_up(scripted)
+    fleet.up("--auto", "--concurrency", "1")
+    wait_until(lambda: fleet.status("auto-1")["status"] == "idle")
+    fleet.kill_daemon()
+    project = open_project(str(fleet.root))
+    run = run_of(project, "auto-1")
+    real = run.queue.take_next
+
+    def held_meanwhile(*arguments: Any) -> Any:
+        found = real(*arguments)
+        fleet.llmc("hold", "auto-1")
+        return found
+
+    monkeypatch.setattr(run.queue, "take_next", held_meanwhile)
+    add(fleet, 1)
+    with project.worker_lock("auto-1"):
+        auto.attend(run, project, "auto-1", Clock(now_unix()))
+    assert fleet.events("task_assigned") == []
+    assert [row["reason"] for row in fleet.events("task_released")] == ["auto-1 is held"]
+    assert run.queue.count_ready() == 1, "for anybody else, and not charged"
+    assert project.store.worker("auto-1").assignment is None
 
 
 def test_a_nudge_that_meets_a_draft_was_not_tried(scripted: Fleet) -> None:
