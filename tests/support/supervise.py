@@ -20,8 +20,9 @@ from typing import Any
 from llmc.base.errors import LlmcError
 from llmc.cli.overseer import show
 from llmc.repo.project import Project, open_project
+from llmc.supervisor.roles import Timing
 from llmc.supervisor.rules import decide
-from llmc.supervisor.supervisor import Supervisor, Timing
+from llmc.supervisor.supervisor import Supervisor
 from tests.support.fleet import Fleet
 
 #: as short as a busy machine allows; a heartbeat comes every 5 seconds

@@ -5,12 +5,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base import locks
@@ -18,83 +16,15 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import Exit, LlmcError, Refused, UsageError
 from llmc.doctor import canary
 from llmc.repo.project import Project, open_project
-from llmc.supervisor import daemon_process
-from llmc.supervisor import watch as supervisor_facts
+from llmc.supervisor import daemon_process, watch
 from llmc.supervisor.daemon_process import Running
 from llmc.supervisor.model import Failure, FailureKind, Identity
+from llmc.supervisor.roles import Broke, Ended, Remedy, Show, Tell, Timing
 from llmc.supervisor.rules import decide
 from llmc.supervisor.rules.prompt import cleaned, remediation_prompt
 from llmc.supervisor.supervisor_record import Journal, former
 from llmc.supervisor.watch import LogTail, Watch
 from llmc.workers.reset import reset_unattended
-
-
-class Ended(Protocol):
-    """How a remediation ended."""
-
-    @property
-    def outcome(self) -> str:
-        """completed, interrupted, timeout or failed."""
-
-    @property
-    def duration_s(self) -> float: ...
-
-    @property
-    def problem(self) -> str: ...
-
-    @property
-    def cause(self) -> str: ...
-
-    @property
-    def log(self) -> Path | None: ...
-
-
-class Broke(Struct, frozen=True):
-    """A remediation that ended with an exception."""
-
-    problem: str
-    duration_s: float
-    outcome: str = "failed"
-    cause: str = ""
-    log: Path | None = None
-
-
-class Remedy(Protocol):
-    """supervisor/remediation.py and supervisor/remediation.py: an agent, in a session of its own, looks for the cause and mends it."""
-
-    def remediate(
-        self,
-        project: Project,
-        prompt: str,
-        *,
-        limit_s: float,
-        stopping: Callable[[], bool],
-        say: Callable[[str], None],
-    ) -> Ended: ...
-
-    def open_session(self, project: Project, say: Callable[[str], None]) -> str: ...
-
-    def close_session(self, project: Project) -> None: ...
-
-
-class Tell(Protocol):
-    """notifications/notify.py: tells a person who does not watch."""
-
-    def __call__(
-        self, project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any
-    ) -> None: ...
-
-
-#: prints a line in a colour, or in none
-Show = Callable[[str, str], None]
-
-
-class Timing(Struct, frozen=True):
-    """How long the daemon may take to register, and to end by itself."""
-
-    register_s: float = daemon_process.REGISTER_S
-    grace_s: float = daemon_process.GRACE_S
-
 
 #: what tells only that the daemon has ended
 _UNEXPLAINED = (FailureKind.START, FailureKind.PROCESS)
@@ -208,7 +138,7 @@ class Supervisor:
 
     def _start(self) -> Running | Failure | decide.End | None:
         """A new daemon; None when we are told to stop meanwhile."""
-        ended = decide.before_start(supervisor_facts.manual_notes(self._project.root))
+        ended = decide.before_start(watch.manual_notes(self._project.root))
         if ended is not None:
             return ended
         self._reload()
@@ -242,13 +172,13 @@ class Supervisor:
         """What is wrong with it, once something is; None when we are told to stop."""
         settings = self._project.config.overseer
         limits = decide.HealthLimits(settings.heartbeat_timeout_secs, settings.stall_timeout_secs)
-        watch = Watch(self._project, daemon, tail, settings.check_interval_secs)
+        looks = Watch(self._project, daemon, tail, settings.check_interval_secs)
         while not self._stop.is_set():
-            if jump := watch.clock_jump():
+            if jump := looks.clock_jump():
                 text = f"{jump}: no age is judged for one full limit"
                 self._say(text)
                 self._journal.log(text)
-            failure = decide.judge(daemon.identity, watch.look(limits), limits)
+            failure = decide.judge(daemon.identity, looks.look(limits), limits)
             if failure is not None:
                 return failure
             self._stop.wait(settings.check_interval_secs)
@@ -261,14 +191,14 @@ class Supervisor:
             failure = replace(failure, cause=said.cause, record=said.record)
         if failure.kind is FailureKind.PROCESS:
             failure = replace(failure, output=daemon_process.last_words(self._project))
-        if not failure.cause and supervisor_facts.disk_is_full(self._project.root):
+        if not failure.cause and watch.disk_is_full(self._project.root):
             failure = replace(failure, cause="disk")
         return failure
 
     def _handle(self, failure: Failure) -> decide.End | None:
         """End the daemon, then do what the rules say; None: go on with a new one."""
         identity, ran_s = (self._daemon.identity, self._daemon.ran_s()) if self._daemon else (None, 0.0)
-        stalled = supervisor_facts.stalled_workers(self._project)
+        stalled = watch.stalled_workers(self._project)
         text = f"{failure.kind} failure: {failure.text}"
         is_failure = failure.kind is not FailureKind.DRAINED
         if is_failure:
@@ -316,7 +246,7 @@ class Supervisor:
         self._journal.remediating(attempt, self._history.remediations)
         self._journal.note("overseer_remediation", f"remediation {attempt} began", attempt=attempt)
         self._notify("overseer_failure", "llmc: the daemon failed, a remediation begins", failure.text)
-        done = self._tried(remediation_prompt(supervisor_facts.situation(self._project, failure, identity)))
+        done = self._tried(remediation_prompt(watch.situation(self._project, failure, identity)))
         self._journal.note(
             "overseer_remediation",
             f"remediation {attempt}: {done.outcome}",

@@ -408,7 +408,7 @@ _VAGUE = {
 
 @pytest.mark.req("0-246")
 def test_files_are_small_and_say_what_they_are_about() -> None:
-    """Break: add supervisor/utils.py, an auto_mode.py beside the rooms, or one file of 601 lines."""
+    """Break: add supervisor/utils.py, an auto_mode.py beside the rooms, or a file of the supervisor with 401 lines."""
     source = Path(llmc.__file__).parent
     rooms = ("auto/**/*.py", "supervisor/**/*.py", "daemon/*auto*.py")
     found = [path for room in rooms for path in source.glob(room) if path.stem != "__init__"]
@@ -417,5 +417,6 @@ def test_files_are_small_and_say_what_they_are_about() -> None:
         words = [*path.parent.relative_to(source).parts, *path.stem.split("_")]
         assert len(words) >= 2, path
         assert not _VAGUE & set(words), path
-        assert len(path.read_text().splitlines()) <= 600, path
+        most = 600 if "auto" in words else 400
+        assert len(path.read_text().splitlines()) <= most, path
     assert not [*source.glob("auto*.py"), *source.glob("overseer*.py"), *source.glob("supervis*.py")]
