@@ -164,9 +164,9 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
         back = git.resolve(worktree, f"refs/heads/{record.branch}")
-        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else []
+        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else set()
         ref = trash.pin(
-            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=blocked
+            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=sorted(blocked)
         )
     with project.store.transaction() as tx:
         tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)

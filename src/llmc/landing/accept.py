@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from msgspec.structs import replace as with_fields
 
 from llmc.attention.raising import advice
 from llmc.base import locks
+from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
@@ -113,11 +115,31 @@ def _accept(project: Project, name: str, progress: Progress, only_seen: bool) ->
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    record = _resumed(project, record) if resumes else _begin(project, record)
-    try:
-        return _Pipeline(project, record, progress, resumes=resumes, only_seen=only_seen).run()
-    except rebase.HasConflicts as found:
-        raise rebase.tell(project, name) from found
+    with _Ahead(project) as ahead:
+        record = _resumed(project, record) if resumes else _begin(project, record, ahead)
+        try:
+            return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
+        except rebase.HasConflicts as found:
+            raise rebase.tell(project, name) from found
+
+
+class _Ahead:
+    """What an accept has to know of the source, found out while it looks at the worker."""
+
+    def __init__(self, project: Project) -> None:
+        self._begun = ExitStack()
+        self.source = Aside(lambda: (time.monotonic(), fast_forward.check_source(project)))
+        self.base = Aside(lambda: provision.refresh_base(project), limit_s=1000)
+
+    def begin(self) -> None:
+        for aside in (self.source, self.base):
+            self._begun.enter_context(aside)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._begun.close()
 
 
 def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -143,12 +165,13 @@ def cancel(project: Project, name: str, why: str) -> bool:
     return True
 
 
-def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
+def _begin(project: Project, record: WorkerRecord, ahead: _Ahead) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
             hint=advice(project, record.name),
         )
+    ahead.begin()
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)
     _refuse_if_commits_are_elsewhere(record, found)
@@ -180,7 +203,14 @@ def _why(error: LlmcError) -> str:
 
 class _Pipeline:
     def __init__(
-        self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool, only_seen: bool
+        self,
+        project: Project,
+        record: WorkerRecord,
+        progress: Progress,
+        ahead: _Ahead,
+        *,
+        resumes: bool,
+        only_seen: bool,
     ) -> None:
         assert record.accept is not None
         self.project = project
@@ -189,6 +219,7 @@ class _Pipeline:
         self.journal = record.accept
         self.worktree = Path(record.worktree_path)
         self.progress = progress
+        self.ahead = ahead
         self.ticket = ExitStack()
         self.has_ticket = False
         self.resumes = resumes
@@ -318,16 +349,15 @@ class _Pipeline:
 
     def check(self) -> AcceptJournal:
         try:
-            self._look_at_source()
+            self._note_source(*self.ahead.source.result())
         except fast_forward.SourceBusy:
             with self._merge_lock():  # while somebody's work lands, it looks as if a person had changed files
-                self._look_at_source()
+                self._note_source(time.monotonic(), fast_forward.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
 
-    def _look_at_source(self) -> None:
-        self.checked = fast_forward.check_source(self.project)
-        self.checked_at = time.monotonic()
+    def _note_source(self, seen_at: float, place: Path | None) -> None:
+        self.checked, self.checked_at = place, seen_at
         if self.checked is not None:
             fast_forward.refuse_files_in_the_way(self.project, self.checked, self.worktree)
         fast_forward.source_is_free(self.project)
@@ -369,6 +399,7 @@ class _Pipeline:
 
     def _merged(self) -> merging.Made:
         """By trees; only conflicts go to the worktree, and to the worker if they have to."""
+        self.ahead.base.wait()  # most often there is nothing left to fetch then
         base = provision.refresh_base(self.project)
         try:
             return merging.landing_commit(self.project, self.name, base, git.head(self.worktree))

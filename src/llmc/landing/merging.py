@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base.aside import Aside
 from llmc.base.errors import Refused, ToolFailed
 from llmc.base.files import private_dir
 from llmc.landing import rules
@@ -93,8 +94,9 @@ class Made(Struct, frozen=True):
 
 def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
     """All that the tip changed, as one commit on top of the base. Raises Conflicts."""
-    work = work_of(project, name, base, tip)
-    tree = merged_tree(project, work)
+    with Aside(lambda: _attributes_of(project, base)) as attributes:
+        work = work_of(project, name, base, tip)
+    tree = merged_tree(project, work, attributes)
     if tree == work.base_tree:
         return Made("", tree, "", work)
     message = work.message
@@ -102,13 +104,14 @@ def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
     return Made(commit, tree, rules.subject(message), work)
 
 
-def merged_tree(project: Project, work: Work) -> str:
-    """The tree of the base with all that the tip changed. Raises Conflicts."""
+def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = None) -> str:
+    """The tree of the base with all that the tip changed. Raises Conflicts. `attributes`: where the base's are."""
     if not work.commits:
         return work.base_tree
     if work.on_base:
         return next(commit.tree for commit in work.commits if commit.id == work.tip)
-    return merge(project, work.base, work.tip)
+    place = attributes.result() if attributes else _attributes_of(project, work.base)
+    return _merge_in(project, place, work.base, work.tip)
 
 
 def collapsed(project: Project, work: Work) -> str:
@@ -168,7 +171,10 @@ def _commit(row: str) -> Commit:
 
 def merge(project: Project, ours: str, theirs: str, *, base: str = "") -> str:
     """The tree of a three-way merge of two commits, by the attributes of `base`, else of ours. Raises Conflicts."""
-    place = _attributes_of(project, base or ours)
+    return _merge_in(project, _attributes_of(project, base or ours), ours, theirs)
+
+
+def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
     where = [f"--git-dir={git.git_dir(project.root.path).resolve()}", f"--work-tree={place}"]
     done = git.git(place, *where, *_MERGE_TREE, ours, theirs, check=False, timeout_s=600)
     tree, *files = done.stdout.split("\0")

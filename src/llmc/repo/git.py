@@ -261,10 +261,10 @@ def untracked_places(worktree: Path) -> tuple[str, ...]:
     return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
 
 
-def show_hidden_changes(worktree: Path) -> None:
+def show_hidden_changes(worktree: Path) -> bool:
     """Undo `assume-unchanged` and `skip-worktree` of files that are here: git takes those for unchanged, whatever they hold.
 
-    A file that a sparse checkout left out is not here, and stays out.
+    A file that a sparse checkout left out is not here, and stays out. Whether there were any.
     """
     listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z").stdout))
     hidden = [name for tag, _, name in listed if tag == "S" or tag.islower()]
@@ -272,6 +272,7 @@ def show_hidden_changes(worktree: Path) -> None:
     for flag in ("--no-assume-unchanged", "--no-skip-worktree") if here else ():
         names = here.encode("utf-8", "surrogateescape")
         git(worktree, "update-index", flag, "-z", "--stdin", input=names)
+    return bool(here)
 
 
 def ignored_of(repo: Path, names: str) -> list[str]:
