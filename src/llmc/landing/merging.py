@@ -18,11 +18,6 @@ from llmc.landing import rules
 from llmc.repo import git
 from llmc.repo.project import Project
 
-#: by the length of an id: SHA-1 and SHA-256
-_EMPTY_TREES = {
-    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
 _MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 #: an identity that git would only guess is none
 _CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
@@ -284,10 +279,7 @@ def _person(author: Commit) -> dict[str, str]:
 def _attributes_of(project: Project, commit: str) -> Path:
     """A directory with the `.gitattributes` of a commit and nothing else; made once for all commits that share them."""
     root = project.root.path
-    empty = _EMPTY_TREES[len(commit)]
-    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", empty, commit]
-    raw = git.git(root, *listing, "--", ":(glob)**/.gitattributes", timeout_s=300).stdout
-    files = _listed(raw)
+    files = _plain(git.files_of(root, commit, ":(glob)**/.gitattributes"))
     place = project.root.private / "attributes" / _name_of(files)
     if not place.is_dir():
         _write(root, files, place)
@@ -302,16 +294,13 @@ def _name_of(files: list[tuple[str, str]]) -> str:
     return hashlib.sha256(repr(files).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _listed(raw: str) -> list[tuple[str, str]]:
-    """Object and path of each plain file, from `diff-tree --raw -z`."""
-    fields = raw.split("\0")
-    found = []
-    for meta, path in zip(fields[::2], fields[1::2], strict=False):
-        _, mode, _, blob, _ = meta.split(" ")
-        # A tree that no git would make could name places outside of the directory.
-        if mode.startswith("100") and not {"..", ".git", ""} & set(path.split("/")):
-            found.append((blob, path))
-    return found
+def _plain(files: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Object and path of each plain file. A tree that no git would make could name places outside of the directory."""
+    return [
+        (blob, path)
+        for mode, blob, path in files
+        if mode.startswith("100") and not {"..", ".git", ""} & set(path.split("/"))
+    ]
 
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:

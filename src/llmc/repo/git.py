@@ -359,6 +359,21 @@ def _line(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
 
 
+#: by the length of an id: SHA-1 and SHA-256
+_EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, str]]:
+    """Mode, object and path of the files of a commit that match a pattern; no checkout is needed."""
+    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", _EMPTY_TREES[len(commit)]]
+    fields = git(repo, *listing, commit, "--", *patterns, timeout_s=300).stdout.split("\0")
+    rows_ = [(meta.split(" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=False)]
+    return [(mode, blob, path) for (_, mode, _, blob, _), path in rows_]
+
+
 def merge_base(repo: Path, one: str, other: str) -> str | None:
     """Where two commits parted; None when they have no common history."""
     done = git(repo, "merge-base", one, other, check=False)
