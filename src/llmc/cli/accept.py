@@ -7,7 +7,7 @@ import click
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.output import ask, json_option, note, paint, print_json, say
 from llmc.cli.workers import complete_worker, project_of
-from llmc.landing.accept import CHANGED, Unseen, accept
+from llmc.landing.accept import CHANGED, Accepted, Progress, Unseen, Waiting, accept
 from llmc.landing.rebase import wake_queued
 from llmc.records.worker import Status
 from llmc.repo.project import Project
@@ -19,6 +19,7 @@ _DOING = {
     "merge": "making one commit of it on the newest base",
     "validate": "validating that commit",
     "land": "landing it",
+    "wait": "asking what became of it",
     "verify": "verifying that it landed",
     "reset": "giving the worker a fresh start",
 }
@@ -56,14 +57,13 @@ def command(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) ->
 
     asks = not yes and not as_json and sys.stdin.isatty()
     try:
-        with project.accept_lock(name), project.worker_lock(name):
-            done = accept(project, name, progress, only_seen=asks)
-    except Unseen:
-        # Nobody waits for a lock while a person thinks.
-        ask(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?", abort=True)
-        told.add(CHANGED)
-        with project.accept_lock(name), project.worker_lock(name):
-            done = accept(project, name, progress)
+        done = _land(project, name, progress, told, asks)
+    except Waiting as waits:
+        if as_json:
+            print_json({"worker": name, "commit": None, "waits": waits.message})
+        else:
+            say(f"{waits.message}; the daemon asks for it, and so does `llmc accept {name}`")
+        return
     wake_queued(project)
     if as_json:
         print_json(
@@ -89,6 +89,18 @@ def command(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) ->
         say(f"nothing to land: all that {name} changed is on {branch} already; {name} is idle")
         return
     say(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
+
+
+def _land(project: Project, name: str, progress: Progress, told: set[str], asks: bool) -> Accepted:
+    try:
+        with project.accept_lock(name), project.worker_lock(name):
+            return accept(project, name, progress, only_seen=asks)
+    except Unseen:
+        # Nobody waits for a lock while a person thinks.
+        ask(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?", abort=True)
+        told.add(CHANGED)
+        with project.accept_lock(name), project.worker_lock(name):
+            return accept(project, name, progress)
 
 
 def _candidate(project: Project) -> str:

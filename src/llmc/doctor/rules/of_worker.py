@@ -63,7 +63,8 @@ def _left_open(record: WorkerRecord, daemon_runs: bool) -> list[Finding]:
         return []
     name = record.name
     if record.accept is not None:
-        text = f"its accept stopped at the step {record.accept.step!r}"
+        stopped = f"stopped at the step {record.accept.step!r}"
+        text = f"its accept {'waits for an answer' if record.accept.step == 'wait' else stopped}"
         return [Finding(Kind.ACCEPT_STOPPED, text, f"`llmc accept {name}` goes on with it", name)]
     if record.delivery is not None and record.delivery.outcome.open:
         text = f"the prompt {record.delivery.prompt_id} is pending, but no daemon is running"
