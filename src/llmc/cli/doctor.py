@@ -10,9 +10,8 @@ from llmc.cli.ask import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.paths import Root
 from llmc.doctor import rebuild as rebuilding
-from llmc.doctor.examine import examine
-from llmc.doctor.repair import Repair, repair_all
-from llmc.doctor.rules.diagnose import diagnose, not_seen, notes
+from llmc.doctor.check import Repair
+from llmc.doctor.registry import diagnose, examine, not_seen, notes, repair_all
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import GROUPS, Finding, summary
 from llmc.repo.project import locate_root, open_project

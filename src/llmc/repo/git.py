@@ -221,6 +221,14 @@ def divergence(repo: Path, base: str, tip: str) -> Divergence:
     return Divergence(int(ahead), int(behind))
 
 
+def ahead_of(repo: Path, base: str, tip: str) -> int | None:
+    """The commits that `base` does not have; None where there is nothing to compare with."""
+    try:
+        return divergence(repo, base, tip).ahead
+    except ToolFailed:
+        return None
+
+
 def tree_state(worktree: Path, *, untracked: bool = True) -> TreeState:
     """Uncommitted changes; never takes the index lock, an agent may be at work there."""
     which = "--untracked-files=normal" if untracked else "--untracked-files=no"
