@@ -1,6 +1,7 @@
-"""llmc review"""
+"""Work before it lands: `llmc review` shows it, `llmc reject` sends it back."""
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -8,9 +9,13 @@ from collections.abc import Callable, Sequence
 import click
 from msgspec.structs import asdict
 
+from llmc.api import reviews, roots
+from llmc.api.reviews import FileChange, Review
+from llmc.api.roots import Project
 from llmc.base import proc
-from llmc.base.errors import ToolFailed
+from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import printable, visible
+from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send
 from llmc.cli.output import (
     cleaned,
     has_colours,
@@ -24,12 +29,6 @@ from llmc.cli.output import (
     write_cleaned,
 )
 from llmc.cli.overview import age
-from llmc.cli.workers import complete_worker, project_of
-from llmc.landing.fresh_review import begin
-from llmc.landing.review import FileChange, Review, longest_waiting, remember
-from llmc.records.worker import Status
-from llmc.repo import git
-from llmc.workers.catch_up import catch_up
 
 INTERFACES = ("diff", "difftastic", "vscode")
 
@@ -47,7 +46,7 @@ INTERFACES = ("diff", "difftastic", "vscode")
 )
 @json_option
 @click.pass_context
-def command(
+def review(
     ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
 ) -> None:
     """Show what a worker's accept would land: its commits, and the diff to the default branch.
@@ -63,28 +62,26 @@ def command(
     llmc remembers what you saw: accept tells you if something else lands.
     """
     project = project_of(ctx)
-    if not project.daemon_runs():
-        catch_up(str(project.root.path))
-    name = worker or longest_waiting(project.store.read()).name
+    name = reviews.choose(project, worker)
     show = interface or ("difftastic" if shutil.which("difft") else "diff")
     if not (as_json or name_only):
         _check_installed(show)
-    review = begin(project, name)
+    shown = reviews.begin(project, name)
     if as_json:
-        print_json(_view(review, with_diff=not name_only))
+        print_json(_view(shown, with_diff=not name_only))
     elif name_only:
-        say_lines(_head(review, time.time(), project.config.repo.default_branch), err=True)
-        for file in review.files:
+        say_lines(_head(shown, time.time(), project.config.repo.default_branch), err=True)
+        for file in shown.files:
             say(_name(file.path))
     else:
-        _show(review, _head(review, time.time(), project.config.repo.default_branch), show)
-    if review.so_far:
+        _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
+    if shown.so_far:
         return  # nothing is remembered of it: what an accept lands is reviewed when it waits
-    remember(project, review, seen=not name_only)
-    if not as_json and project.store.worker(name).status is Status.OFFLINE:
-        note(f"next: llmc up --detach, which starts {review.worker}; then it can be accepted or rejected")
+    has_agent = reviews.end(project, shown, seen=not name_only)
+    if not as_json and not has_agent:
+        note(f"next: llmc up --detach, which starts {shown.worker}; then it can be accepted or rejected")
     elif not as_json:
-        note(f"next: llmc accept {review.worker}   or: llmc reject {review.worker} ...")
+        note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
 
 
 def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
@@ -164,12 +161,7 @@ def _stat(file: FileChange) -> str:
 def _show(review: Review, head: str, interface: str) -> None:
     if interface == "vscode":
         say_lines(head)
-        args = ["difftool", "--no-prompt", "--extcmd=code --wait --diff", review.base, review.result]
-        argv = ["git", "-C", str(review.worktree), *args]
-        git.look_first(review.worktree)
-        code = proc.run_attached(argv, env=proc.command_env())
-        if code:
-            raise ToolFailed(argv, code, "")
+        reviews.open_difftool(review, "code --wait --diff")
         return
     body = _shown(review, _difftastic if interface == "difftastic" else _diff)
     _page(review, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
@@ -187,8 +179,7 @@ def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
 
 def _diff(review: Review, colour: str) -> str:
     """As the person's git shows it: their colours and settings, but no program of theirs in between."""
-    args = ["diff", "--no-ext-diff", f"--color={colour}", "--find-renames", review.base, review.result, "--"]
-    return git.git(review.worktree, *args, timeout_s=300).stdout
+    return reviews.diff(review, "--no-ext-diff", f"--color={colour}", "--find-renames")
 
 
 def _difftastic(review: Review, colour: str) -> str:
@@ -198,8 +189,7 @@ def _difftastic(review: Review, colour: str) -> str:
         "DFT_WIDTH": str(shutil.get_terminal_size().columns),
         "LC_ALL": "C.UTF-8",
     }
-    args = ["diff", "--ext-diff", review.base, review.result, "--"]
-    return git.git(review.worktree, *args, timeout_s=300, env=env).stdout
+    return reviews.diff(review, "--ext-diff", env=env)
 
 
 def _page(review: Review, data: bytes) -> None:
@@ -209,7 +199,7 @@ def _page(review: Review, data: bytes) -> None:
         return
     # clean_env drops GIT_PAGER, which is the person's own choice here. As git does: less keeps colours, ends if short.
     chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
-    pager = git.git(review.worktree, "var", "GIT_PAGER", env=chosen).stdout.strip()
+    pager = reviews.pager(review, chosen)
     if pager in ("", "cat"):
         write_cleaned(data)
         return
@@ -236,3 +226,68 @@ def _text(text: str) -> str:
 def _name(text: str) -> str:
     """A name in a line of ours; two that differ look different."""
     return visible(text).replace("\n", "^J").replace("\t", "^I")
+
+
+#: a single word may be a worker's name with a slip of the finger: it is not sent to somebody else as feedback
+_ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
+
+
+@click.command("reject")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("message", required=False)
+@click.option(
+    "--worker", "-w", "named", metavar="WORKER", shell_complete=complete_worker, help="Which worker."
+)
+@click.option("--file", "-f", "file", metavar="FILE", help="A file with the message; - is standard input.")
+@json_option
+@click.pass_context
+def reject(
+    ctx: click.Context,
+    worker: str | None,
+    message: str | None,
+    named: str | None,
+    file: str | None,
+    as_json: bool,
+) -> int:
+    """Request changes: the worker gets your message in the same conversation, with its diff, and amends its commit.
+
+    \b
+    Examples:
+      llmc reject "Keep the old name as an alias"  # the worker reviewed last
+      llmc reject adam "Keep the old name as an alias"
+      llmc reject adam --file notes.md
+
+    Without a message, $EDITOR opens.
+    """
+    project = project_of(ctx)
+    name, text = _whom_and_what(project, [a for a in (worker, message) if a is not None], named, file)
+    roots.require_worker(project, name)
+    feedback = text_to_send(text, file, "message")
+    return show_receipt(reviews.reject(project, name, feedback), as_json)
+
+
+def _whom_and_what(
+    project: Project, given: list[str], named: str | None, file: str | None
+) -> tuple[str, str | None]:
+    """The worker and the text, where one argument alone can be either."""
+    if named is not None:
+        if len(given) > 1:
+            raise UsageError("a worker was given twice", hint="`llmc reject --help` shows how it is used.")
+        return named, given[0] if given else None
+    if len(given) == 2:
+        return given[0], given[1]
+    if given and (file is not None or given[0] in roots.worker_names(project)):
+        return given[0], None
+    last = reviews.reviewed_last(project)
+    if given and _ONE_WORD.fullmatch(given[0]):
+        meant = last or "NAME"
+        raise NotFound(
+            f"there is no worker {given[0]!r}",
+            hint=f"If that is the message: llmc reject {meant} {given[0]}",
+        )
+    if last is None:
+        raise Refused(
+            "nothing that was reviewed waits, so it is not clear whose work is meant",
+            hint="Look at it first: `llmc review`; or name the worker: llmc reject NAME ...",
+        )
+    return last, given[0] if given else None

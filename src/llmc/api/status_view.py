@@ -1,11 +1,42 @@
 """What `status` shows, computed from plain data: the hot path has no models. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from llmc.attention.rules import AT_WORK as AT_WORK
+from llmc.attention.rules import WORDS as WORDS
 from llmc.attention.rules import attention, worker_rows
 from llmc.base.given import number, text
-from llmc.records.items import Facts, Raw, Registration
+from llmc.records.items import UP as UP
+from llmc.records.items import UP_AUTO as UP_AUTO
+from llmc.records.items import Facts as Facts
+from llmc.records.items import Raw as Raw
+from llmc.records.items import Registration
+from llmc.records.items import counts as counts
+
+
+class GoalsSeen(NamedTuple):
+    """The goals in numbers, as their last tick saw them."""
+
+    active: int
+    paused: int
+    completed: int
+    done: int
+    total: int
+    percent: int
+    ended_at: float
+    problem: str
+    ok: bool
+
+
+class Page(NamedTuple):
+    """The status for people: each worker has also the `subject` of its commit, and the `next` command."""
+
+    view: Raw
+    now: float
+    daemon_runs: bool
+    goals_enabled: bool
+    goals: GoalsSeen | None
 
 
 def status_view(root: str, state: Raw, facts: Facts) -> Raw:

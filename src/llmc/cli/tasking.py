@@ -1,4 +1,4 @@
-"""llmc tasks"""
+"""The task list: `llmc tasks`."""
 
 from collections.abc import Callable, Collection
 from itertools import zip_longest
@@ -8,11 +8,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from llmc.api import tasks as service
+from llmc.api.roots import Project, open_project
+from llmc.api.tasks import PRIORITIES, Overview, Task, TaskBoard
 from llmc.base.errors import Exit, LlmcError, UsageError
 from llmc.base.names import TaskId
 from llmc.base.text import cells, padded, printable, wrap
-from llmc.cli import help, task_views
 from llmc.cli.app import refuse_agents
+from llmc.cli.arguments import (
+    Group,
+    project_of,
+)
 from llmc.cli.output import (
     completion,
     is_terminal,
@@ -24,14 +30,6 @@ from llmc.cli.output import (
     say_lines,
     screen_width,
 )
-from llmc.cli.workers import project_of
-from llmc.records.task import PRIORITIES, Task
-from llmc.repo.project import Project, open_project
-from llmc.tasks import commands as words
-from llmc.tasks import task_list as service
-from llmc.tasks.queue import open_ledger
-from llmc.tasks.rules import draw
-from llmc.tasks.rules.draft import Draft
 
 #: why a task waits: at most so many lines, and never narrower than this
 WHY_LINES = 3
@@ -39,9 +37,9 @@ LEAST_WHY = 40
 _COLORS = {"completed": "green", "in_progress": "cyan", "ready": "yellow"}
 
 
-@click.group("tasks", cls=help.Group)
+@click.group("tasks", cls=Group)
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def tasks(ctx: click.Context) -> None:
     """The task list: Claude Code's own files, which agents and people share.
 
     \b
@@ -61,30 +59,32 @@ RECENT = 50
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _completion(applies: Callable[[Project, service.Overview], Collection[str]]) -> Complete:
+def _completion(applies: Callable[[Project, TaskBoard], Collection[str]]) -> Complete:
     """Completes the tasks that the command applies to, without those named already."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             project = open_project((ctx.find_root().params or {}).get("root"))
-            found = _overview(project)
+            board = service.board(project)
             given = ctx.params.get(param.name or "") or ()
-            ids = [i for i in applies(project, found) if i not in given and i.startswith(incomplete)]
+            ids = [i for i in applies(project, board) if i not in given and i.startswith(incomplete)]
         except (LlmcError, OSError):
             return []
-        return [completion(i, help=found.tasks[TaskId(i)].subject) for i in ids]
+        return [completion(i, help=board.found.tasks[TaskId(i)].subject) for i in ids]
 
     return complete
 
 
 def _in_state(*states: str) -> Complete:
-    return _completion(lambda project, found: [i for i, state in found.states.items() if state in states])
+    return _completion(
+        lambda project, board: [i for i, state in board.found.states.items() if state in states]
+    )
 
 
-complete_task = _completion(lambda project, found: found.tasks)
+complete_task = _completion(lambda project, board: board.found.tasks)
 
 
-@command.command("list")
+@tasks.command("list")
 @click.option(
     "--state", "-s", help="Only these, with commas between: ready, waits, in_progress, completed, ..."
 )
@@ -93,13 +93,12 @@ complete_task = _completion(lambda project, found: found.tasks)
 @click.pass_context
 def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> int:
     """List the tasks: number, state, priority, label, subject. Exit code 1 when the list has a problem."""
-    project = project_of(ctx)
-    books = open_ledger(project).books()
-    found = service.overview(service.open_list(project), books, recent=None if every else RECENT)
+    board = service.board(project_of(ctx), recent=None if every else RECENT)
+    found = board.found
     wanted = set(state.split(",")) if state else None
     rows = [task for task in found.tasks.values() if wanted is None or found.states[task.id] in wanted]
     if as_json:
-        views = [task_views.view(task, found, books) for task in rows]
+        views = [board.view(task) for task in rows]
         print_json({"tasks": views, "earlier": found.earlier, "problems": found.problems})
         return _code(found)
     width = max((len(task.id) for task in rows), default=1)
@@ -110,7 +109,7 @@ def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> 
         marks = " ".join(
             padded(text, room) for text, room in zip(about[task.id], columns, strict=True) if room
         )
-        why = task_views.why(task, found, books)
+        why = board.why(task)
         say(f"{task.id:>{width}}  {word} {marks}  {printable(task.subject)}")
         if why and found.states[task.id] not in ("completed", "in_progress"):
             indent = width + 2 + 11 + 1
@@ -129,7 +128,7 @@ def _marks(task: Task) -> list[str]:
     return [printable(f"[{task.label}]" if task.label else ""), printable(task.owner)]
 
 
-@command.command("add")
+@tasks.command("add")
 @click.argument("subject", required=False)
 @click.option("--description", "-d", help="What exactly is to be done.")
 @click.option("--file", "-f", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Markdown.")
@@ -161,16 +160,13 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
         raise UsageError("both a subject and a file were given", hint="Give one of them.")
     if not file and not subject:
         raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
-    written = service.read_drafts([file])[0] if file else Draft(subject or "")
-    project = project_of(ctx)
-    ledger = open_ledger(project)
-    task = service.add(service.open_list(project), service.with_options(written, given), ledger)
+    task = service.add(project_of(ctx), subject or "", file, given)
     print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
     )
 
 
-@command.command("import")
+@tasks.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @json_option
 @click.pass_context
@@ -179,9 +175,7 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 
     All of them are added, or none.
     """
-    project = project_of(ctx)
-    drafts = service.read_drafts(paths)
-    made = service.import_all(service.open_list(project), drafts, open_ledger(project))
+    made = service.import_files(project_of(ctx), paths)
     if as_json:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
@@ -189,17 +183,17 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
         say(f"added {task.id}: {task.subject}")
 
 
-@command.command("show")
+@tasks.command("show")
 @click.argument("task_id", metavar="ID", shell_complete=complete_task)
 @json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show one task."""
     project = project_of(ctx)
-    found, books = _overview(project), open_ledger(project).books()
-    task = found.tasks.get(TaskId(task_id)) or service.open_list(project).get(task_id)
+    board = service.board(project)
+    found, task = board.found, service.get(project, board, task_id)
     if as_json:
-        print_json(task_views.view(task, found, books))
+        print_json(board.view(task))
         return
     say(f"{task.id} {_painted(found.states[task.id], found.states[task.id])}  {task.subject}")
     facts = {
@@ -208,40 +202,40 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         "label": task.label,
         "after": ", ".join(sorted(found.edges.get(task.id, ()))),
         "verify": task.verify,
-        "made by": task_views.made_by(task, found, books),
-        task_views.hold(task, found, books) or found.states[task.id]: task_views.why(task, found, books),
+        "made by": board.made_by(task),
+        board.hold(task) or found.states[task.id]: board.why(task),
     }
     for name, value in facts.items():
         if value:
             say(f"  {name}: {value}")
-    for number, failure in enumerate(books.failures.get(found.key(task.id), ()), 1):
-        say(f"  attempt {number}: {failure.cause}: {failure.reason}")
+    for number, failure in enumerate(board.attempts(task), 1):
+        say(f"  attempt {number}: {failure['cause']}: {failure['reason']}")
     if task.description:
         say("")
         say_lines(task.description)
 
 
-@command.command("graph")
+@tasks.command("graph")
 @click.option("--mermaid", is_flag=True, help="A diagram for a Markdown page.")
 @json_option
 @click.pass_context
 def graph(ctx: click.Context, mermaid: bool, as_json: bool) -> int:
     """Draw which task waits for which."""
-    found = _overview(project_of(ctx))
-    tasks = list(found.tasks.values())
+    board = service.board(project_of(ctx))
+    found = board.found
     if as_json:
         print_json(
             {"needs": {i: sorted(found.edges.get(i, ())) for i in found.tasks}, "problems": found.problems}
         )
         return _code(found)
-    for line in (draw.mermaid if mermaid else draw.tree)(tasks, found.edges, found.states):
+    for line in service.drawn(board, mermaid=mermaid):
         say(line)
     return _say_problems(found)
 
 
-@command.command("release")
+@tasks.command("release")
 @click.argument(
-    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_completion(words.releasable)
+    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_completion(service.releasable)
 )
 @json_option
 @click.pass_context
@@ -255,10 +249,10 @@ def release(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
     For a task that an agent, a person or another root took and left. One that a worker of this root is at is
     released by `llmc reset WORKER`.
     """
-    return _each(ctx, task_ids, as_json, words.release, "released")
+    return _each(ctx, task_ids, as_json, service.release, "released")
 
 
-@command.command("requeue")
+@tasks.command("requeue")
 @click.argument(
     "task_ids",
     metavar="ID...",
@@ -277,10 +271,10 @@ def requeue(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
 
     Their failed attempts are forgotten.
     """
-    return _each(ctx, task_ids, as_json, words.requeue, "requeued")
+    return _each(ctx, task_ids, as_json, service.requeue, "requeued")
 
 
-@command.command("done")
+@tasks.command("done")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_task)
 @json_option
 @click.pass_context
@@ -291,10 +285,10 @@ def done(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int:
     Examples:
       llmc tasks done 3
     """
-    return _each(ctx, task_ids, as_json, words.done, "done")
+    return _each(ctx, task_ids, as_json, service.done, "done")
 
 
-@command.command("approve")
+@tasks.command("approve")
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_in_state("proposed"))
 @json_option
 @click.pass_context
@@ -306,7 +300,7 @@ def approve(ctx: click.Context, task_ids: tuple[str, ...], as_json: bool) -> int
       llmc tasks list --state proposed
       llmc tasks approve 7 8
     """
-    return _each(ctx, task_ids, as_json, words.approve, "approved")
+    return _each(ctx, task_ids, as_json, service.approve, "approved")
 
 
 def _each(
@@ -336,19 +330,15 @@ def _each(
     return Exit.FAILED if any("error" in row for row in rows) else Exit.DONE
 
 
-def _overview(project: Project) -> service.Overview:
-    return service.overview(service.open_list(project), open_ledger(project).books())
-
-
 def _painted(text: str, state: str) -> str:
     return paint(text, _COLORS.get(state, "bright_black" if state == "waits" else "red"))
 
 
-def _say_problems(found: service.Overview) -> int:
+def _say_problems(found: Overview) -> int:
     for problem in found.problems:
         note(f"problem: {problem}")
     return _code(found)
 
 
-def _code(found: service.Overview) -> int:
+def _code(found: Overview) -> int:
     return Exit.FAILED if found.problems else Exit.DONE

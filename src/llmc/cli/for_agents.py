@@ -1,14 +1,14 @@
-"""llmc report"""
+"""What agents call: `llmc report` and `llmc hook`."""
 
+import os
 from typing import Any
 
 import click
 
+from llmc.api import agent_calls
 from llmc.base.errors import UsageError
+from llmc.cli.arguments import project_of
 from llmc.cli.output import json_option, print_json, say
-from llmc.cli.workers import project_of
-from llmc.goals.drive.updates import flags
-from llmc.sessions.caller import report, reporter
 
 
 @click.command("report")
@@ -29,9 +29,7 @@ from llmc.sessions.caller import report, reporter
 )
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_json: bool, **said: Any
-) -> None:
+def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_json: bool, **said: Any) -> None:
     """Say how your own work stands (for agents, inside their session).
 
     \b
@@ -50,13 +48,24 @@ def command(
         )
     if kind == "blocked" and not text.strip():
         raise UsageError("say what blocks you", hint='llmc report blocked "what you need"')
-    update, problems = flags(**said)
-    if problems:
-        raise UsageError(problems[0], hint="`llmc report --help` shows what can be given.")
-    project = project_of(ctx)
-    who = reporter(project)
-    report(project, who, kind, text.strip(), no_changes=no_changes, update=update)
+    update = agent_calls.read_update(said)
+    name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
     if as_json:
-        print_json({"worker": who.name, "kind": kind, "no_changes": no_changes, **update})
+        print_json({"worker": name, "kind": kind, "no_changes": no_changes, **update})
     else:
-        say(f"{who.name}: reported {kind}")
+        say(f"{name}: reported {kind}")
+
+
+@click.command("hook", context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def hook(arguments: tuple[str, ...]) -> None:
+    """Take a hook event of an agent from standard input, as the sender in the agent's settings does.
+
+    \b
+    Example:
+      llmc hook <inbox directory> <wake-up socket> < payload.json
+    """
+    if not arguments:
+        raise UsageError("no inbox was named", hint="`llmc hook --help` shows how it is used.")
+    argv = agent_calls.hook_command(list(arguments))
+    os.execv(argv[0], argv)
