@@ -23,7 +23,7 @@ from llmc.records.task import TaskStatus
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import choose_target, create_root, existing_root, find_check, find_source, new_project
 from llmc.supervisor.remediation import main_directory
-from llmc.tasks.task_list import open_list
+from llmc.tasks.source import source_of
 
 _SET = "llmc config set repo.validate"
 
@@ -94,7 +94,7 @@ def command(
 
 def _open_tasks(project: Project) -> int:
     """A root that is made again at the same path has the same list."""
-    tasks = open_list(project).listing().tasks.values()
+    tasks = source_of(project).listing().tasks.values()
     return sum(task.status is not TaskStatus.COMPLETED for task in tasks)
 
 

@@ -29,9 +29,9 @@ from llmc.records.task import PRIORITIES, Task
 from llmc.repo.project import Project, open_project
 from llmc.tasks import commands as words
 from llmc.tasks import task_list as service
-from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules import draw
 from llmc.tasks.rules.draft import Draft
+from llmc.tasks.source import source_of
 
 #: why a task waits: at most so many lines, and never narrower than this
 WHY_LINES = 3
@@ -94,8 +94,8 @@ complete_task = _completion(lambda project, found: found.tasks)
 def list_(ctx: click.Context, state: str | None, every: bool, as_json: bool) -> int:
     """List the tasks: number, state, priority, label, subject. Exit code 1 when the list has a problem."""
     project = project_of(ctx)
-    books = open_ledger(project).books()
-    found = service.overview(service.open_list(project), books, recent=None if every else RECENT)
+    source = source_of(project)
+    books, found = source.books(), service.overview(source, recent=None if every else RECENT)
     wanted = set(state.split(",")) if state else None
     rows = [task for task in found.tasks.values() if wanted is None or found.states[task.id] in wanted]
     if as_json:
@@ -163,8 +163,7 @@ def add(ctx: click.Context, /, subject: str | None, file: Path | None, as_json: 
         raise UsageError("the task has no subject", hint='llmc tasks add "What to do", or --file task.md')
     written = service.read_drafts([file])[0] if file else Draft(subject or "")
     project = project_of(ctx)
-    ledger = open_ledger(project)
-    task = service.add(service.open_list(project), service.with_options(written, given), ledger)
+    task = service.add(source_of(project), service.with_options(written, given))
     print_json({"id": task.id, "subject": task.subject}) if as_json else say(
         f"added {task.id}: {task.subject}"
     )
@@ -181,7 +180,7 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
     """
     project = project_of(ctx)
     drafts = service.read_drafts(paths)
-    made = service.import_all(service.open_list(project), drafts, open_ledger(project))
+    made = service.import_all(source_of(project), drafts)
     if as_json:
         print_json([{"id": task.id, "subject": task.subject} for task in made])
         return
@@ -196,8 +195,9 @@ def import_(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show one task."""
     project = project_of(ctx)
-    found, books = _overview(project), open_ledger(project).books()
-    task = found.tasks.get(TaskId(task_id)) or service.open_list(project).get(task_id)
+    source = source_of(project)
+    found, books = service.overview(source), source.books()
+    task = found.tasks.get(TaskId(task_id)) or source.one(source.key(task_id))
     if as_json:
         print_json(task_views.view(task, found, books))
         return
@@ -337,7 +337,7 @@ def _each(
 
 
 def _overview(project: Project) -> service.Overview:
-    return service.overview(service.open_list(project), open_ledger(project).books())
+    return service.overview(source_of(project))
 
 
 def _painted(text: str, state: str) -> str:

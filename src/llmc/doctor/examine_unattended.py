@@ -18,9 +18,9 @@ from llmc.goals.store.errors import SET_ASIDE
 from llmc.records.event_log import EventLog
 from llmc.records.items import Registration
 from llmc.repo.project import Project
-from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules.claims import is_nobodys
-from llmc.tasks.task_list import open_list, overview
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
 
 _NOTES = "manual_intervention_needed_*.txt"
@@ -57,7 +57,7 @@ def _unusable(path: Path, bits: int) -> seen.Unusable | None:
 
 def claims(project: Project) -> tuple[seen.LeftClaim, ...]:
     """The claims that this root's ledger holds open."""
-    books = open_ledger(project).books()
+    books = source_of(project).books()
     return tuple(seen.LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values())
 
 
@@ -87,7 +87,7 @@ def task_problems(project: Project) -> tuple[str, ...]:
     if not project.config.auto.task_list_id:
         return ()
     try:
-        return tuple(overview(open_list(project), open_ledger(project).books(), recent=0).problems)
+        return tuple(overview(source_of(project), recent=0).problems)
     except LlmcError as error:
         return (error.message,)
 
@@ -97,10 +97,10 @@ def unowned_tasks(project: Project) -> tuple[str, ...]:
     if not project.config.auto.task_list_id:
         return ()
     with contextlib.suppress(LlmcError):
-        files, books = open_list(project), open_ledger(project).books()
-        at_work = Origins(project, files).at_work()
-        tasks = files.listing().tasks.values()
-        return tuple(task.id for task in tasks if is_nobodys(task, files.key(task.id), books, at_work))
+        source = source_of(project)
+        at_work, books = Origins(project, source).at_work(), source.books()
+        tasks = source.listing().tasks.values()
+        return tuple(task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work))
     return ()
 
 

@@ -31,6 +31,7 @@ from llmc.repo.setup import configure_clone, write_launcher
 from llmc.reports import bad_rows
 from llmc.sessions import sessions
 from llmc.tasks import commands, queue
+from llmc.tasks.source import source_of
 from llmc.workers import fleet, reset
 
 #: how long a command or the daemon that is at work on a worker is waited for
@@ -238,8 +239,8 @@ def _drop_git_lock(project: Project, path: str) -> str:
 
 def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
-    ledger = queue.open_ledger(project)
-    claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
+    books = source_of(project).books()
+    claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))
