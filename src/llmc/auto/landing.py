@@ -58,9 +58,7 @@ def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> 
 
 
 def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
-    return queue.give_back(
-        run.queue.files,
-        run.queue.ledger,
+    return run.queue.source.release(
         queue.claim_of(record.name, assignment_of(record)),
         why.reason,
         cause=why.cause,
@@ -141,9 +139,7 @@ def release(run: Run, project: Project, name: str) -> None:
         accept.accept(project, name)
         return
     task = record.assignment
-    queue.give_back(
-        run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "the daemon was stopped"
-    )
+    run.queue.source.release(queue.claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
         tx.update(name, assignment=None, accept=None)
@@ -338,7 +334,7 @@ def _return_to_worker(
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
-    queue.complete(run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "")
+    run.queue.source.finish(queue.claim_of(record.name, task), "")
     with project.store.transaction() as tx:
         accept.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "nothing had to change"))

@@ -24,10 +24,10 @@ def _name_old_tasks(ctx: click.Context) -> None:
     if not _root(ctx).tasks_ledger.exists():
         return
     from llmc.repo.project import open_project
-    from llmc.tasks.task_list import open_ledger
+    from llmc.tasks.source import source_of
 
     with contextlib.suppress(LlmcError, OSError):
-        open_ledger(open_project(ctx.find_root().obj["root"])).books()
+        source_of(open_project(ctx.find_root().obj["root"])).books()
 
 
 @click.group("config", cls=Group)
