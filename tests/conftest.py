@@ -23,6 +23,7 @@ def pytest_collection_finish() -> None:
     """What collection made stays until the end: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)
