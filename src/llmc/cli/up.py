@@ -20,6 +20,7 @@ from llmc.cli.workers import project_of
 from llmc.config import trust
 from llmc.daemon import control
 from llmc.daemon.auto import AutoOptions
+from llmc.daemon.host import Host
 from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require
 from llmc.goals.goals import open_store
@@ -115,7 +116,7 @@ def command(
     if changing:
         _change_over(project)
     if not detach:
-        return Daemon(project, Options(patrol=not no_patrol, auto=options)).run()
+        return Host([Daemon(project, Options(patrol=not no_patrol, auto=options))]).run()
     arguments = ["--no-patrol"] if no_patrol else []
     arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
     arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]
