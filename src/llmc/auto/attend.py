@@ -10,6 +10,7 @@ from llmc.auto.landing import (
     give_up,
     is_hindered,
     land,
+    return_unlanded,
     start_over,
     tell_again,
 )
@@ -21,7 +22,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
-from llmc.landing import accept, fast_forward, post_accept, prompts
+from llmc.landing import accept, post_accept, prompts, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, Claim
 from llmc.records.causes import Cause
@@ -68,7 +69,7 @@ def _landed_unseen(project: Project, books: Books, claim: Claim, record: WorkerR
     if record is not None and record.accept is not None and _is_at(record, claim):
         return False  # it is finished from its journal
     commit = books.landing.get(claim.id)
-    return bool(commit) and fast_forward.is_landed(project, str(commit))
+    return bool(commit) and ways.way_of(project).verify(project, str(commit))
 
 
 def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) -> None:
@@ -132,6 +133,12 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
+    if isinstance(problem, accept.SentBack) and record.assignment is not None:
+        return_unlanded(run, project, record, problem)
+        return True
+    if accept.waits(record.accept):
+        run.look_again(name, accept.POLL_S)
+        return True
     if problem is None or record.accept is None:
         run.went_well(record, "finish")
         return False
