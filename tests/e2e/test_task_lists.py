@@ -97,7 +97,7 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
 
 
 def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) -> None:
-    """One is done again, and one is left as it is. Break: let claims.settle_files rewrite every file that the ledger
+    """One is done again, and one is left as it is. Break: let ClaudeTasks.settle rewrite every file that the ledger
     knows as completed."""
     fleet = set_up(scripted)
     for number in (1, 2):

@@ -19,6 +19,7 @@ from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config import trust
 from llmc.daemon import control
 from llmc.daemon.auto import AutoOptions
+from llmc.daemon.host import Host
 from llmc.daemon.main import Daemon, Options
 from llmc.doctor.canary import require
 from llmc.goals.goals import open_store
@@ -114,7 +115,7 @@ def up(
     if changing:
         _change_over(project)
     if not detach:
-        return Daemon(project, Options(patrol=not no_patrol, auto=options)).run()
+        return Host([Daemon(project, Options(patrol=not no_patrol, auto=options))]).run()
     arguments = ["--no-patrol"] if no_patrol else []
     arguments += ["--auto", "--no-canary"] if auto else []  # it was tried here, where a person reads along
     arguments += [text for name, value in given.items() if value is not None for text in (name, str(value))]

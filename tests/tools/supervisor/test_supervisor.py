@@ -2,14 +2,12 @@
 
 import ast
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -119,20 +117,10 @@ def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
     tail.close()
 
 
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    logger = logging.getLogger("llmc.daemon")
-    before = logger.handlers
-    yield logger
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers = before
-
-
 @pytest.mark.req("0-113")
-def test_every_failure_in_the_log_says_its_cause(tmp_path: Path, log: logging.Logger) -> None:
+def test_every_failure_in_the_log_says_its_cause(tmp_path: Path) -> None:
     """Break: leave "cause" out of one call in daemon/, or of the formatter."""
-    open_log(tmp_path / "daemon.jsonl")
+    log = open_log(tmp_path / "daemon.jsonl")
     tail = LogTail(tmp_path / "daemon.jsonl")
     log.warning("careless")
     log.error("careful", extra={"action": "auto_failed", "cause": "git", "worker": "auto-1"})
