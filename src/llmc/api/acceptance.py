@@ -12,6 +12,7 @@ from llmc.landing.accept import CHANGED as CHANGED
 from llmc.landing.accept import Accepted as Accepted
 from llmc.landing.accept import Progress as Progress
 from llmc.landing.accept import Unseen as Unseen
+from llmc.landing.accept import Waiting as Waiting
 from llmc.landing.rebase import Rebased as Rebased
 from llmc.records.worker import Status
 from llmc.repo.project import Project

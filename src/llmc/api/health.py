@@ -5,11 +5,9 @@ from msgspec import Struct
 from llmc.base.errors import Refused
 from llmc.config.paths import Root
 from llmc.doctor import rebuild as rebuilding
-from llmc.doctor.examine import examine
+from llmc.doctor import registry
+from llmc.doctor.check import Repair as Repair
 from llmc.doctor.rebuild import Rebuilt as Rebuilt
-from llmc.doctor.repair import Repair as Repair
-from llmc.doctor.repair import repair_all
-from llmc.doctor.rules import diagnose
 from llmc.doctor.rules.facts import Facts as Facts
 from llmc.doctor.rules.findings import GROUPS as GROUPS
 from llmc.doctor.rules.findings import Finding as Finding
@@ -32,8 +30,8 @@ class Health(Struct, frozen=True):
 
 def look(root: Root) -> Health:
     """Needs no configuration or state that can be read; changes nothing."""
-    facts = examine(root)
-    return Health(facts, diagnose.diagnose(facts), diagnose.not_seen(facts), diagnose.notes(facts))
+    facts = registry.examine(root)
+    return Health(facts, registry.diagnose(facts), registry.not_seen(facts), registry.notes(facts))
 
 
 def require_usable(found: Health) -> None:
@@ -48,7 +46,7 @@ def require_usable(found: Health) -> None:
 def repair(root: Root, found: Health) -> list[Repair]:
     """Repair what can be; a daemon that runs looks again."""
     project = open_project(str(root.path))
-    done = repair_all(project, found.facts, found.repairable)
+    done = registry.repair_all(project, found.facts, found.repairable)
     if done:
         project.wake()
     return done

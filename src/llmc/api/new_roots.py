@@ -20,7 +20,7 @@ from llmc.repo import setup
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import find_check as find_check
 from llmc.supervisor.remediation import main_directory
-from llmc.tasks.task_list import open_list
+from llmc.tasks.source import source_of
 
 
 class Made(Struct, frozen=True):
@@ -88,5 +88,5 @@ def settings(project: Project) -> dict[str, str | None]:
 
 def open_tasks(project: Project) -> int:
     """A root that is made again at the same path has the same list."""
-    tasks = open_list(project).listing().tasks.values()
+    tasks = source_of(project).listing().tasks.values()
     return sum(task.status is not TaskStatus.COMPLETED for task in tasks)

@@ -63,7 +63,7 @@ def name_old_tasks(root: Root) -> None:
     """Before the configuration changes: rows of an older llmc, which had no lists, are of the one that is configured until now."""
     if not root.tasks_ledger.exists():
         return
-    from llmc.tasks.task_list import open_ledger
+    from llmc.tasks.source import source_of
 
     with contextlib.suppress(LlmcError, OSError):
-        open_ledger(open_project(str(root.path))).books()
+        source_of(open_project(str(root.path))).books()

@@ -20,6 +20,7 @@ from llmc.tasks.commands import requeue as requeue
 from llmc.tasks.rules import draw
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import Draft
+from llmc.tasks.source import source_of
 from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
 
@@ -92,13 +93,14 @@ class TaskBoard(Struct, frozen=True):
 
 def board(project: Project, *, recent: int | None = None) -> TaskBoard:
     """The list; of what landed only so many, where `recent` says so."""
-    books = task_list.open_ledger(project).books()
-    return TaskBoard(task_list.overview(task_list.open_list(project), books, recent=recent), books)
+    source = source_of(project)
+    return TaskBoard(task_list.overview(source, recent=recent), source.books())
 
 
 def get(project: Project, found: TaskBoard, task_id: str) -> Task:
     """One task; that there is none is an error with the next command."""
-    return found.found.tasks.get(TaskId(task_id)) or task_list.open_list(project).get(task_id)
+    source = source_of(project)
+    return found.found.tasks.get(TaskId(task_id)) or source.one(source.key(task_id))
 
 
 def releasable(project: Project, found: TaskBoard) -> Collection[str]:
@@ -116,11 +118,10 @@ def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
 def add(project: Project, subject: str, file: Path | None, options: Mapping[str, Any]) -> Task:
     """Add a task, by its subject or from a Markdown file; options win."""
     written = task_list.read_drafts([file])[0] if file else Draft(subject)
-    ledger = task_list.open_ledger(project)
-    return task_list.add(task_list.open_list(project), task_list.with_options(written, options), ledger)
+    return task_list.add(source_of(project), task_list.with_options(written, options))
 
 
 def import_files(project: Project, paths: Iterable[Path]) -> list[Task]:
     """Add the tasks of Markdown files and directories: all of them, or none."""
     drafts = task_list.read_drafts(paths)
-    return task_list.import_all(task_list.open_list(project), drafts, task_list.open_ledger(project))
+    return task_list.import_all(source_of(project), drafts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmc.api import acceptance, roots
-from llmc.api.acceptance import CHANGED, Unseen
+from llmc.api.acceptance import CHANGED, Unseen, Waiting
 from llmc.cli.output import ask, json_option, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _DOING = {
     "merge": "making one commit of it on the newest base",
     "validate": "validating that commit",
     "land": "landing it",
+    "wait": "asking what became of it",
     "verify": "verifying that it landed",
     "reset": "giving the worker a fresh start",
 }
@@ -56,12 +57,19 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
 
     asks = not yes and not as_json and sys.stdin.isatty()
     try:
-        done = acceptance.accept(project, name, progress, only_seen=asks)
-    except Unseen:
-        # Nobody waits for a lock while a person thinks.
-        ask(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?", abort=True)
-        told.add(CHANGED)
-        done = acceptance.accept(project, name, progress)
+        try:
+            done = acceptance.accept(project, name, progress, only_seen=asks)
+        except Unseen:
+            # Nobody waits for a lock while a person thinks.
+            ask(f"{name}: {_NOT_SEEN} (llmc review {name} shows it). Land it?", abort=True)
+            told.add(CHANGED)
+            done = acceptance.accept(project, name, progress)
+    except Waiting as waits:
+        if as_json:
+            print_json({"worker": name, "commit": None, "waits": waits.message})
+        else:
+            say(f"{waits.message}; the daemon asks for it, and so does `llmc accept {name}`")
+        return
     if as_json:
         print_json(
             {

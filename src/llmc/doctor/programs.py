@@ -1,5 +1,6 @@
 """The programs that llmc runs: what is here, in which version, and what is missing. For `init` and `doctor`."""
 
+import re
 import shutil
 import sys
 
@@ -9,7 +10,7 @@ from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.base.proc import ToolMissing
 from llmc.doctor.rules import facts as seen
-from llmc.doctor.rules.diagnose import of_program
+from llmc.doctor.rules.findings import Finding
 from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 
@@ -55,6 +56,29 @@ def client(project: Project) -> seen.Program:
         return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
     except LlmcError as error:
         return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
+
+
+def here(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
+    """Those of a root; `agent`: the one of its configuration, too."""
+    return (*essential(), python(), *([client(project)] if agent else []))
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """The first version number in a program's answer; empty when there is none."""
+    match = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(map(int, match[0].split("."))) if match else ()
+
+
+def of_program(program: seen.Program) -> list[Finding]:
+    """It is missing, or older than what llmc was tried with."""
+    if program.problem:
+        return [Finding(program.problem, program.fix or f"install {program.name}", subject=program.name)]
+    version = parse_version(program.version)
+    if not version or version >= program.minimum:
+        return []
+    needed = ".".join(map(str, program.minimum))
+    text = f"{program.name} is too old: {program.version}, {needed} is needed"
+    return [Finding(text, program.fix or f"install {program.name} {needed}", subject=program.name)]
 
 
 def require_essential() -> list[seen.Program]:

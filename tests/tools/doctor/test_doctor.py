@@ -16,9 +16,7 @@ from llmc.base.files import append_line
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.wake import listen, receive
 from llmc.config.edit import set_value
-from llmc.doctor import examine, repair
-from llmc.doctor.rules.diagnose import diagnose
-from llmc.doctor.rules.findings import Kind
+from llmc.doctor.registry import diagnose, examine, repair_all
 from llmc.landing.prompts import task_of, task_prompt
 from llmc.records.books import Claim, entry
 from llmc.records.events import read_lines
@@ -27,8 +25,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project, open_project
 from llmc.reports import digest
-from llmc.tasks import queue
-from llmc.tasks.task_list import open_list
+from llmc.tasks.claude_files import open_files
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
@@ -58,13 +55,13 @@ def worker(project: Project) -> tuple[WorkerRecord, Worktree]:
     return add_worker(project)
 
 
-def kinds(project: Project) -> list[Kind]:
-    return [finding.kind for finding in diagnose(examine.examine(project.root))]
+def kinds(project: Project) -> list[str]:
+    return [finding.kind for finding in diagnose(examine(project.root))]
 
 
 def mend(project: Project) -> None:
-    facts = examine.examine(project.root)
-    done = repair.repair_all(project, facts, diagnose(facts))
+    facts = examine(project.root)
+    done = repair_all(project, facts, diagnose(facts))
     assert [one.text for one in done if not one.done] == []
 
 
@@ -95,7 +92,7 @@ def test_a_lock_that_is_in_use_is_left_alone(
     os.utime(lock, (HOUR_AGO, HOUR_AGO))
     with running([sys.executable, "-c", program, str(lock)], tree if cwd else Path("/")):
         assert kinds(project) == []
-    assert kinds(project) == [Kind.INDEX_LOCK]
+    assert kinds(project) == ["index_lock"]
     mend(project)
     assert not lock.exists()
     assert kinds(project) == []
@@ -123,7 +120,7 @@ def test_settings_of_the_clone(project: Project, damage: Callable[[Path], str]) 
     damage(project.root.path)
     found = set(kinds(project))  # what would lead git elsewhere is undone at once, and only told
     assert found
-    assert found <= {Kind.SETTING, Kind.GIT_CONFIG}
+    assert found <= {"setting", "git_config"}
     mend(project)
     assert kinds(project) == []
     assert run_git(project.root.path, "rev-parse", "--is-bare-repository") == "true"
@@ -139,9 +136,9 @@ def test_a_source_that_is_a_url(project: Project, tmp_path: Path) -> None:
     config.write_text(good.replace(str(tmp_path / "source"), url))
     assert kinds(project) == []
     config.write_text(good.replace(str(tmp_path / "source"), url + "-gone"))
-    assert kinds(project) == [Kind.SOURCE]
+    assert kinds(project) == ["source"]
     config.write_text(good.replace(str(tmp_path / "source"), url).replace('"main"', '"trunk"'))
-    assert Kind.SOURCE in kinds(project)
+    assert "source" in kinds(project)
 
 
 def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) -> None:
@@ -149,9 +146,9 @@ def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) 
     where = project.root.worktree("stray")
     run_git(project.root.path, "worktree", "add", "-q", "-b", "llmc/stray", str(where), "origin/main")
     (project.root.worktrees / "plain").mkdir()
-    facts = examine.examine(project.root)
+    facts = examine(project.root)
     assert [stray.is_worktree for stray in facts.strays] == [False, True]
-    assert kinds(project) == [Kind.WORKTREE_STRAY, Kind.WORKTREE_STRAY]
+    assert kinds(project) == ["worktree_stray", "worktree_stray"]
     mend(project)
     assert where.is_dir()
     (project.root.worktrees / "plain").rmdir()
@@ -162,12 +159,12 @@ def test_a_worktree_of_no_worker_and_its_branch_are_only_said(project: Project) 
 def test_a_worker_in_the_middle_of_being_added_has_no_stray_branch(project: Project) -> None:
     """Break: leave out the lock; the branch of a worker that is being added would be called an orphan."""
     run_git(project.root.path, "branch", "-q", "llmc/new", "origin/main")
-    assert kinds(project) == [Kind.BRANCH]
-    facts = examine.examine(project.root)
+    assert kinds(project) == ["branch"]
+    facts = examine(project.root)
     with project.worker_lock("new"):
         assert kinds(project) == []
     add_worker(project, "new")
-    done = repair.repair_all(project, facts, diagnose(facts))
+    done = repair_all(project, facts, diagnose(facts))
     assert [one.text for one in done] == ["no longer so"]
     assert git.resolve(project.root.path, "refs/heads/llmc/new")
 
@@ -178,7 +175,7 @@ def test_specs_that_no_agent_came_to_read_are_removed(project: Project) -> None:
     spec.write_text("{}")
     assert kinds(project) == [], "it may be read just now"
     os.utime(spec, (HOUR_AGO, HOUR_AGO))
-    assert kinds(project) == [Kind.DAEMON_CRASHED]
+    assert kinds(project) == ["daemon_crashed"]
     mend(project)
     assert not spec.exists()
 
@@ -186,12 +183,12 @@ def test_specs_that_no_agent_came_to_read_are_removed(project: Project) -> None:
 def test_a_daemon_that_came_meanwhile_keeps_its_files(project: Project) -> None:
     """Break: remove daemon.json without the daemon's lock."""
     project.root.daemon.write_text("{}")
-    facts = examine.examine(project.root)
+    facts = examine(project.root)
     code = "import sys, time; from pathlib import Path; from llmc.base.locks import hold_forever\n"
     code += "hold_forever(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
     argv = [sys.executable, "-c", code, str(project.root.lock("daemon"))]
     with running(argv, Path("/")):
-        (one,) = repair.repair_all(project, facts, diagnose(facts))
+        (one,) = repair_all(project, facts, diagnose(facts))
     assert not one.done
     assert project.root.daemon.exists()
     wait_until(lambda: not project.daemon_runs())
@@ -229,9 +226,9 @@ def test_locks_of_the_clone_are_removed_those_of_the_source_are_said(
     ref = old(git_dir / "refs/heads/llmc/x.lock")
     packed = old(git_dir / "packed-refs.lock")
     persons = old(Path(project.source) / ".git/index.lock")
-    assert kinds(project) == [Kind.GIT_LOCK] * 3
+    assert kinds(project) == ["git_lock"] * 3
     with running([sys.executable, "-c", HOLD_OPEN, str(ref)], project.root.path.parent):
-        assert kinds(project) == [Kind.GIT_LOCK] * 2
+        assert kinds(project) == ["git_lock"] * 2
     mend(project)
     assert [path.exists() for path in (ref, packed, persons)] == [False, False, True]
     os.utime(persons)
@@ -246,7 +243,7 @@ def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
         (project.root.logs, 0o000),
     ):
         path.chmod(mode)
-    assert kinds(project) == [Kind.PERMISSIONS] * 3
+    assert kinds(project) == ["permissions"] * 3
     mend(project)
     assert kinds(project) == []
     assert project.root.state.stat().st_mode & 0o777 == 0o600
@@ -255,7 +252,7 @@ def test_what_llmc_may_not_use_is_opened_for_it(project: Project) -> None:
 def test_what_a_supervisor_left(project: Project) -> None:
     """Break: take a pid that lives for the supervisor, though its process began later; end a living one."""
     registration = old(project.root.private / "overseer.json", f'{{"pid": {os.getpid()}}}')
-    assert kinds(project) == [Kind.OVERSEER_CRASHED], "this process began after the file was written"
+    assert kinds(project) == ["overseer_crashed"], "this process began after the file was written"
     os.utime(registration)
     assert kinds(project) == []
     registration.write_text('{"pid": 0')
@@ -264,8 +261,8 @@ def test_what_a_supervisor_left(project: Project) -> None:
 
     note = project.root.private / "manual_intervention_needed_20260101.txt"
     note.write_text("\nthe disk has to be changed\nmore\n")
-    (found,) = diagnose(examine.examine(project.root))
-    assert (found.kind, found.repairable) == (Kind.MANUAL_INTERVENTION, False)
+    (found,) = diagnose(examine(project.root))
+    assert (found.kind, found.repairable) == ("manual_intervention", False)
     assert "the disk has to be changed" in found.text
     mend(project)
     assert note.exists(), "a person's word is a person's to put away"
@@ -278,19 +275,20 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
     set_value(project.root.config, "auto.task_list_id", "plan")
     set_value(project.root.config, "auto.tasks_root", str(tmp_path / "tasks"))
     project = open_project(str(project.root.path))
-    files = open_list(project)
+    source = open_files(project)
+    files = source.files
     task = old(
         files.directory / "1.json",
         '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
     )
-    queue.take(files, queue.open_ledger(project), "auto-1", files.key("1"))
-    assert kinds(project) == [Kind.CLAIM]
+    source.claim(files.key("1"), "auto-1")
+    assert kinds(project) == ["claim"]
     mend(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
-    assert queue.open_ledger(project).books().claims == {}
+    assert open_files(project).books().claims == {}
     assert kinds(project) == []
     old(files.directory / "2.json", "{")
-    assert kinds(project) == [Kind.TASK_LIST]
+    assert kinds(project) == ["task_list"]
 
 
 def test_an_overwritten_state(project: Project, worker: tuple[WorkerRecord, Worktree]) -> None:
@@ -299,8 +297,8 @@ def test_an_overwritten_state(project: Project, worker: tuple[WorkerRecord, Work
         tx.emit("worker_added", worker=worker[0].name)
     assert kinds(project) == []
     project.root.state.write_text('{"workers": {}}')
-    (found,) = diagnose(examine.examine(project.root))
-    assert found.kind is Kind.STATE
+    (found,) = diagnose(examine(project.root))
+    assert found.kind == "state"
     assert worker[0].name in found.text
 
 
@@ -317,17 +315,17 @@ def test_a_daemon_that_is_not_itself(project: Project, tmp_path: Path) -> None:
         assert kinds(project) == []
         assert receive(listening) is None, "nothing was sent"
         project.root.heartbeat.write_text(json.dumps({**beat, "instance_id": "b"}))
-        assert kinds(project) == [Kind.DAEMON_STALLED]
+        assert kinds(project) == ["daemon_stalled"]
         project.root.heartbeat.write_text(json.dumps({**beat, "timestamp_unix": HOUR_AGO}))
-        assert kinds(project) == [Kind.DAEMON_STALLED]
+        assert kinds(project) == ["daemon_stalled"]
         project.root.heartbeat.write_text(json.dumps(beat))
         old(project.root.daemon, json.dumps({**registration, "pid": 1}))
-        assert kinds(project) == [Kind.DAEMON_OTHER]
+        assert kinds(project) == ["daemon_other"]
         old(project.root.daemon, json.dumps(registration))
         listening.close()
-        assert kinds(project) == [Kind.DAEMON_SOCKET], "a socket at which nobody listens"
+        assert kinds(project) == ["daemon_socket"], "a socket at which nobody listens"
         project.root.wake_socket().unlink()
-        assert kinds(project) == [Kind.DAEMON_SOCKET]
+        assert kinds(project) == ["daemon_socket"]
     finally:
         listening.close()
         os.close(claim)
@@ -355,7 +353,7 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
         "rows events.jsonl": ("bad_input", "notice", "llmc doctor --repair"),
     }
     assert items["rows tasks.jsonl"].text.startswith(f"6 rows of {project.root.tasks_ledger} cannot be used")
-    assert kinds(project) == [Kind.BAD_ROWS] * 2
+    assert kinds(project) == ["bad_rows"] * 2
     size, events = project.root.tasks_ledger.stat().st_size, len(list(read_lines(project.root.events)))
     mend(project)
     assert (kinds(project), project.store.read().attention) == ([], {})

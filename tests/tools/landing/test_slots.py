@@ -16,10 +16,7 @@ from llmc.base.errors import Refused
 from llmc.base.proc import ShuttingDown
 from llmc.base.processes import is_alive
 from llmc.config.edit import set_value
-from llmc.doctor.examine import examine
-from llmc.doctor.repair import repair_all
-from llmc.doctor.rules.diagnose import diagnose
-from llmc.doctor.rules.findings import Kind
+from llmc.doctor.registry import diagnose, examine, repair_all
 from llmc.landing import slots, validation
 from llmc.landing.slots import Slot
 from llmc.records.worker import Assignment, WorkerRecord
@@ -540,7 +537,7 @@ def test_slots_nobody_uses_are_found_and_removed(project: Project) -> None:
     with slots.taken(project):
         assert slots.left_over(project) == []
     facts = examine(project.root)
-    (finding,) = [found for found in diagnose(facts) if found.kind is Kind.SLOT]
+    (finding,) = [found for found in diagnose(facts) if found.kind == "slot"]
     assert finding.subject == str(one.path)
     (done,) = repair_all(project, facts, [finding])
     assert (done.done, done.text) == (True, "removed")
@@ -555,7 +552,7 @@ def test_a_slot_is_no_worktree_to_anybody_else(project: Project) -> None:
     record, worktree = add_worker(project)
     commit, base = work(worktree)
     check(project, record, commit, base)
-    strange = {Kind.SLOT, Kind.WORKTREE_STRAY, Kind.WORKTREE_PRUNED, Kind.GIT_LOCK, Kind.BRANCH}
+    strange = {"slot", "worktree_stray", "worktree_pruned", "git_lock", "branch"}
     assert not strange & {found.kind for found in diagnose(examine(project.root))}
     shutil.rmtree(first(project).path)
     assert not strange & {found.kind for found in diagnose(examine(project.root))}

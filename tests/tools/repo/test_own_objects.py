@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from llmc.doctor.rules.findings import Kind
 from llmc.repo import git, own_objects, provision
 from llmc.repo.project import Project
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, run_git
@@ -77,7 +76,7 @@ def test_doctor_gives_an_old_root_files_of_its_own(source: Repo, tmp_path: Path)
     project = an_old_root(source, tmp_path)
     record, tree = add_worker(project)
     commit = tree.commit("work.txt")
-    assert Kind.SHARED_OBJECTS in kinds(project)
+    assert "shared_objects" in kinds(project)
     mend(project)
     assert kinds(project) == []
     clone = project.root.path / ".git"
@@ -113,7 +112,7 @@ def test_doctor_takes_in_what_an_old_root_leans_on(source: Repo, tmp_path: Path)
     shutil.rmtree(objects)
     (objects / "info").mkdir(parents=True)
     (objects / "info/alternates").write_text(f"# ours\n{tmp_path / 'between/objects'}\n")
-    assert Kind.SHARED_OBJECTS in kinds(project)
+    assert "shared_objects" in kinds(project)
     mend(project)
     assert kinds(project) == []
     shutil.rmtree(tmp_path / "between")

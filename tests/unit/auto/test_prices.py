@@ -25,9 +25,9 @@ from llmc.base.errors import LlmcError
 from llmc.cli.app import cli
 from llmc.config.model import Price
 from llmc.config.paths import Root
-from llmc.doctor.examine import _advice, open_any
-from llmc.doctor.rules.diagnose import notes
+from llmc.doctor.registry import notes
 from llmc.doctor.rules.facts import Facts
+from llmc.doctor.sight import config_advice, open_any
 from llmc.records.store import Store
 from llmc.records.usage import Usage
 
@@ -217,8 +217,8 @@ def test_a_broken_file_in_the_root_leaves_the_installed_list(root: Path) -> None
 def test_doctor_says_that_the_list_is_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the list out of what doctor looks at."""
     later = type("Later", (), {"today": lambda: date(2100, 1, 1)})
-    monkeypatch.setattr("llmc.doctor.examine.date", later)
+    monkeypatch.setattr("llmc.doctor.sight.date", later)
     project, problems = open_any(Root(root))
     assert problems == ()
-    (said,) = notes(Facts(now=0.0, config_advice=_advice(project)))
+    (said,) = notes(Facts(now=0.0, config_advice=config_advice(project)))
     assert "llmc prices update" in said

@@ -1,12 +1,12 @@
 """What `llmc doctor` saw of a root. Pure data; None where something could not be seen."""
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct, field
 
 from llmc.doctor.rules.canary import Verdict
 from llmc.records.worker import WorkerRecord
-from llmc.repo.rules.git_lock import GitLock
 
 
 class PaneState(StrEnum):
@@ -118,23 +118,9 @@ class WorkerFacts(Struct, frozen=True):
     settings_problem: str = ""
     #: the task as the conversation has it, where the record has none
     found_prompt: str = ""
-
-
-class Setting(Struct, frozen=True):
-    """A setting of the root's clone that `init` makes."""
-
-    key: str
-    wanted: str | None
-    found: str | None
-
-
-class Branch(Struct, frozen=True):
-    """A branch `llmc/...` of the root's clone; `ahead` counts what the default branch does not have."""
-
-    name: str
-    worker: str
-    ahead: int | None = 0
-    checked_out: bool = False
+    #: when this was seen, and whether a daemon ran then
+    now: float = 0.0
+    daemon_runs: bool = False
 
 
 class Stray(Struct, frozen=True):
@@ -144,38 +130,11 @@ class Stray(Struct, frozen=True):
     is_worktree: bool = True
 
 
-class Unusable(Struct, frozen=True):
-    """A file or directory of llmc's that llmc may not use."""
-
-    path: str
-    mode: int
-    owned: bool = True
-
-
-class LeftClaim(Struct, frozen=True):
-    """A claim on a task that the ledger holds open."""
-
-    id: str
-    task: str
-    worker: str
-
-
-class ManualNote(Struct, frozen=True):
-    """`manual_intervention_needed_*.txt`, and where it can be put away."""
-
-    path: str
-    first_line: str
-    away: str
-
-
 class Facts(Struct, frozen=True):
-    """Everything, as one value."""
+    """What several checks need, and in `seen` what each of them saw for itself."""
 
     now: float
     programs: tuple[Program, ...] = ()
-    #: `llmc` as the agents call it
-    launcher_problem: str = ""
-    trust_problem: str = ""
     config_problems: tuple[str, ...] = ()
     #: settings that do not go well together
     config_advice: tuple[str, ...] = ()
@@ -189,46 +148,25 @@ class Facts(Struct, frozen=True):
     workers: tuple[WorkerFacts, ...] = ()
     #: why the root's own clone cannot be read
     clone_problem: str = ""
-    settings: tuple[Setting, ...] = ()
-    branches: tuple[Branch, ...] = ()
     strays: tuple[Stray, ...] = ()
-    #: worktrees in git's books whose directory is gone
-    pruned: tuple[str, ...] = ()
-    #: slots that no check uses any more
-    left_slots: tuple[str, ...] = ()
-    #: the commit whose undo was interrupted, where nobody is at it
-    stopped_undo: str = ""
-    source_problem: str = ""
-    source_fix: str = ""
-    #: directories others may look into
-    open_directories: tuple[str, ...] = ()
-    #: why a person may not hear of something
-    notify_problems: tuple[str, ...] = ()
-    disk_free_bytes: int | None = None
-    trash_bytes: int = 0
-    #: what the last try of the client found, and scratch sessions of tries that were killed
-    canary: Verdict | None = None
-    canary_leftovers: tuple[str, ...] = ()
-    git_locks: tuple[GitLock, ...] = ()
-    unusable: tuple[Unusable, ...] = ()
-    claims: tuple[LeftClaim, ...] = ()
-    task_problems: tuple[str, ...] = ()
-    #: tasks that are in progress by their files, and that nobody has
-    unowned_tasks: tuple[str, ...] = ()
-    #: of the goals' store, each with its fix
-    goal_problems: tuple[tuple[str, str], ...] = ()
-    manual_notes: tuple[ManualNote, ...] = ()
-    #: `overseer.json` of a supervisor that is gone
-    dead_overseer: str = ""
     #: workers that the event log knows; looked for where state.json has none
     remembered: tuple[str, ...] = ()
+    #: what the last try of the client found
+    canary: Verdict | None = None
     #: uncommitted changes in the source: nothing lands there while they are
     source_dirty: tuple[str, ...] = ()
-    #: the clone's objects are a person's files too, or another repository's
-    objects_shared: bool = False
-    #: key and text of settings in the clone that were undone
-    undone: tuple[tuple[str, str], ...] = ()
-    #: files with rows that cannot be used, and what is said of those
-    bad_rows: tuple[tuple[str, str], ...] = ()
-    #: of the root, what other people may write to
-    writable_by_others: tuple[str, ...] = ()
+    #: by the kind of the check
+    seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> set[str]:
+        """What cannot be used, of what a check may need."""
+        missing = {program.name for program in self.programs if program.problem}
+        usable = {
+            "git": "git" not in missing,
+            "tmux": "tmux" not in missing,
+            "clone": "git" not in missing and not self.clone_problem,
+            "config": not self.config_problems,
+            "state": self.state.kind is StateFile.VALID,
+        }
+        return {name for name, there in usable.items() if not there}

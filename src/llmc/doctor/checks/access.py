@@ -1,0 +1,121 @@
+"""Checks of files: who may use them, rows that cannot be read, the space they take."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from llmc.base.files import explain
+from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.rules.facts import Facts
+from llmc.doctor.rules.findings import Finding, fixable
+from llmc.repo.project import Project
+from llmc.reports import bad_rows
+from llmc.workers import restore
+
+#: `llmc up` warns below this too
+DISK_FLOOR_BYTES = 500 * 1024 * 1024
+TRASH_CEILING_BYTES = 5 * 1024 * 1024 * 1024
+
+
+class Mode(Struct, frozen=True):
+    """Who may use a file or directory of llmc's."""
+
+    path: str
+    mode: int
+    owned: bool = True
+    #: the bits that its owner needs, and those that nobody else may have
+    wanted: int = 0
+    closed: int = 0
+
+
+def _modes(at: Sight) -> Iterator[Mode]:
+    root = at.project.root
+    private = (root.private, root.logs, root.inbox, root.locks, root.agents, root.trash)
+    folders = (root.path, *private, root.worktrees, root.bin)
+    files = (root.config, root.state, root.events, root.daemon, root.tasks_ledger, root.logs / "daemon.jsonl")
+    yield from _mode((root.path, root.config), closed=0o022)
+    yield from _mode([path for path in private if path.is_dir()], closed=0o077)
+    yield from _mode(folders, wanted=0o700)
+    yield from _mode(files, wanted=0o600)
+
+
+def _mode(paths: list[Path] | tuple[Path, ...], *, wanted: int = 0, closed: int = 0) -> Iterator[Mode]:
+    for path in paths:
+        try:
+            info = path.stat()
+        except OSError:
+            continue  # gone, or behind one that is named itself
+        yield Mode(str(path), stat.S_IMODE(info.st_mode), info.st_uid == os.getuid(), wanted, closed)
+
+
+def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
+    for found in seen:
+        path = found.path
+        if found.mode & found.closed and found.closed == 0o022:
+            text = f"other people may write to {path}, which says what programs llmc runs"
+            yield fixable(text, subject=path)
+        elif found.mode & found.closed:
+            yield fixable(f"other people may look into {path}", subject=path)
+        elif found.wanted and not found.owned:
+            yield Finding(f"{path} belongs to somebody else", f"sudo chown -R $(id -u) {path}", subject=path)
+        elif found.mode & found.wanted != found.wanted:
+            shut = fixable(f"llmc cannot use {path}: its mode is {found.mode:04o}", subject=path)
+            yield replace(shut, blocks=True)
+
+
+def _make_private(_: Project, path: str) -> str:
+    try:
+        os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
+    except OSError as error:
+        raise explain(error, f"cannot change {path}") from error
+    return "private now"
+
+
+def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
+    for path, rows in bad_rows.by_file(at.project.root).items():
+        yield str(path), bad_rows.words(path, rows)
+
+
+def _skipped(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
+    for path, text in seen:
+        yield fixable(text, ": they are put aside in logs/bad-rows.log", subject=path)
+
+
+def _put_rows_aside(project: Project, path: str) -> str:
+    bad_rows.put_aside(project.root, Path(path))
+    bad_rows.tell(project)
+    return "put aside in logs/bad-rows.log"
+
+
+def _disk(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
+    for free in seen:
+        if free < DISK_FLOOR_BYTES:
+            text = f"only {free // 2**20} MB are free on the disk of the root"
+            yield Finding(text, "free some space; `llmc trash prune` lets old work go")
+
+
+def _trash(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
+    for size in seen:
+        if size > TRASH_CEILING_BYTES:
+            text = f"the trash holds {size / 2**30:.1f} GB beside git"
+            yield Finding(text, "`llmc trash list`, then `llmc trash prune --older-than DAYS`")
+
+
+# fmt: off
+CHECKS = (
+    Check("permissions", "files",
+        "other people may look into a private directory or write to the root, or llmc cannot use a directory",
+        look=_modes, judge=_permissions, fix=_make_private),
+    Check("bad_rows", "files", "rows of the ledger or of the event log cannot be used, and are skipped",
+        look=_bad_rows, judge=_skipped, fix=_put_rows_aside, turn=Turn.TASKS),
+    Check("disk", "files", "the disk is nearly full",
+        look=lambda at: [shutil.disk_usage(at.project.root.path).free], judge=_disk),
+    Check("trash", "files", "the trash is large", look=lambda at: [restore.size_of(at.project.root.trash)],
+        judge=_trash),
+)
+# fmt: on

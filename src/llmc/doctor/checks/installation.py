@@ -1,0 +1,106 @@
+"""Checks of what llmc runs and of what it was told: programs, the launcher, the client, the configuration, state.json."""
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from llmc.base.errors import LlmcError
+from llmc.doctor import canary, programs
+from llmc.doctor.check import Check, Sight
+from llmc.doctor.rules.facts import Facts, StateFile
+from llmc.doctor.rules.findings import Finding, fixable
+from llmc.notifications import notify
+from llmc.repo.project import Project, agent_for
+from llmc.repo.setup import write_launcher
+
+REBUILD = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions"
+
+
+def _launcher(at: Sight) -> Iterator[str]:
+    """The interpreter it names may be gone: a virtual environment that was moved or removed."""
+    path = at.project.root.bin / "llmc"
+    try:
+        words = shlex.split(path.read_text().splitlines()[-1])
+        python = words[words.index("exec") + 1]
+    except FileNotFoundError:
+        yield f"{path}, llmc as the agents call it, is gone"
+    except (OSError, ValueError, IndexError):
+        yield f"{path}, llmc as the agents call it, cannot be read"
+    else:
+        if not os.access(python, os.X_OK) or not os.access(path, os.X_OK):
+            yield f"{path}, llmc as the agents call it, cannot run: {python} is gone"
+
+
+def _write_launcher(project: Project, _: str) -> str:
+    write_launcher(project.root)
+    return "written again, for this llmc"
+
+
+def _trust(at: Sight) -> list[str]:
+    try:
+        environment = {**os.environ, **at.project.config.defaults.env}
+        problem = agent_for(at.project).setup_problem(at.project.root.path, environment)
+    except LlmcError:
+        return []  # said of the program itself
+    return [problem] if problem else []
+
+
+def _canary(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
+    if facts.canary is not None and not facts.canary.passed:
+        fix = facts.canary.fix or "`llmc up --auto --detach` tries it again"
+        yield Finding(f"the last try of {facts.canary.summary}", fix)
+
+
+def _canary_left(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
+    for path in seen:
+        text = f"a try of the client was killed, and its scratch session still runs: {path}"
+        yield fixable(text, subject=path)
+
+
+def _end_canary(project: Project, _: str) -> str:
+    canary.repair_leftovers(project.root)
+    return "ended"
+
+
+def _not_added(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
+    known = {worker.record.name for worker in facts.workers}
+    for name in facts.configured:
+        if name not in known:
+            yield Finding("is in config.toml, but is no worker", f"`llmc add {name}`", name)
+
+
+def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
+    state = facts.state
+    if state.kind is StateFile.VALID:
+        for text in state.misfiled:
+            yield Finding(f"state.json: {text}", REBUILD, subject=text)
+    elif state.kind is StateFile.NEWER:
+        yield Finding(state.problem, "use the llmc that wrote it")
+    else:
+        copy = "copy state.json.bak over it, or " if state.backup_good else ""
+        yield Finding(state.problem, copy + REBUILD)
+
+
+# fmt: off
+CHECKS = (
+    Check("program", "programs", "a program is missing or too old",
+        judge=lambda facts, _: (found for one in facts.programs for found in programs.of_program(one))),
+    Check("launcher", "programs", "`llmc`, as the agents call it, is gone or cannot run", look=_launcher,
+        judge=lambda _, seen: map(fixable, seen), fix=_write_launcher),
+    Check("trust", "programs", "the client would stop in a dialog", look=_trust,
+        judge=lambda _, seen: (Finding(text, "`llmc init --trust` in the source") for text in seen),
+        needs=("config",)),
+    Check("canary", "programs", "llmc could not drive the client when it last tried to", judge=_canary),
+    Check("canary_left", "programs", "a try of the client was killed, and its session still runs",
+        look=lambda at: map(str, canary.leftovers(at.project.root)), judge=_canary_left, fix=_end_canary,
+        needs=("tmux",)),
+    Check("config", "configuration", "config.toml cannot be used",
+        judge=lambda facts, _: (Finding(t, "`llmc config edit`", subject=t) for t in facts.config_problems)),
+    Check("not_added", "configuration", "a worker of config.toml was never added", judge=_not_added,
+        needs=("state",)),
+    Check("notify", "configuration", "a person may not hear of what happens",
+        look=lambda at: notify.problems(at.project),
+        judge=lambda _, seen: (Finding(t, "mend it, then `llmc notify test`", subject=t) for t in seen)),
+    Check("state", "state", "state.json is missing, broken or of a newer llmc", judge=_state),
+)
+# fmt: on

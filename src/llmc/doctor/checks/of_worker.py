@@ -1,0 +1,281 @@
+"""Checks of one worker: its record, its session, its worktree, and what a dead process left unfinished."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from llmc.base.errors import LlmcError
+from llmc.base.faults import step as fault_step
+from llmc.doctor.check import Repair, Turn, WorkerCheck, held
+from llmc.doctor.rules.facts import Facts, PaneState, Tree, WorkerFacts
+from llmc.doctor.rules.findings import Finding, fixable
+from llmc.doctor.rules.records import mends
+from llmc.landing import rebase
+from llmc.records.worker import BUSY, Status, WorkerRecord
+from llmc.repo import git, provision, trash, worktrees
+from llmc.repo.project import Project, agent_for
+from llmc.repo.rules.git_lock import STALE_LOCK_S
+from llmc.sessions import sessions
+from llmc.workers import reset
+
+#: the agent itself stopped in the middle of something, and goes on when it is answered
+_ASKS = ("question", "permission")
+_CLEAN_START = ": a clean start, its work is kept in the trash"
+
+
+def _record(worker: WorkerFacts) -> Iterator[Finding]:
+    for mend in mends(worker, worker.now):
+        yield fixable(mend.text, subject=mend.text)
+
+
+def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+    """All records in one transaction: state.json is only ever written when every record in it is valid."""
+    mended = set()
+    try:
+        with project.store.transaction() as tx:
+            for worker in facts.workers:
+                name = worker.record.name
+                if tx.state.workers.get(name) != worker.record:
+                    continue  # somebody changed it since, so it was mended
+                for mend in mends(worker, facts.now):
+                    if mend.fields:
+                        tx.update(name, **mend.fields)
+                    if mend.change:
+                        tx.move(name, mend.change)
+                    tx.emit("repaired", worker=name, kind="record", problem=mend.text)
+                    mended.add((name, mend.text))
+    except LlmcError as error:
+        text = f"not repaired: {error.message} {error.hint}".strip()
+        return [Repair(finding, False, text) for finding in plan]
+    said = {True: "repaired", False: "changed meanwhile"}
+    return [Repair(finding, True, said[(finding.worker, finding.subject) in mended]) for finding in plan]
+
+
+def _session_missing(worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.record.status.is_live and worker.pane is PaneState.NONE:
+        yield fixable(f"is {worker.record.status}, but its tmux pane is gone")
+
+
+def _session_dead(worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.record.status.is_live and worker.pane is PaneState.DEAD:
+        yield fixable(f"is {worker.record.status}, but its agent has ended")
+
+
+def _offline(project: Project, record: WorkerRecord) -> str:
+    sessions.reconcile(project, record.name)
+    return "offline now; `llmc up --detach` starts its agent"
+
+
+def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
+    record = worker.record
+    if record.status is Status.OFFLINE and worker.pane is PaneState.ALIVE and not record.instance:
+        yield Finding("is offline, but an agent runs in its session", "`llmc up --detach` starts it again")
+
+
+def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.pane is PaneState.ALIVE and worker.settings_problem:
+        yield fixable(worker.settings_problem, "; it is in force from the agent's next start")
+
+
+def _register_hooks(project: Project, record: WorkerRecord) -> str:
+    sessions.write_settings(project, record.name, agent_for(project))
+    return "registered again"
+
+
+def _error(worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.record.status is Status.ERROR:
+        yield fixable(f"is in error: {worker.record.error_reason}", _CLEAN_START)
+
+
+def _reset(project: Project, record: WorkerRecord) -> str:
+    done = reset.reset_worker(project, record.name)
+    kept = f"; its work is kept: llmc trash restore {trash.short(done.pinned)}" if done.pinned else ""
+    problem = f", but its agent did not start: {done.problem}" if done.problem else ""
+    return f"{done.status} at {done.base[:12]}{kept}{problem}"
+
+
+def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
+    """A daemon would go on with it by itself."""
+    record = worker.record
+    if record.accept is not None and not worker.daemon_runs:
+        stopped = f"stopped at the step {record.accept.step!r}"
+        text = f"its accept {'waits for an answer' if record.accept.step == 'wait' else stopped}"
+        yield Finding(text, f"`llmc accept {record.name}` goes on with it")
+
+
+def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
+    record = worker.record
+    if record.delivery is None or worker.daemon_runs or record.accept is not None:
+        return
+    if record.delivery.outcome.open:
+        text = f"the prompt {record.delivery.prompt_id} is pending, but no daemon is running"
+        yield Finding(text, "`llmc up --detach` delivers it")
+
+
+def _missing(worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.tree is not None and not worker.tree.exists:
+        yield fixable(f"its worktree {worker.record.worktree_path} is gone", ": made again from its branch")
+
+
+def _make_worktree(project: Project, record: WorkerRecord) -> str:
+    """The agent's directory is gone, so it is ended: a new directory of that name is not the one it is in."""
+    sessions.end(project, record.name, "worktree gone")
+    provision.provision(project, record)
+    return f"made again from {record.branch}"
+
+
+def _broken(worker: WorkerFacts) -> Iterator[Finding]:
+    name, tree = worker.record.name, worker.tree
+    if tree is None or not tree.exists or not tree.problem:
+        return
+    text = f"its worktree cannot be used: {tree.problem}"
+    if tree.foreign:
+        yield fixable(text, ": linked to the clone again, its files stay")
+    else:
+        by_hand = f"`llmc console {name}` and mend it by hand"
+        yield Finding(text, f"{by_hand}; `llmc nuke {name}` keeps all of it in the trash")
+
+
+def _link_worktree(project: Project, record: WorkerRecord) -> str:
+    """The directory stays, and with it the agent that works in it; a worker without a task gets a clean start."""
+    provision.provision(project, record)
+    if record.status.is_free:
+        return f"linked to the clone again; {_reset(project, record)}"
+    return "linked to the clone again; its files are as they were"
+
+
+def _readable(worker: WorkerFacts) -> Tree | None:
+    """Its worktree, where git can read it."""
+    tree = worker.tree
+    return tree if tree is not None and tree.exists and not tree.problem else None
+
+
+def _index_lock(worker: WorkerFacts) -> Iterator[Finding]:
+    tree = _readable(worker)
+    if tree is None or tree.lock_age_s is None or tree.lock_in_use or tree.lock_age_s < STALE_LOCK_S:
+        return
+    text = f"a git command that is gone left index.lock in its worktree, {_age(tree.lock_age_s)} ago"
+    yield fixable(text)
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 60:.0f} minutes"
+
+
+def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
+    return "removed" if worktrees.drop_dead_locks(project, record) else "no longer so"
+
+
+def _at_rest(worker: WorkerFacts) -> Tree | None:
+    """Its worktree, where nobody works: one in error is reset as a whole."""
+    status = worker.record.status
+    return None if status is Status.ERROR or status in BUSY else _readable(worker)
+
+
+def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
+    record, tree = worker.record, _at_rest(worker)
+    asks = record.status is Status.NEEDS_INPUT and record.reason in _ASKS
+    if tree is None or not tree.rebasing:
+        return
+    if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:
+        text = f"is {record.status}, but a rebase is in progress in its worktree, and nobody is at it"
+        yield fixable(text, ": pinned, then aborted")
+
+
+def _end_rebase(project: Project, record: WorkerRecord) -> str:
+    """Without a task the worker gets a clean start; with one, its commits are as they were before the rebase."""
+    if record.status.is_free:
+        return _reset(project, record)
+    rebase.refuse_if_disturbed(project, record)
+    worktree = Path(record.worktree_path)
+    with fault_step("repair.pin"):
+        back = git.resolve(worktree, f"refs/heads/{record.branch}")
+        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else set()
+        ref = trash.pin(
+            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=sorted(blocked)
+        )
+    with project.store.transaction() as tx:
+        tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)
+    with fault_step("repair.remove"):
+        for command in ("rebase", "am"):
+            if git.rebase_in_progress(worktree):
+                git.git(worktree, command, "--abort", check=False, timeout_s=300)
+    if git.rebase_in_progress(worktree):
+        raise LlmcError(
+            f"git could not abort the rebase in {worktree}", hint=f"`llmc reset {record.name}` gives it up."
+        )
+    if record.status is Status.NEEDS_REVIEW:
+        with project.store.transaction() as tx:
+            tx.update(record.name, commit_sha=git.head(worktree))
+    return f"aborted; what was there is kept: llmc trash restore {trash.short(ref)}"
+
+
+def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
+    """A worker without a task, and one with work for review, is on its branch."""
+    record, tree = worker.record, _at_rest(worker)
+    if tree is None or tree.rebasing or tree.branch == record.branch:
+        return
+    waits = record.status is Status.NEEDS_REVIEW
+    fresh = record.status is Status.OFFLINE and not record.current_prompt and tree.ahead == 0
+    if not (waits or record.status.is_free or (fresh and not tree.dirty)):
+        return
+    where = tree.branch or f"no branch, at {tree.head[:12]}"
+    text = f"is {record.status}, but its worktree is on {where}, not on {record.branch}"
+    if waits:
+        fix = f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'"
+        yield Finding(text, fix)
+    else:
+        yield fixable(text, _CLEAN_START)
+
+
+def _dirty(worker: WorkerFacts) -> Iterator[Finding]:
+    """A worker without a task has nothing in its worktree; one on another branch is reset for that."""
+    record, tree = worker.record, _at_rest(worker)
+    if tree is None or tree.rebasing or any(_off_branch(worker)):
+        return
+    rests = record.status is Status.IDLE or (record.status is Status.OFFLINE and not record.current_prompt)
+    if rests and (what := _left_in(tree)):
+        yield fixable(f"is {record.status}, but {what}", _CLEAN_START)
+
+
+def _left_in(tree: Tree) -> str:
+    if tree.operation:
+        return f"a {tree.operation} is in progress in its worktree"
+    if not tree.dirty:
+        return ""
+    more = f" and {len(tree.dirty) - 3} more" if len(tree.dirty) > 3 else ""
+    return f"has uncommitted changes: {', '.join(tree.dirty[:3])}{more}"
+
+
+# fmt: off
+CHECKS = (
+    WorkerCheck("record", "state", "a worker's record contradicts itself, git or the clock", _record,
+        fix_all=_mend_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
+    WorkerCheck("session_missing", "sessions", "a worker that is not offline has no session",
+        _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
+    WorkerCheck("session_dead", "sessions", "a worker that is not offline has an agent that has ended",
+        _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
+    WorkerCheck("session_unknown", "sessions", "an agent runs that llmc does not know", _session_unknown),
+    WorkerCheck("hooks", "sessions", "the file that registers an agent's hooks is gone or another one",
+        _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
+    WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
+    WorkerCheck("accept_stopped", "workers", "an accept stopped, and nobody goes on with it",
+        _accept_stopped),
+    WorkerCheck("delivery_stopped", "workers", "a prompt is pending, but no daemon is running",
+        _delivery_stopped),
+    WorkerCheck("worktree_missing", "worktrees", "a worktree is gone", _missing, _make_worktree,
+        starts=True),
+    WorkerCheck("worktree_broken", "worktrees", "git cannot use a worktree", _broken, _link_worktree,
+        turn=Turn.LINKS, starts=True),
+    WorkerCheck("worktree_off_branch", "worktrees",
+        "the worktree of a worker at rest is not on the worker's branch", _off_branch, _reset,
+        turn=Turn.RESETS),
+    WorkerCheck("worktree_dirty", "worktrees", "an idle worker has uncommitted changes", _dirty, _reset,
+        turn=Turn.RESETS),
+    WorkerCheck("index_lock", "worktrees", "a git command that is gone left its lock", _index_lock,
+        _drop_index_lock),
+    WorkerCheck("rebase", "worktrees", "a rebase is in progress, and nobody is at it", _rebase, _end_rebase),
+)
+# fmt: on

@@ -1,0 +1,132 @@
+"""Checks of tasks and goals: the list, claims that nobody works on, the goals' store."""
+
+import contextlib
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from llmc.base.errors import LlmcError
+from llmc.base.names import WorkerName
+from llmc.doctor.check import Check, Sight, Turn
+from llmc.doctor.rules.facts import Facts
+from llmc.doctor.rules.findings import Finding, fixable
+from llmc.goals.goals import open_store
+from llmc.goals.store.errors import SET_ASIDE
+from llmc.repo.project import Project
+from llmc.tasks import commands, queue
+from llmc.tasks.rules.claims import is_nobodys
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import overview
+from llmc.tasks.worker_tasks import Origins
+
+
+class LeftClaim(Struct, frozen=True):
+    """A claim on a task that the ledger holds open."""
+
+    id: str
+    task: str
+    worker: str
+
+
+def _task_problems(at: Sight) -> list[str]:
+    if not at.project.config.auto.task_list_id:
+        return []
+    try:
+        return overview(source_of(at.project), recent=0).problems
+    except LlmcError as error:
+        return [error.message]
+
+
+def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
+    fix = "`llmc tasks list` shows the list; auto mode does not begin before it is mended"
+    for text in seen:
+        yield Finding(text, fix, subject=text)
+
+
+def _claims(at: Sight) -> list[LeftClaim]:
+    books = source_of(at.project).books()
+    return [LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values()]
+
+
+def _unattended(facts: Facts, seen: tuple[LeftClaim, ...]) -> Iterator[Finding]:
+    if facts.daemon.runs:
+        return  # it settles its claims itself
+    tasks = [worker.record.assignment for worker in facts.workers]
+    assigned = {assignment.claim for assignment in tasks if assignment is not None}
+    for claim in seen:
+        if claim.id not in assigned:
+            text = f"the task {claim.task} is claimed by {claim.worker}, which is not at it"
+            yield fixable(text, ": free again", subject=claim.id)
+
+
+def _free_task(project: Project, claim_id: str) -> str:
+    """As auto mode does when it begins; a daemon that runs now does it itself."""
+    books = source_of(project).books()
+    claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
+    if claim is None or project.daemon_runs():
+        return "no longer so"
+    record = project.store.read().workers.get(WorkerName(claim.worker))
+    if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
+        return "no longer so"
+    queue.free(project, claim, "its worker is not at it")
+    return "free again"
+
+
+def _unowned(project: Project) -> list[str]:
+    """What auto mode would free at its next look."""
+    if not project.config.auto.task_list_id:
+        return []
+    with contextlib.suppress(LlmcError):
+        source = source_of(project)
+        at_work, books = Origins(project, source).at_work(), source.books()
+        tasks = source.listing().tasks.values()
+        return [task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work)]
+    return []
+
+
+def _in_progress(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
+    for task in seen:
+        text = f"the task {task} is in progress by its file, and nobody has it"
+        yield fixable(text, f", or `llmc tasks release {task}`", subject=task)
+
+
+def _free_unowned(project: Project, task_id: str) -> str:
+    if task_id not in _unowned(project):
+        return "no longer so"
+    commands.release(project, task_id)
+    return "pending again"
+
+
+def _goals(at: Sight) -> list[tuple[str, str]]:
+    """What keeps goals from being driven that only their own commands would tell, each with its fix."""
+    store = open_store(at.project)
+    if not store.path.exists():
+        return []
+    try:
+        with store.reading() as found:
+            mode = found.safe_mode()
+            found.views()
+    except LlmcError as error:
+        return [(f"the goals' store: {error.message}", error.hint)]
+    if store.damage:
+        return [(store.damage, f"put a good copy there; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
+    told = [(f"{goal}: {why}", "`llmc overseer export` has it") for goal, why in found.unreadable.items()]
+    if mode is not None:
+        text = f"goals are in safe mode, and nothing is sent: a damaged store was set aside as {mode.file}"
+        told.append((text, "look at it, then `llmc overseer safe-mode --clear`"))
+    return told
+
+
+# fmt: off
+CHECKS = (
+    Check("task_list", "tasks", "the task list cannot be used", look=_task_problems, judge=_task_list,
+        needs=("config",)),
+    Check("claim", "tasks", "a task is claimed by a worker that is not at it", look=_claims,
+        judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
+    Check("unowned_task", "tasks", "a task is in progress by its file, and nobody has it",
+        look=lambda at: _unowned(at.project), judge=_in_progress, fix=_free_unowned, turn=Turn.TASKS,
+        needs=("config",)),
+    Check("goals", "tasks", "the goals' store is damaged, was set aside, or holds what cannot be read",
+        look=_goals, judge=lambda _, seen: (Finding(text, fix, subject=text) for text, fix in seen)),
+)
+# fmt: on

@@ -1,0 +1,154 @@
+"""`llmc doctor`: walks all checks, to look, to judge and to repair."""
+
+import contextlib
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from llmc.base.errors import LlmcError, Refused
+from llmc.config.paths import Root
+from llmc.doctor import sight
+from llmc.doctor.check import Check, Repair, WorkerCheck
+from llmc.doctor.checks import access, clone, installation, of_worker, queue, running
+from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
+from llmc.doctor.rules.findings import GROUPS, Finding
+from llmc.repo.project import Project
+from llmc.workers import fleet
+
+#: how long a command or the daemon that is at work on a worker is waited for
+LOCK_S = 10.0
+
+_EVERY: tuple[Check | WorkerCheck, ...] = (
+    *installation.CHECKS,
+    *running.CHECKS,
+    *of_worker.CHECKS,
+    *queue.CHECKS,
+    *clone.CHECKS,
+    *access.CHECKS,
+)
+#: in the order of a report
+CHECKS = tuple(sorted(_EVERY, key=lambda check: GROUPS.index(check.group)))
+
+
+def examine(root: Root) -> Facts:
+    """Everything that can be seen of a root now. Changes nothing, and needs nothing to work."""
+    at = sight.look(root)
+    looking = [
+        check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}
+    ]
+    looking.sort(key=lambda check: check.late)
+    seen = {check.kind: tuple(check.look(at)) for check in looking}
+    dirty = sight.source_dirty(at) if not seen.get("source") else ()
+    return replace(at.facts, seen=seen, source_dirty=dirty)
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """Everything that is wrong, in the order of a report."""
+    facts = _without_a_lost_state(facts)
+    found: list[Finding] = []
+    for check in CHECKS:
+        if isinstance(check, WorkerCheck):
+            found += [finding for worker in facts.workers for finding in of_one(check, worker)]
+        elif not facts.lacking & {*check.needs}:
+            made = check.judge(facts, facts.seen.get(check.kind, ()))
+            found += [replace(finding, kind=check.kind, group=check.group) for finding in made]
+    return found
+
+
+def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
+    """What a check finds about a worker. While a command is at work on it, only what cannot be that command's doing."""
+    if worker.busy_with and not check.while_busy:
+        return
+    for finding in check.judge(worker):
+        made = replace(finding, kind=check.kind, group=check.group, worker=worker.record.name)
+        taken = check.guard(worker, check.kind) if made.repairable else ""
+        yield replace(made, fix=taken, repairable=False) if taken else made
+
+
+def notes(facts: Facts) -> list[str]:
+    """What was looked at only in part, and why; no problem by itself."""
+    said = [
+        f"{worker.record.name}: {worker.busy_with} is at work on it, so not everything was looked at"
+        for worker in facts.workers
+        if worker.busy_with
+    ]
+    said += facts.config_advice
+    if facts.source_dirty:
+        names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
+        said.append(f"the source has uncommitted changes, and nothing lands there while it has: {names}")
+    return said
+
+
+def _without_a_lost_state(facts: Facts) -> Facts:
+    """A state.json that lost its workers is as good as none: else each of their sessions would be an orphan."""
+    there = {stray.name for stray in facts.strays if stray.is_worktree}
+    if facts.state.kind is not StateFile.VALID or facts.workers or not there & set(facts.remembered):
+        return facts
+    known = ", ".join(facts.remembered)
+    problem = f"state.json has no workers, but there are worktrees of {known}: it was overwritten"
+    return replace(facts, state=StateFacts(StateFile.BROKEN, problem, facts.state.backup_has_workers))
+
+
+def not_seen(facts: Facts) -> dict[str, str]:
+    """The parts of a report about which nothing can be said, and why: silence is not health."""
+    unseen = {}
+    lacking = _without_a_lost_state(facts).lacking
+    if "state" in lacking:
+        unseen = dict.fromkeys(("sessions", "workers", "worktrees"), "the state cannot be read")
+    if "git" in lacking:
+        unseen |= dict.fromkeys(("worktrees", "git", "source"), "git cannot be used")
+    if "tmux" in lacking:
+        unseen |= {"sessions": "tmux cannot be used"}
+    if "config" in lacking:
+        unseen |= {"source": "the configuration cannot be used"}
+    return unseen
+
+
+def repair_all(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
+    """Mend what the plan says, one after another; what fails or is refused is said, and the others go on."""
+    plan = [finding for finding in plan if finding.repairable]
+    by_turn = sorted(CHECKS, key=lambda check: check.turn)
+    done: list[Repair] = []
+    for first in (True, False):
+        for check in by_turn:
+            mine = [finding for finding in plan if finding.kind == check.kind and finding.blocks is first]
+            if mine and isinstance(check, WorkerCheck) and check.fix_all is not None:
+                done += check.fix_all(project, facts, mine)
+            else:
+                done += [_repair(project, check, finding) for finding in mine]
+    return done
+
+
+def _repair(project: Project, check: Check | WorkerCheck, finding: Finding) -> Repair:
+    try:
+        if isinstance(check, WorkerCheck):
+            text = _on_worker(project, check, finding)
+        else:
+            assert check.fix is not None
+            text = check.fix(project, finding.subject)
+    except LlmcError as error:
+        return Repair(finding, False, f"not repaired: {error.message} {error.hint}".strip())
+    except OSError as error:
+        return Repair(finding, False, f"not repaired: {error}")
+    with contextlib.suppress(LlmcError), project.store.transaction() as tx:
+        tx.emit("repaired", worker=finding.worker or None, kind=finding.kind, problem=finding.text)
+    return Repair(finding, True, text)
+
+
+def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
+    name = finding.worker
+    assert check.fix is not None
+    with project.worker_lock(name, timeout_s=LOCK_S):
+        worker = sight.worker_facts(project, name, ours=True)
+        if worker is None:
+            return "the worker is gone"
+        now = next((other for other in of_one(check, worker) if other.same_as(finding)), None)
+        if now is None:
+            return "no longer so"
+        if not now.repairable:
+            raise Refused(now.fix)
+        text = check.fix(project, worker.record)
+        starts = check.starts and (worker.pane is not PaneState.NONE or project.daemon_runs())
+    if starts and (problem := fleet.bring_up(project, name)):
+        return f"{text}, but its agent did not start: {problem}"
+    return text
