@@ -27,7 +27,7 @@ ALLOWED = {
     "llmc.records.state.State.auto_workers",
     "llmc.records.state.State.overseer_active",
     "llmc.records.state.State.patrol_last_run_unix",
-    "llmc.doctor.rules.canary.Verdict.probes",
+    "llmc.doctor.rules.canary_verdict.Verdict.probes",
     # a value that a planner may give
     "llmc.goals.plan.plan.RiskLevel.MED",
     # scripts/make-docs prints it

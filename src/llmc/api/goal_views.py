@@ -9,7 +9,7 @@ import msgspec
 
 from llmc.api.goal_ticks import undriven
 from llmc.base.errors import LlmcError, UsageError
-from llmc.goals.drive.criteria import unchecked as unchecked
+from llmc.goals.drive.goal_end import unchecked as unchecked
 from llmc.goals.drive.questions import Question as Question
 from llmc.goals.drive.rollup import progress
 from llmc.goals.goals import GoalCost as GoalCost
@@ -23,8 +23,8 @@ from llmc.goals.report import draw, handoff
 from llmc.goals.report.draw import mermaid as mermaid
 from llmc.goals.report.handoff import event_row as event_row
 from llmc.goals.report.handoff import goal_tree as goal_tree
-from llmc.goals.store.errors import unknown_goal
 from llmc.goals.store.rows import SafeMode as SafeMode
+from llmc.goals.store.store_errors import unknown_goal
 from llmc.goals.work import clock as clock
 from llmc.goals.work import inbox as inbox
 from llmc.goals.work import why as why
