@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.claude.files import client_status
+from llmc.agents.claude.client_files import client_status
 from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake
 from llmc.config.edit import set_value
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from llmc.records.event_log import EventLog
 from tests.support import zygote
 from tests.support.loopback_api import LoopbackApi

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.screen import Box, Composer
-from llmc.agents.events import AgentEvent, What
 from llmc.agents.protocol import ClientStatus
 from llmc.api.status_view import overseer_view
 from llmc.base import processes

@@ -27,7 +27,7 @@ from llmc.daemon import chores, control
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.chores import Notices
 from llmc.daemon.control import write_registration
-from llmc.daemon.goals import GoalsLane
+from llmc.daemon.goal_lane import GoalsLane
 from llmc.daemon.lanes import Lane, Rounds, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch

@@ -25,12 +25,12 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
 from llmc.goals import status
-from llmc.goals.drive import criteria as budget
-from llmc.goals.drive import criteria as unplanned
+from llmc.goals.drive import goal_end as budget
+from llmc.goals.drive import goal_end as unplanned
 from llmc.goals.drive import policy
 from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.moves import HUMAN, move_goal, move_node
 from llmc.goals.drive.rollup import leaves, settled
-from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
 from llmc.goals.model import (
     Change,
     DeliveryContext,
@@ -44,7 +44,7 @@ from llmc.goals.model import (
     Risk,
 )
 from llmc.goals.planner import repo_context
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.records.event_log import EventLog
 from llmc.repo.project import Project
 from llmc.tasks.source import TaskSource, source_of

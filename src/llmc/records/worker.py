@@ -15,7 +15,7 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
-from llmc.records.usage import Usage
+from llmc.records.tokens import Usage
 
 
 class Status(StrEnum):

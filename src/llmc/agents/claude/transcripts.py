@@ -15,7 +15,7 @@ from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
 from llmc.base import given
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId
-from llmc.records.usage import Usage as Usage
+from llmc.records.tokens import Usage as Usage
 
 
 def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -> Path | None:

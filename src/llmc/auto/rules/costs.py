@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from llmc.base.names import TaskKey
 from llmc.config.model import Budget, Price
-from llmc.records.usage import Usage
+from llmc.records.tokens import Usage
 from llmc.records.worker import Assignment, Metered
 
 #: what a cache costs where the table has no price of its own, as parts of the input price
