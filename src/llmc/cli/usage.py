@@ -9,12 +9,13 @@ import click
 import msgspec
 
 from llmc.auto.prices import prices_of
-from llmc.auto.rules.costs import Row, Spent, Tally, complaint, sums
+from llmc.auto.rules.costs import Row, complaint, priced, sums
 from llmc.auto.usage import rows
 from llmc.cli.output import json_option, note, print_json, say
 from llmc.cli.times import parse_since
 from llmc.cli.workers import project_of
 from llmc.config.toml_text import join_key
+from llmc.records.usage import Spent
 
 NO_TASK = "(no task)"
 KEYS: dict[str, Callable[[Row], str]] = {
@@ -48,8 +49,8 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     project = project_of(ctx)
     tallies = sums((KEYS[by](row), row) for row in rows(project, since_unix))
     prices = prices_of(project)
-    spent = {key: tally.priced(prices) for key, tally in tallies.items()}
-    total = _sum(list(tallies.values())).priced(prices)
+    spent = {key: priced(prices, tally) for key, tally in tallies.items()}
+    total = priced(prices, sum(tallies.values(), Spent()))
     keys = sorted(spent) if by == "day" else sorted(spent, key=lambda key: (-_weight(spent[key], total), key))
     if as_json:
         lines = [_view(spent[key], total, **{by: None if key == NO_TASK else key}) for key in keys]
@@ -69,13 +70,6 @@ def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
         )
     if old := complaint(prices.listed, date.today()):
         note(old)
-
-
-def _sum(tallies: list[Tally]) -> Tally:
-    found = Tally()
-    for tally in tallies:
-        found = found.joined(tally)
-    return found
 
 
 def _weight(spent: Spent, total: Spent) -> float:

@@ -16,7 +16,6 @@ from msgspec.structs import replace as replaced
 
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
-from llmc.auto.rules.costs import Tally
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, UsageError
 from llmc.base.files import json_row
@@ -47,6 +46,7 @@ from llmc.goals.planner import repo_context
 from llmc.goals.store.store import GoalStore
 from llmc.records.event_log import EventLog
 from llmc.records.ledger import Ledger
+from llmc.records.usage import Spent
 from llmc.repo.project import Project
 from llmc.tasks.queue import open_ledger
 
@@ -75,8 +75,8 @@ class GoalSpending:
         #: from when on it was read: the oldest goal that was asked about
         self._since = 0.0
         self._ledger: Ledger | None = None
-        self._of_task: dict[TaskKey, Tally] = {}
-        self._of_goal: dict[str, Tally] = {}
+        self._of_task: dict[TaskKey, Spent] = {}
+        self._of_goal: dict[str, Spent] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
         self._read(project, view.goal.created_at)
@@ -88,8 +88,8 @@ class GoalSpending:
             if run or dispatch in made
         }
         prices = prices_of(project)
-        work = [self._of_task.get(task, Tally()).priced(prices) for task in tasks]
-        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
+        work = [costs.priced(prices, self._of_task.get(task, Spent())) for task in tasks]
+        own = costs.priced(prices, self._of_goal.get(view.goal.goal_id, Spent()))
         unpriced = {model for one in (*work, own) for model in one.unpriced}
         return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
 
@@ -105,10 +105,10 @@ class GoalSpending:
                 continue
             if event.get("goal_id"):
                 key = str(event["goal_id"])
-                self._of_goal[key] = self._of_goal.get(key, Tally()).plus(row)
+                self._of_goal[key] = self._of_goal.get(key, Spent()) + row.spent
             elif row.task_id:
                 task = self._whole(text(event.get("task_list")), row.task_id)
-                self._of_task[task] = self._of_task.get(task, Tally()).plus(row)
+                self._of_task[task] = self._of_task.get(task, Spent()) + row.spent
 
     def _whole(self, list_name: str, task_id: str) -> TaskKey:
         assert self._ledger is not None
