@@ -14,7 +14,7 @@ from tests.support.fleet import Fleet
 
 from bench.fleets import fleet, llmc, python, wait_for_rest
 from bench.measure import Row, clock_ms, interleave, program_ms, row
-from bench.repos import commit, fill, git
+from bench.repos import IDENTITY, commit, fill, git
 from llmc.records.worker import Status
 from llmc.repo.project import Project
 
@@ -26,6 +26,8 @@ ROUNDS = 12
 def run() -> list[Row]:
     with fleet("scripted", "adam", up=None) as (made, project):
         fill(made.source)
+        for key, value in IDENTITY.items():  # as people have one, and as git by hand has it here
+            git(made.root, "config", key, value)
         made.up("--no-patrol")
         times = interleave(
             {
@@ -63,7 +65,7 @@ def _accept(made: Fleet, project: Project) -> Callable[[], float]:
 
 def _start_up() -> float:
     """What the command costs before it does anything."""
-    return program_ms([python(), "-c", "import llmc.cli.app, llmc.cli.accept"], os.environ)
+    return program_ms([python(), "-c", "import llmc.cli.app, llmc.cli.accepting"], os.environ)
 
 
 def _rebased(worktree: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 FOLDERS = 100
 FILES = 100
-_IDENTITY = ["-c", "user.name=Person", "-c", "user.email=person@example.com"]
+IDENTITY = {"user.name": "Person", "user.email": "person@example.com"}
 
 
 def fill(source: Path) -> None:
@@ -28,7 +28,8 @@ def commit(place: Path, name: str, text: str) -> None:
 
 
 def git(place: Path, *args: str) -> str:
-    argv = ["git", "-C", str(place), *_IDENTITY, *args]
+    identity = [word for key, value in IDENTITY.items() for word in ("-c", f"{key}={value}")]
+    argv = ["git", "-C", str(place), *identity, *args]
     done = subprocess.run(argv, env=os.environ, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.stderr}")

@@ -30,7 +30,7 @@ def run() -> list[Row]:
         made.llmc("config", "set", "repo.validate", "true")
         made.llmc("config", "set", "repo.setup", "true")
         project = open_project(str(made.root))
-        provision.refresh_base(project)
+        git(made.worktree("adam"), "reset", "-q", "--hard", provision.refresh_base(project))
         cases = {"check": _check(made, project), "git": _bare_git(made), "true": _command(made, project)}
         cases["pace"] = pace_ms
         times = interleave(cases, ROUNDS, warm_up=1)

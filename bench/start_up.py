@@ -16,7 +16,7 @@ WORK = "@sh echo {0} > {0}.txt; git add {0}.txt; git -c user.name=W -c user.emai
 #: the most that each may take, as a multiple of the floor
 TARGETS = {("--version",): 4.0, ("--help",): 6.0, ("status",): 10.0, ("status", "--json"): 4.5}
 #: what `llmc accept` loads before it does anything
-IMPORTS = "import llmc.cli.app, llmc.cli.accept"
+IMPORTS = "import llmc.cli.app, llmc.cli.accepting"
 
 
 def run() -> list[Row]:

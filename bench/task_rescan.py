@@ -7,7 +7,8 @@ from pathlib import Path
 from bench.fleets import fleet
 from bench.measure import Row, clock_ms, row
 from llmc.agents.claude.task_files import TaskFiles
-from llmc.tasks import queue as claiming
+from llmc.records.ledger import Ledger
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 
 NAME = "task_rescan"
@@ -22,14 +23,16 @@ def run() -> list[Row]:
         _write(folder)
         cold = []
         for _ in range(3):
-            queue = TaskQueue(TaskFiles(folder), claiming.open_ledger(project))
+            source = ClaudeTasks(TaskFiles(folder), Ledger(project.root.tasks_ledger))
+            watch = source.watch()
+            queue = TaskQueue(source)
             cold.append(clock_ms(queue.count_ready))
         warm = []
         for number in range(ROUNDS):
             name = f"{1 + number * 7}.json"
             task = json.loads((folder / name).read_text())
             (folder / name).write_text(json.dumps({**task, "subject": f"changed {number}"}))
-            queue.note_changed({name})
+            watch.heard()
             warm.append(clock_ms(queue.count_ready))
     note = f"first look at {TASKS} files: {statistics.median(cold):.0f} ms"
     return [

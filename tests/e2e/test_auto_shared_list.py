@@ -10,6 +10,7 @@ import pytest
 
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.records.ledger import Ledger
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 from tests.support.auto import until
 from tests.support.fleet import REAL_IN_SOAK, Fleet
@@ -62,7 +63,7 @@ def check_claims(fleet: Fleet, folder: Path, claimers: "list[subprocess.Popen[by
         held = {row["task"]: row["claim"] for row in ledger if row["claim"] not in lost}
         assert set(held) == set(mine), "the ledger knows what was won"
         # The client writes back the metadata it read before: a daemon's next look puts the claim back.
-        TaskQueue(TaskFiles(folder), Ledger(fleet.dir / ledger_name)).check()
+        TaskQueue(ClaudeTasks(TaskFiles(folder), Ledger(fleet.dir / ledger_name))).check()
         for task, claim in held.items():
             file = json.loads((folder / f"{task}.json").read_text())
             assert (file["status"], file["metadata"]["llmc"]["claim"]) == ("in_progress", claim)

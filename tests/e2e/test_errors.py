@@ -187,7 +187,7 @@ def test_json_errors_are_objects(shared: Fleet, argv: list[str], code: int) -> N
 
 @pytest.mark.parametrize("argv", [["start", "-f"], ["message", "adam", "-f"]])
 def test_a_prompt_file_that_is_not_text(shared: Fleet, tmp_path: Path, argv: list[str]) -> None:
-    """Break: decode with errors="replace" in cli/workers.py."""
+    """Break: decode with errors="replace" in cli/arguments.py."""
     path = tmp_path / "task.bin"
     path.write_bytes(b"caf\xe9")
     complaint(llmc(shared, *argv, str(path)), USAGE, "is not UTF-8 text", "Convert it")

@@ -152,7 +152,7 @@ def test_a_daemon_that_does_not_start_and_another_one(scripted: Fleet, overseen:
     assert "It never registered" in prompt
     assert "it is broken" in prompt
     # Somebody else starts another daemon while nobody looks.
-    os.kill(overseer.process.pid, signal.SIGSTOP)
+    overseer.freeze()
     os.kill(first, signal.SIGKILL)
     fleet.up("--auto")
     other = fleet.daemon_pid()

@@ -15,12 +15,16 @@ from tests.support.waiting import wait_until
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
 
 
+def in_a_tool_call(fleet: Fleet, *command: str) -> None:
+    """The agent is at a command that says so itself: its prompt is on the screen before it begins."""
+    begun = fleet.dir / "begun"
+    fleet.llmc(*command, f"@say begun\n@sh touch {begun}; python3 -c 'import time; time.sleep(60)'")
+    wait_until(begun.exists)
+
+
 def busy_with_a_queue(fleet: Fleet, count: int, *, marks: str) -> None:
     """The agent is in a tool call, and messages wait behind it."""
-    fleet.llmc(
-        "start", "--worker", "adam", "--prompt", "@say begun\n@sh python3 -c 'import time; time.sleep(60)'"
-    )
-    wait_until(lambda: "time.sleep" in fleet.screen("adam") and fleet.client_status("adam") == "busy")
+    in_a_tool_call(fleet, "start", "--worker", "adam", "--prompt")
     for number in range(count):
         stale = f"@sh echo {number} >> {fleet.dir / marks}; echo s > s{number}; git add -A; {COMMIT} 'STALE{number}'"
         sent = fleet.llmc("message", "adam", stale, "--json").json
@@ -84,8 +88,7 @@ def test_what_was_queued_and_taken_needs_no_new_session(fleet: Fleet) -> None:
     fleet.wait("adam", "needs_input")
     wait_until(lambda: any("two" in text for text in fleet.prompts_in_transcripts()))
     wait_until(lambda: fleet.client_status("adam") == "idle")
-    fleet.llmc("message", "adam", "@say again\n@sh python3 -c 'import time; time.sleep(60)'")
-    wait_until(lambda: "time.sleep" in fleet.screen("adam") and fleet.client_status("adam") == "busy")
+    in_a_tool_call(fleet, "message", "adam")
     project = open_project(str(fleet.root))
     record = project.store.worker("adam")
     pane = project.pane(record)

@@ -59,8 +59,8 @@ def crashing() -> Iterator[Fleet]:
     fleet.close()
 
 
-#: but for that of a task: test_auto_kills
-KILLS = [step for step in STEPS if step != "complete"]
+#: but for that of a task (test_auto_kills), and that of a slow landing (test_slow_landing)
+KILLS = [step for step in STEPS if step not in ("complete", "wait")]
 
 
 @pytest.mark.parametrize(

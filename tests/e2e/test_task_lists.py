@@ -6,7 +6,7 @@ from typing import Any
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo.project import open_project
 from llmc.tasks import commands, queue
-from llmc.tasks.task_list import open_ledger, open_list
+from llmc.tasks.source import source_of
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir
 from tests.support.fleet import Fleet
@@ -92,7 +92,7 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
     }
     (fleet.root / ".llmc/tasks.jsonl").write_text(f"{json.dumps(row)}\n")
     fleet.llmc("config", "set", "auto.task_list_id", "other")
-    books = open_ledger(open_project(str(fleet.root))).books()
+    books = source_of(open_project(str(fleet.root))).books()
     assert books.completed == {"plan": {"1"}}
 
 
@@ -153,14 +153,14 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     daemon.stop()
     project = open_project(str(fleet.root))
     commits = {row["task_id"]: row["commit"] for row in fleet.events("task_completed")}
-    books = open_ledger(project).books()
+    books = source_of(project).books()
     task = books.landed_as(commits["1"])
     assert task == TaskKey("plan", TaskId("1"))
     for _ in range(2):  # the second is the one after a crash
         back = queue.take_back(project, task, "its work was undone")
         assert back is not None
         assert (back.status, back.owner) == ("pending", "")
-    assert not open_ledger(project).books().is_completed(task)
+    assert not source_of(project).books().is_completed(task)
     assert commands.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
         "as after a crash"
     )
@@ -171,10 +171,9 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
     two = TaskKey("plan", TaskId("2"))
     assert queue.take_back(project, two, "its work was undone") is None
     assert "its file is gone" in commands.pending_again(project, commits["2"])[1]
-    assert open_ledger(project).books().is_completed(two)
+    assert source_of(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
-    files = open_list(project)
-    taken = queue.take(files, open_ledger(project), "auto-1", task, "Do 1")
+    taken = source_of(project).claim(task, "auto-1", "Do 1")
     assert taken is not None
     again = queue.take_back(project, task, "its work was undone")
     assert again is not None

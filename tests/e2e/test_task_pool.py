@@ -7,7 +7,7 @@ import pytest
 
 from llmc.repo.project import open_project
 from llmc.tasks.pool_command import take_up
-from llmc.tasks.task_list import open_ledger, open_list
+from llmc.tasks.source import source_of
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT, auto_config, task_files
 from tests.support.waiting import wait_until
@@ -110,7 +110,7 @@ def test_an_answer_that_a_crash_cut_off_is_taken_up_once(scripted: Fleet) -> Non
     project.root.task_pool.mkdir()
     for _ in range(2):
         (project.root.task_pool / "answer-17.txt").write_text("Do it\n")
-        take_up(project, open_list(project), open_ledger(project))
+        take_up(project, source_of(project))
     files = task_files(scripted)
     assert [file["subject"] for file in files.values()] == ["Do it"]
     assert list(project.root.task_pool.iterdir()) == []

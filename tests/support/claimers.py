@@ -6,19 +6,19 @@ from pathlib import Path
 
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.records.ledger import Ledger
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import TaskQueue
 
 
 def main(directory: str, ledger: str, result: str) -> None:
     """Begins at a line on stdin; ends without having begun when there comes none."""
-    queue = TaskQueue(TaskFiles(Path(directory)), Ledger(Path(ledger)))
+    queue = TaskQueue(ClaudeTasks(TaskFiles(Path(directory)), Ledger(Path(ledger))))
     Path(f"{result}-ready").touch()
     if not sys.stdin.readline():
         return
     won = []
     while found := queue.take_next(f"auto-{len(won)}", ()):
         won.append(found[0].id)
-        queue.note_changed(None)
     Path(result).write_text(json.dumps(won))
 
 

@@ -327,7 +327,7 @@ class Fleet:
     def _freeze(self, pid: int) -> bool:
         """Stop the daemon; let it go on when it was caught with a lock."""
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: _process_state(pid) == "T")
+        wait_until(lambda: process_state(pid) == "T")
         own = self.root / ".llmc/locks/daemon.lock"
         if any(is_locked(path) for path in own.parent.iterdir() if path != own):
             os.kill(pid, signal.SIGCONT)
@@ -421,7 +421,7 @@ def _open_files(pid: int) -> Iterator[str]:
                 yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
-def _process_state(pid: int) -> str:
+def process_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 

@@ -15,7 +15,7 @@ from llmc.goals import goals, work
 from llmc.goals.drive.intents import pending
 from llmc.goals.model import GoalStatus, Result
 from llmc.goals.runner import Runner
-from llmc.tasks import queue
+from llmc.tasks.claude_files import open_files
 from tests.support.goal_workshop import GOAL, Clock, Workshop, fail
 
 FORK = multiprocessing.get_context("fork")
@@ -154,7 +154,7 @@ def _work(run: Run, fault: str) -> None:
         os.environ["LLMC_FAULT"] = fault
     shop = run.shop
     shop.runner = Runner(shop.project)
-    shop.ledger = queue.open_ledger(shop.project)
+    shop.source = open_files(shop.project)
     with contextlib.suppress(faults.FaultInjected):
         _begin_again(shop)
         for _ in range(3):
@@ -171,9 +171,9 @@ def _has_struck(fault: str) -> bool:
 
 def _begin_again(shop: Workshop) -> None:
     """As auto mode begins: what a worker had when its daemon died is given back."""
-    for claim in tuple(shop.ledger.books().claims.values()):
-        queue.give_back(shop.files, shop.ledger, claim, "the daemon was gone")
-    queue.settle_files(shop.files, shop.ledger.books())
+    for claim in tuple(shop.source.books().claims.values()):
+        shop.source.release(claim, "the daemon was gone")
+    shop.source.settle()
 
 
 def _one_task(run: Run) -> None:
@@ -195,6 +195,6 @@ def _one_task(run: Run) -> None:
     if failed < failures.get(leaf, 0):
         fail(shop, claim)
     elif leaf == run.troubles["asks"] and "Blue" not in task.description:
-        queue.give_back(shop.files, shop.ledger, claim, "Which colour?", hold="blocked")
+        shop.source.release(claim, "Which colour?", hold="blocked")
     else:
         shop.complete(claim)

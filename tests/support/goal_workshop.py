@@ -23,9 +23,10 @@ from llmc.records.task import Task
 from llmc.records.worker import Assignment as WorkersTask
 from llmc.records.worker import Status, WorkerRecord
 from llmc.repo.project import Project, bare_project
+from llmc.tasks import claude_files
 from llmc.tasks import queue as claiming
+from llmc.tasks.claude_files import open_files
 from llmc.tasks.queue import TaskQueue
-from llmc.tasks.task_list import open_list
 from tests.support.goal_world import START, goal, plan
 
 GOAL = "goal_1"
@@ -42,7 +43,7 @@ class Clock:
         return self.now
 
     def set_up(self, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        for module in (runner, signals, dispatch, work, claiming):
+        for module in (runner, signals, work, claiming, claude_files):
             monkeypatch.setattr(module, "now_unix", self)
         monkeypatch.setattr(runner, "monotonic", self)  # else each step would be a jump of the clock
         return self
@@ -66,9 +67,9 @@ class Workshop:
         self.project = project_in(directory, **goals)
         self.runner = Runner(self.project)
         self.store = open_store(self.project)
-        self.files = open_list(self.project)
-        self.ledger = claiming.open_ledger(self.project)
-        self.files.directory.mkdir(parents=True)
+        self.source = open_files(self.project)
+        self.files = self.source.files
+        self.source.prepare()
         self.project.store.create()
         nodes = plan(1, 1, leaves, chained=False)
         self.store.apply(Change(goal=goal(), nodes=tuple(nodes.values())))
@@ -100,17 +101,17 @@ class Workshop:
         self.runner = Runner(self.project)
 
     def tasks(self) -> dict[str, Task]:
-        return {str(task.id): task for task in open_list(self.project).listing().tasks.values()}
+        return {str(task.id): task for task in open_files(self.project).listing().tasks.values()}
 
     def queue(self) -> TaskQueue:
-        return TaskQueue(self.files, self.ledger)
+        return TaskQueue(self.source)
 
     def take(self, worker: str = "auto-1") -> tuple[Task, Claim] | None:
         """As auto mode takes it."""
         return self.queue().take_next(worker, ())
 
     def complete(self, claim: Claim) -> None:
-        claiming.complete(self.files, self.ledger, claim, "")
+        self.source.finish(claim, "")
 
     def perform(self, action: Action) -> Done:
         return dispatch.perform(
@@ -148,7 +149,7 @@ def withdraw(*others: str, dispatch_id: str = "W1") -> Action:
 
 
 def fail(shop: Workshop, claim: Claim, **more: Any) -> None:
-    claiming.give_back(shop.files, shop.ledger, claim, "it failed", cause="agent", counts=True, **more)
+    shop.source.release(claim, "it failed", cause="agent", counts=True, **more)
 
 
 def set_goal(shop: Workshop, **fields: Any) -> None:

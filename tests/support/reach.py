@@ -70,6 +70,8 @@ class Package:
         self.by_text = {module for module, text in texts.items() if "getattr(" in text}
         self.uses: dict[Name, Uses] = {}
         self.parts: dict[Name, list[Name]] = {}
+        #: what a module hands on: `from p.rules import used as used`
+        self.shared: dict[Name, Name] = {}
         for module, tree in self.modules.items():
             self._read_module(module, tree)
 
@@ -84,6 +86,7 @@ class Package:
         while new:
             name = new.pop()
             if name in reached or name not in self.uses:
+                new |= {self.shared[name]} - reached if name in self.shared else set()
                 continue
             reached.add(name)
             new |= self.uses[name].names | {Name(name.module, BODY)}
@@ -98,6 +101,7 @@ class Package:
         scope = self._imported(_own_nodes(tree))
         tops = {name for node in tree.body for name in _defined(node)}
         scope |= {name: Name(module, name) for name in tops}
+        self.shared |= {Name(module, name): meant for name, meant in scope.items() if name not in tops}
         for node in tree.body:
             for name in _defined(node) or [BODY]:
                 self._read(Name(module, name), node, scope, module in self.by_text)

@@ -23,7 +23,8 @@ from llmc.repo.project import Project, open_project
 from llmc.supervisor.roles import Timing
 from llmc.supervisor.rules import decide
 from llmc.supervisor.supervisor import Supervisor
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, process_state
+from tests.support.waiting import wait_until
 
 #: as short as a busy machine allows; a heartbeat comes every 5 seconds
 QUICK = {
@@ -104,6 +105,11 @@ class Overseer:
     def stop(self, number: int = signal.SIGINT) -> int:
         os.kill(self.process.pid, number)
         return self.ends()
+
+    def freeze(self) -> None:
+        """It looks at nothing until SIGCONT: a signal is sent before it arrives."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        wait_until(lambda: process_state(self.process.pid) == "T")
 
     def close(self) -> None:
         """Whatever a failed test left."""

@@ -22,12 +22,12 @@ import pytest
 from llmc.agents.claude.screen import Box, Composer
 from llmc.agents.events import AgentEvent, What
 from llmc.agents.protocol import ClientStatus
+from llmc.api.status_view import overseer_view
 from llmc.base import processes
 from llmc.base.names import PaneId, SessionName
 from llmc.base.panes import Pane
 from llmc.base.processes import Process, identify
 from llmc.cli.overview import render
-from llmc.cli.views import overseer_view
 from llmc.daemon import watches
 from llmc.daemon.auto import AutoMode, AutoOptions
 from llmc.daemon.watches import AgentsWatch

@@ -78,7 +78,7 @@ def test_installed_into_an_empty_environment_it_runs_the_demo(
     done = run([str(llmc_program), "demo"], env, cwd=home)
     assert "9 tasks landed" in done, done
     removal = {"pip": "-m pip uninstall llmc", "uv": "uv tool uninstall llmc"}[installer]
-    script = "from llmc.cli.uninstall import how_to_remove; print(how_to_remove())"
+    script = "from llmc.cli.setting_up import how_to_remove; print(how_to_remove())"
     shebang = llmc_program.read_text().splitlines()[0].removeprefix("#!")
     assert removal in run([shebang, "-c", script], env)
 

@@ -64,3 +64,10 @@ def test_every_file_a_guide_names_is_there(document: str) -> None:
     places = (REPOSITORY, REPOSITORY / "src" / "llmc")
     gone = [file for file in named if not any((place / file).is_file() for place in places)]
     assert gone == [], f"{document} names files that are gone"
+
+
+def test_the_first_page_and_each_chapter_are_short() -> None:
+    """A newcomer reads README in a few minutes, and a chapter of the guide in ten."""
+    assert len((REPOSITORY / "README.md").read_text().split()) <= 1500
+    chapters = (REPOSITORY / "docs/guide").glob("*.md")
+    assert {path.name: words for path in chapters if (words := len(path.read_text().split())) > 2000} == {}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import llmc
-from llmc.cli.app import COMMANDS
+from llmc.cli.commands import COMMANDS, PLACES
 from tests.support.reach import BODY, Name, Package, words_of
 
 SOURCE = Path(llmc.__file__).parent
@@ -45,7 +45,7 @@ def test_every_name_is_reached_from_a_command() -> None:
     Seen to fail for: a new function that nothing calls; `digest` out of COMMANDS; `notify.retry` out of daemon/chores.py; a
     field that is set and never read; a rule that only its marked test called (whose report it is).
     """
-    commands = [Name(f"llmc.cli.{name}", "command") for name in COMMANDS]
+    commands = [Name(PLACES[name], name) for name in COMMANDS]
     unreached = Package(SOURCE).unreached(
         [*(Name(program, BODY) for program in PROGRAMS), *commands], words_of(SOURCE)
     )
@@ -61,11 +61,13 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
     files = {
         "__init__": "",
         "main": """
+            from p import door
             from p.table import group
             from p.rules import Kind, Shape, imported_only, used
 
             def run(shape: "Shape") -> object:
                 dead = used()  # a local variable
+                door.handed_on()
                 return dead, shape.area(), Kind.ROUND, shape.name, group
 
             @group.command()
@@ -73,6 +75,7 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
 
             run(Shape())
             """,
+        "door": "from p.rules import handed_on as handed_on, not_called as not_called",
         "table": """
             ROWS = {"a": by_row}
             group = object()
@@ -102,11 +105,13 @@ def test_what_nothing_reaches_is_found(tmp_path: Path) -> None:
             def dead(): return helper()
             def helper(): return dead()
             def imported_only(): ...
+            def handed_on(): ...
+            def not_called(): ...
             """,
     }
     for name, text in files.items():
         (package / f"{name}.py").write_text(text.replace("\n            ", "\n"))
     assert Package(package).unreached([Name("p.main", BODY)]) == [
         *("p.rules.Kind.FLAT", "p.rules.Shape.colour", "p.rules.Shape.edge", "p.rules.UNUSED"),
-        *("p.rules.dead", "p.rules.helper", "p.rules.imported_only"),
+        *("p.rules.dead", "p.rules.helper", "p.rules.imported_only", "p.rules.not_called"),
     ]

@@ -29,7 +29,7 @@ from llmc.repo import git, provision, trash
 from llmc.repo.project import Project, agent_for
 from llmc.supervisor import supervisor_record
 from llmc.supervisor.remediation import main_directory
-from llmc.tasks.task_list import open_list
+from llmc.tasks.source import source_of
 from llmc.workers import reset
 from llmc.workers.fleet import close_server, of_people, told_of
 from llmc.workers.nuke import nuke_worker
@@ -230,7 +230,7 @@ def left_alone(project: Project) -> list[str]:
     """What is outside the root and stays: it is the client's, or a person's."""
     found = []
     with contextlib.suppress(LlmcError):
-        directory = open_list(project).directory
+        directory = Path(source_of(project).where())
         if directory.is_dir() and not directory.is_relative_to(project.root.path):
             found.append(f"the task list: {directory}")
     with contextlib.suppress(LlmcError):

@@ -279,6 +279,8 @@ def _aborted(row: Raw) -> _Found:
 
 
 def _review(row: Raw) -> str:
+    if row["accept_step"] == "wait":
+        return "its work is on its way to the branch; nobody asks what became of it"
     if row["accept_step"]:
         return f"its accept was interrupted (step {row['accept_step']})"
     seen = "is reviewed, and can be accepted" if row["reviewed"] else "waits for review"

@@ -10,6 +10,7 @@ from llmc.auto.landing import (
     give_up,
     is_hindered,
     land,
+    return_unlanded,
     start_over,
     tell_again,
 )
@@ -21,7 +22,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
-from llmc.landing import accept, fast_forward, post_accept, prompts
+from llmc.landing import accept, post_accept, prompts, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, Claim
 from llmc.records.causes import Cause
@@ -31,7 +32,6 @@ from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import sessions, submit
 from llmc.sessions.rules import prompt_text
 from llmc.tasks import queue
-from llmc.tasks import queue as claiming
 from llmc.tasks.queue import TaskQueue
 from llmc.workers.rules import Clock
 from llmc.workers.start import start_task
@@ -42,14 +42,14 @@ UNKNOWN_CLAIM = "its worker was not at it after a restart"
 
 def settle(project: Project, queue: TaskQueue) -> None:
     """Claims, files and records agree again: what has landed is completed, what no record goes on with is free."""
-    for claim in list(queue.ledger.books().claims.values()):
+    for claim in list(queue.source.books().claims.values()):
         settle_claim(project, queue, claim)
-    claiming.settle_files(queue.files, queue.ledger.books())
+    queue.source.settle()
 
 
 def settle_claim(project: Project, queue: TaskQueue, claim: Claim) -> None:
     """A claim that its worker's record does not have is over, one way or the other."""
-    books = queue.ledger.books()
+    books = queue.source.books()
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if _landed_unseen(project, books, claim, record):
         _complete(project, queue, books, claim)
@@ -69,18 +69,18 @@ def _landed_unseen(project: Project, books: Books, claim: Claim, record: WorkerR
     if record is not None and record.accept is not None and _is_at(record, claim):
         return False  # it is finished from its journal
     commit = books.landing.get(claim.id)
-    return bool(commit) and fast_forward.is_landed(project, str(commit))
+    return bool(commit) and ways.way_of(project).verify(project, str(commit))
 
 
 def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) -> None:
     commit = books.landing[claim.id]
-    claiming.complete(queue.files, queue.ledger, claim, commit)
+    queue.source.finish(claim, commit)
     with project.store.transaction() as tx:
         accept.count_completed(tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, ""))
 
 
 def _free(project: Project, queue: TaskQueue, claim: Claim, reason: str = UNKNOWN_CLAIM) -> None:
-    claiming.give_back(queue.files, queue.ledger, claim, reason)
+    queue.source.release(claim, reason)
     with project.store.transaction() as tx:
         said = {"worker": claim.worker, **claim.task.fields(), "reason": reason}
         tx.emit("task_released", **said, cause="", ref=None)
@@ -133,6 +133,12 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
+    if isinstance(problem, accept.SentBack) and record.assignment is not None:
+        return_unlanded(run, project, record, problem)
+        return True
+    if accept.waits(record.accept):
+        run.look_again(name, accept.POLL_S)
+        return True
     if problem is None or record.accept is None:
         run.went_well(record, "finish")
         return False
@@ -152,8 +158,8 @@ def _situation(run: Run, project: Project, record: WorkerRecord, clock: Clock, s
         taking=not run.draining and not waiting.is_parked(state),
         landing=now >= state.source_repo_dirty_retry_after_unix,
         resuming=waiting.may_resume(state, record.since_unix, now),
-        claimed=task is not None and run.queue.holds(task.claim),
-        completed=task is not None and run.queue.ledger.books().is_completed(task.task),
+        claimed=task is not None and run.queue.source.renew(task.claim),
+        completed=task is not None and run.queue.source.books().is_completed(task.task),
         busy_s=max(0.0, busy_s - task.waited_s) if task else 0.0,
         task_timeout_s=project.config.auto.task_timeout_secs,
         near_budget=spent.words if spent.level is Level.SOFT else "",
@@ -256,7 +262,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
         if project.config.auto.post_accept_command and a_command_comes_first(state):
             run.look_again(record.name, LANDING_S)
             return False
-        if (lost := run.queue.ledger.books().claims.get(record.name)) is not None:
+        if (lost := run.queue.source.books().claims.get(record.name)) is not None:
             settle_claim(
                 project, run.queue, lost
             )  # its agent was started anew, and became idle, before it was told
@@ -312,7 +318,7 @@ def _assign(run: Run, project: Project, record: WorkerRecord) -> bool:
 def _deliver(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
     try:
-        found = run.queue.files.of(task.task_list).get(task.task_id)
+        found = run.queue.source.one(task.task)
     except LlmcError as error:  # broken since it was taken: the list says so, and the others go on
         why = "its file is gone" if isinstance(error, NotFound) else error.message
         return give_up(run, project, record, GiveUp(Cause.TASK, why, counts=False))

@@ -13,7 +13,7 @@ from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.panes import Pane
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
-from llmc.landing import accept, fast_forward, prompts, rebase
+from llmc.landing import accept, fast_forward, prompts, rebase, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
 from llmc.records.causes import Cause
@@ -58,9 +58,7 @@ def hand_back(run: Run, project: Project, record: WorkerRecord, why: GiveUp) -> 
 
 
 def _give_back(run: Run, record: WorkerRecord, why: GiveUp) -> Books:
-    return queue.give_back(
-        run.queue.files,
-        run.queue.ledger,
+    return run.queue.source.release(
         queue.claim_of(record.name, assignment_of(record)),
         why.reason,
         cause=why.cause,
@@ -135,13 +133,13 @@ def release(run: Run, project: Project, name: str) -> None:
     record = project.store.worker(name)
     if record.assignment is None:
         return
+    if accept.waits(record.accept):
+        return  # it may land without us: its task stays with it, and the next daemon asks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
         return
     task = record.assignment
-    queue.give_back(
-        run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "the daemon was stopped"
-    )
+    run.queue.source.release(queue.claim_of(record.name, task), "the daemon was stopped")
     ref = provision.pin_unfinished(project, record, "released")
     with project.store.transaction() as tx:
         tx.update(name, assignment=None, accept=None)
@@ -158,7 +156,7 @@ def release(run: Run, project: Project, name: str) -> None:
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:
     if accept.is_past_landing(journal):
         return True
-    return accept.may_have_landed(journal) and fast_forward.is_landed(project, journal.squash)
+    return accept.may_have_landed(journal) and ways.way_of(project).verify(project, journal.squash)
 
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
@@ -233,6 +231,10 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         return False  # it is told, and resolves them
     except accept.Cancelled:
         return False  # a person talks with it
+    except accept.Waiting as waits:
+        run.say(waits.message)
+        run.look_again(record.name, accept.POLL_S)
+        return False
     except accept.WorkChanged:
         run.look_again(record.name, BUSY_S)  # it starts over with what is there then
         return False
@@ -265,6 +267,12 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
         run.look_again(record.name, BUSY_S)
         return False
+    return return_unlanded(run, project, record, error)
+
+
+def return_unlanded(run: Run, project: Project, record: WorkerRecord, error: Refused) -> bool:
+    """Where its work was to land they want something else: the worker is told."""
+    task = assignment_of(record)
     text = prompts.not_landed_prompt(project, record, error.message, task.sent_back + 1, SEND_BACKS)
     return _return_to_worker(run, project, record, text, error.message, code=None)
 
@@ -326,7 +334,7 @@ def _return_to_worker(
 
 def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool:
     task = assignment_of(record)
-    queue.complete(run.queue.files, run.queue.ledger, queue.claim_of(record.name, task), "")
+    run.queue.source.finish(queue.claim_of(record.name, task), "")
     with project.store.transaction() as tx:
         accept.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "nothing had to change"))

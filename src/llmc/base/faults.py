@@ -40,6 +40,7 @@ STEPS = (
     "accept.merge",
     "accept.validate",
     "accept.land",
+    "accept.wait",
     "accept.verify",
     "accept.complete",
     "accept.reset",

@@ -9,12 +9,11 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from llmc import __version__
+from llmc.api.roots import Kind, caller
 from llmc.base.errors import Exit, LlmcError, Refused, StateError, UsageError
 from llmc.base.files import explain
-from llmc.cli.commands import ABOUT, COMMANDS, OPTIONS
-from llmc.cli.fast import Give
+from llmc.cli.commands import ABOUT, COMMANDS, OPTIONS, PLACES
 from llmc.cli.output import print_error, say_lines
-from llmc.sessions.caller import Kind, caller
 
 #: what an agent may call about itself; everything else is for people
 FOR_AGENTS = {"report": (), "status": (), "hook": (), "tasks": ("list", "show")}
@@ -26,13 +25,9 @@ NOT_FOR_OVERSEER = ("up", "overseer")
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-#: commands that stand elsewhere: what they run is imported by nothing else
-ELSEWHERE = {"drill": "llmc.rehearsal.drill", "demo": "llmc.rehearsal.demo"}
-
-
 def load(name: str) -> click.Command:
     """A command by its name; only now is its module imported."""
-    command: click.Command = importlib.import_module(ELSEWHERE.get(name, f"llmc.cli.{name}")).command
+    command: click.Command = getattr(importlib.import_module(PLACES[name]), name)
     return command
 
 
@@ -111,7 +106,11 @@ def report(error: Exception, argv: list[str]) -> int:
 def _for_people(error: Exception) -> LlmcError:
     if isinstance(error, LlmcError):
         return error
-    if isinstance(error, Give):  # click's command asks the same functions: there is nobody left to give it to
+    from llmc.api.seeing import Unreadable  # most commands end without an error
+
+    if isinstance(
+        error, Unreadable
+    ):  # click's command asks the same functions: there is nobody left to give it to
         return StateError(
             "state.json cannot be shown as it is", hint="`llmc doctor` says what is wrong with it."
         )

@@ -53,6 +53,34 @@ COMMANDS: dict[str, str] = {
     "hook": "Take a hook event of an agent (agents call this).",
 }
 
+#: where each command stands: the module has a function of its name. Nothing imports those of `rehearsal`
+PLACES: dict[str, str] = {
+    name: module
+    for module, names in {
+        "llmc.cli.setting_up": "init add uninstall claude completion",
+        "llmc.cli.up": "up",
+        "llmc.cli.down": "down",
+        "llmc.cli.overseer": "overseer",
+        "llmc.cli.watching": "status wait events logs digest",
+        "llmc.cli.directing": "start message answer hold release attach peek console",
+        "llmc.cli.reviewing": "review reject",
+        "llmc.cli.accepting": "accept rebase pick undo",
+        "llmc.cli.clearing": "reset nuke trash",
+        "llmc.cli.tasking": "tasks",
+        "llmc.cli.goal": "goal",
+        "llmc.cli.work": "work",
+        "llmc.cli.usage": "usage",
+        "llmc.cli.prices": "prices",
+        "llmc.cli.doctor": "doctor",
+        "llmc.cli.notify": "notify",
+        "llmc.cli.config": "config",
+        "llmc.cli.for_agents": "report hook",
+        "llmc.rehearsal.drill": "drill",
+        "llmc.rehearsal.demo": "demo",
+    }.items()
+    for name in names.split()
+}
+
 #: the options of `llmc` itself
 OPTIONS: dict[str, str] = {
     "--root PATH": "The root to work on (else LLMC_ROOT, the enclosing one, or ~/llmc).",

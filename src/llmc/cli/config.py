@@ -8,7 +8,7 @@ import subprocess
 import click
 
 from llmc.base.errors import Exit, LlmcError, UsageError
-from llmc.cli import help
+from llmc.cli.arguments import Group
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
 from llmc.config.paths import Root
@@ -24,14 +24,14 @@ def _name_old_tasks(ctx: click.Context) -> None:
     if not _root(ctx).tasks_ledger.exists():
         return
     from llmc.repo.project import open_project
-    from llmc.tasks.task_list import open_ledger
+    from llmc.tasks.source import source_of
 
     with contextlib.suppress(LlmcError, OSError):
-        open_ledger(open_project(ctx.find_root().obj["root"])).books()
+        source_of(open_project(ctx.find_root().obj["root"])).books()
 
 
-@click.group("config", cls=help.Group)
-def command() -> None:
+@click.group("config", cls=Group)
+def config() -> None:
     """Read, change and check the configuration.
 
     \b
@@ -42,7 +42,7 @@ def command() -> None:
     """
 
 
-@command.command("get")
+@config.command("get")
 @click.argument("key", required=False)
 @json_option
 @click.pass_context
@@ -65,7 +65,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
         say(f"{name} = {to_toml(value)}")
 
 
-@command.command("set")
+@config.command("set")
 @click.argument("key")
 @click.argument("value")
 @click.pass_context
@@ -79,7 +79,7 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     say(f"{key} = {to_toml(get_value(config, key))}")
 
 
-@command.command("unset")
+@config.command("unset")
 @click.argument("key")
 @click.pass_context
 def unset(ctx: click.Context, key: str) -> None:
@@ -91,7 +91,7 @@ def unset(ctx: click.Context, key: str) -> None:
     say(f"{key} is unset")
 
 
-@command.command("edit")
+@config.command("edit")
 @click.pass_context
 def edit(ctx: click.Context) -> None:
     """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
@@ -118,7 +118,7 @@ def edit(ctx: click.Context) -> None:
     draft.unlink()
 
 
-@command.command("check")
+@config.command("check")
 @json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
@@ -136,7 +136,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
     return Exit.FAILED if problems else Exit.DONE
 
 
-@command.command("schema")
+@config.command("schema")
 @json_option
 def schema(as_json: bool) -> None:
     """Print every key with its type, default and meaning; with --json a JSON schema."""

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from llmc.base.errors import Exit, Refused, UsageError
-from llmc.cli.ask import confirm
+from llmc.cli.arguments import confirm
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.paths import Root
 from llmc.doctor import rebuild as rebuilding
@@ -25,7 +25,7 @@ from llmc.repo.project import locate_root, open_project
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: bool) -> int:
+def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: bool) -> int:
     """Find what is wrong with a root, and mend it. Without an option it only looks.
 
     \b

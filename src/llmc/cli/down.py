@@ -21,7 +21,7 @@ from llmc.workers.fleet import close_server, end_every_session, take_down, told_
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, force: bool, as_json: bool) -> int:
+def down(ctx: click.Context, force: bool, as_json: bool) -> int:
     """Stop the agents and the daemon. Work in the worktrees, and panes that you opened, stay as they are. Needs no valid configuration or state.
 
     \b

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from llmc.base.errors import Exit, UsageError
-from llmc.cli import goal_show, help
+from llmc.cli import goal_show
+from llmc.cli.arguments import Group, complete_worker, project_of
 from llmc.cli.goal_show import drawn, goal_argument
 from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
 from llmc.cli.output import json_option, note, paint, print_json, say
-from llmc.cli.workers import complete_worker, project_of
 from llmc.config.durations import format_duration
 from llmc.goals import goals as service
 from llmc.goals.drive.rollup import criterion
@@ -40,8 +40,8 @@ _DOLLARS = _Dollars(0)
 reason_option = click.option("--reason", default="", help="Why; it is kept in the goal's log.")
 
 
-@click.group("goal", cls=help.Group)
-def command() -> None:
+@click.group("goal", cls=Group)
+def goal() -> None:
     """Goals: what is to be reached, planned in phases, tasks and subtasks, and driven to its end.
 
     \b
@@ -88,7 +88,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@command.command("create")
+@goal.command("create")
 @click.option("--title", required=True, help="What is to be reached, in a line.")
 @definition_options
 @click.option(
@@ -141,7 +141,7 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     return Exit.FAILED if made.problem else Exit.DONE
 
 
-@command.command("plan")
+@goal.command("plan")
 @goal_argument
 @click.option("--from", "file", type=_FILE, help="Take the plan from this file.")
 @click.option("--replan", "again", is_flag=True, help="Another plan in place of the one there is.")
@@ -201,7 +201,7 @@ def _draw(view: GoalView) -> None:
         say(line)
 
 
-@command.command("list")
+@goal.command("list")
 @click.option("--all", "every", is_flag=True, help="Those that were put away too.")
 @json_option
 @click.pass_context
@@ -230,7 +230,7 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
         say("no goals" if not views else "no goals but archived ones (--all)")
 
 
-@command.command("update")
+@goal.command("update")
 @goal_argument
 @click.option("--title", default=None, help="What is to be reached, in a line.")
 @definition_options
@@ -295,7 +295,7 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why:
             note_settled(project, f"goal {name}")
 
     run.__doc__ = f'{about}\n\n\b\nExample:\n  llmc goal {name} goal_1f0c9a7e42 --reason "{why}"\n'
-    command.command(name)(goal_argument(reason_option(json_option(click.pass_context(run)))))
+    goal.command(name)(goal_argument(reason_option(json_option(click.pass_context(run)))))
 
 
 _mover(
@@ -319,7 +319,7 @@ _mover(
 )
 
 
-goal_show.add_to(command)
+goal_show.add_to(goal)
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from llmc.base.files import write_atomic
+from llmc.cli.arguments import project_of
+from llmc.cli.fast import sheet
 from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
 from llmc.cli.output import json_option, paint, print_json, say, say_lines
-from llmc.cli.status_text import page
-from llmc.cli.workers import project_of
 from llmc.goals.drive.criteria import unchecked
 from llmc.goals.drive.rollup import progress
 from llmc.goals.goals import GoalCost, GoalSpending, open_store
@@ -104,7 +104,7 @@ def percents(view: GoalView) -> dict[str, int]:
 
 def drawn(view: GoalView) -> list[str]:
     """The plan as a tree, coloured on a terminal."""
-    width, _ = page()
+    width, _ = sheet()
     lines = draw.plan_tree(view, percents(view), width)
     return ["".join(_styled(text, style) for text, style in line).rstrip() for line in lines]
 

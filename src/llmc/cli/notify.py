@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from llmc.base.errors import Exit, Refused
-from llmc.cli import help
+from llmc.cli.arguments import Group, project_of
 from llmc.cli.output import json_option, print_json, say
-from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration
 from llmc.notifications import notify as service
 from llmc.notifications.notifiers import Outcome, Result
@@ -16,8 +15,8 @@ from llmc.notifications.notify import Incident, Incidents
 from llmc.notifications.rules import KINDS
 
 
-@click.group("notify", cls=help.Group)
-def command() -> None:
+@click.group("notify", cls=Group)
+def notify() -> None:
     """How llmc tells you what happens while you are away: once for each incident.
 
     \b
@@ -28,7 +27,7 @@ def command() -> None:
     """
 
 
-@command.command("test")
+@notify.command("test")
 @json_option
 @click.pass_context
 def test(ctx: click.Context, as_json: bool) -> int:
@@ -54,7 +53,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
     return Exit.FAILED if any(one.result is Result.FAILED for one in outcomes) else Exit.DONE
 
 
-@command.command("list")
+@notify.command("list")
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:

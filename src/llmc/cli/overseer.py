@@ -4,17 +4,17 @@ import contextlib
 
 import click
 
-from llmc.cli import help, overseer_goals
+from llmc.cli import overseer_goals
+from llmc.cli.arguments import Group, project_of
 from llmc.cli.output import paint, say
-from llmc.cli.workers import project_of
 from llmc.notifications.notify import notify
 from llmc.supervisor import remediation
 from llmc.supervisor.supervisor import Supervisor
 
 
-@click.group("overseer", cls=help.Group, invoke_without_command=True)
+@click.group("overseer", cls=Group, invoke_without_command=True)
 @click.pass_context
-def command(ctx: click.Context) -> int | None:
+def overseer(ctx: click.Context) -> int | None:
     """Keep `llmc up --auto` alive: start it, watch it, let an agent mend what ended it, start it again.
 
     It runs in the foreground. Ctrl-C ends the daemon in order, then the supervisor; Ctrl-C again ends it at once.
@@ -34,7 +34,7 @@ def command(ctx: click.Context) -> int | None:
     return Supervisor(project_of(ctx), _Agent(), notify, show).run()
 
 
-overseer_goals.add_to(command)
+overseer_goals.add_to(overseer)
 
 
 class _Agent:

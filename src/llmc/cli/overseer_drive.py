@@ -5,9 +5,9 @@ import click
 from llmc.api.goal_ticks import tick_now, undriven
 from llmc.base.clock import now_unix
 from llmc.base.errors import Exit
+from llmc.cli.arguments import project_of
 from llmc.cli.goal_views import complete_goal, complete_node
 from llmc.cli.output import json_option, note, paint, print_json, say
-from llmc.cli.workers import project_of
 from llmc.goals.work import clock
 from llmc.goals.work import why as asked
 

@@ -9,6 +9,7 @@ from llmc.api.goal_ticks import undriven
 from llmc.base.files import write_atomic
 from llmc.base.text import json_text
 from llmc.cli import goal, overseer_drive, work
+from llmc.cli.arguments import parse_since, project_of
 from llmc.cli.goal_views import (
     assignment_line,
     assignment_row,
@@ -21,8 +22,6 @@ from llmc.cli.goal_views import (
     warn,
 )
 from llmc.cli.output import json_option, print_json, say
-from llmc.cli.times import parse_since
-from llmc.cli.workers import project_of
 from llmc.goals import work as goal_work
 from llmc.goals.goals import open_store
 from llmc.goals.report.handoff import event_row
@@ -36,7 +35,7 @@ goal_option = click.option(
 
 def add_to(group: click.Group) -> None:
     """`llmc overseer` alone stays the supervisor."""
-    for one in (status, goal.command, work.command, events, inbox, answer, export, safe_mode):
+    for one in (status, goal.goal, work.work, events, inbox, answer, export, safe_mode):
         group.add_command(one)
     overseer_drive.add_to(group)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from llmc.attention.rules import AT_WORK as AT_WORK_STATUSES
-from llmc.attention.rules import WORDS as _WORDS
+from llmc.api.status_view import AT_WORK as AT_WORK_STATUSES
+from llmc.api.status_view import UP, UP_AUTO, Page, Raw, counts
+from llmc.api.status_view import WORDS as _WORDS
 from llmc.base.text import cells, padded, printable, shortened, shortened_at_start, wrap
-from llmc.records.items import UP, UP_AUTO, Raw, counts
 
 #: what is printed where the width of the screen does not matter: into a pipe or a file
 PLAIN_WIDTH = 80
@@ -248,3 +248,24 @@ def age(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size}{unit}"
     return f"{whole}s"
+
+
+def goals_line(page: Page) -> str:
+    """The goals in a line, as the last tick saw them; the store itself is not opened for this."""
+    if not page.goals_enabled:
+        return ""
+    seen = page.goals
+    if seen is None:
+        return "Goals: no tick yet" + ("" if page.daemon_runs else " (llmc up --auto --detach)")
+    counted = {"active": seen.active, "paused": seen.paused, "completed": seen.completed}
+    parts = [", ".join(f"{count} {word}" for word, count in counted.items() if count) or "none"]
+    if seen.total:
+        parts.append(f"{seen.done} of {seen.total} parts done ({seen.percent}%)")
+    questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
+    if questions:
+        word = "waits" if questions == 1 else "wait"
+        parts.append(f"{questions} {word} for your answer: llmc overseer inbox")
+    if not seen.ok:
+        parts.append(f"the last tick failed: {seen.problem}")
+    when = "" if page.daemon_runs else f" ({age(page.now - seen.ended_at)} ago; no daemon drives them)"
+    return "Goals: " + "; ".join(parts) + when

@@ -6,16 +6,15 @@ import click
 
 from llmc.auto import prices as service
 from llmc.auto.rules.costs import PriceList, Prices, complaint
-from llmc.cli import help
+from llmc.cli.arguments import Group, project_of
 from llmc.cli.output import json_option, note, print_json, say
-from llmc.cli.workers import project_of
 from llmc.config.model import Price
 
 FIELDS = ("input", "output", "cache_write", "cache_read")
 
 
-@click.group("prices", cls=help.Group)
-def command() -> None:
+@click.group("prices", cls=Group)
+def prices() -> None:
     """What models cost, in dollars for a million tokens: `usage`, budgets and --max-cost calculate with it.
 
     A list with a date is installed with llmc. Your own prices, in config.toml, go over it:
@@ -29,7 +28,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@prices.command("list")
 @json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -70,7 +69,7 @@ def _cells(price: Price) -> list[str]:
     return ["" if (value := getattr(price, field)) is None else f"{value:g}" for field in FIELDS]
 
 
-@command.command("update")
+@prices.command("update")
 @click.argument("source", metavar="FILE|URL")
 @json_option
 @click.pass_context

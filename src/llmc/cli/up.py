@@ -13,10 +13,9 @@ from llmc.base.errors import Exit, LlmcError, Refused, UsageError
 from llmc.base.files import DiskFull
 from llmc.base.locks import holder
 from llmc.base.text import printable, shortened
+from llmc.cli.arguments import parse_end, project_of
 from llmc.cli.goal_views import note_undriven
 from llmc.cli.output import json_option, note, paint, print_json, say
-from llmc.cli.times import parse_end
-from llmc.cli.workers import project_of
 from llmc.config import trust
 from llmc.daemon import control
 from llmc.daemon.auto import AutoOptions
@@ -64,7 +63,7 @@ DISK_NEEDED_BYTES = 4 * 1024 * 1024
 )
 @json_option
 @click.pass_context
-def command(
+def up(
     ctx: click.Context,
     detach: bool,
     no_patrol: bool,

@@ -9,13 +9,11 @@ import click
 import msgspec
 
 from llmc.auto.prices import prices_of
-from llmc.auto.rules.costs import Row, complaint, priced, sums
+from llmc.auto.rules.costs import Row, Spent, complaint, priced, sums
 from llmc.auto.usage import rows
+from llmc.cli.arguments import parse_since, project_of
 from llmc.cli.output import json_option, note, print_json, say
-from llmc.cli.times import parse_since
-from llmc.cli.workers import project_of
 from llmc.config.toml_text import join_key
-from llmc.records.usage import Spent
 
 NO_TASK = "(no task)"
 KEYS: dict[str, Callable[[Row], str]] = {
@@ -35,7 +33,7 @@ KEYS: dict[str, Callable[[Row], str]] = {
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
+def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
     """Show the tokens that agents used, and what they cost (`llmc prices list`).
 
     Token limits count input, output and what is written to the cache; cache reads are billed, but do not count toward limits.

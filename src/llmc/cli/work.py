@@ -6,10 +6,9 @@ from typing import Any
 import click
 
 from llmc.base.errors import UsageError
-from llmc.cli import help
+from llmc.cli.arguments import Group, project_of
 from llmc.cli.goal_views import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
-from llmc.cli.workers import project_of
 from llmc.config.durations import format_duration, parse_duration
 from llmc.goals import work as service
 from llmc.goals.model import Node, NodeStatus, Recovery
@@ -20,8 +19,8 @@ DEFAULT = "default"
 _STATUSES = click.Choice([status.value for status in NodeStatus])
 
 
-@click.group("work", cls=help.Group)
-def command() -> None:
+@click.group("work", cls=Group)
+def work() -> None:
     """Say how a part of a goal's plan stands: a phase, a task or a subtask.
 
     \b
@@ -46,7 +45,7 @@ def reason_option(*, required: bool) -> Callable[..., Any]:
     return click.option("--reason", default="", help=about)
 
 
-@command.command("done")
+@work.command("done")
 @click.option("--summary", default="", help="What came of it.")
 @click.option(
     "--commit", "commits", multiple=True, help="Where that can be seen; can be given several times."
@@ -63,7 +62,7 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
     _say(project, service.done(project, node_id, **given), as_json)
 
 
-@command.command("block")
+@work.command("block")
 @reason_option(required=True)
 @click.option("--kind", default="human", show_default=True, help="What it waits for: a word.")
 @node_options
@@ -78,7 +77,7 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
     _say(project, service.block(project, node_id, **given), as_json)
 
 
-@command.command("unblock")
+@work.command("unblock")
 @reason_option(required=False)
 @node_options
 def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
@@ -92,7 +91,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
     _say(project, service.unblock(project, node_id, **given), as_json)
 
 
-@command.command("reopen")
+@work.command("reopen")
 @reason_option(required=True)
 @node_options
 def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> None:
@@ -106,7 +105,7 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
     _say(project, service.reopen(project, node_id, **given), as_json)
 
 
-@command.command("recovery")
+@work.command("recovery")
 @click.option(
     "--first-step",
     type=click.Choice([*(step.value for step in Recovery), DEFAULT]),
@@ -165,7 +164,7 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-@command.command("override")
+@work.command("override")
 @click.option("--status", type=_STATUSES, default=None, help="What it is from now on.")
 @click.option("--clear", is_flag=True, help="Let its parts decide again.")
 @reason_option(required=True)

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude import task_files
 from llmc.auto import attend, landing
 from llmc.auto import attend as auto
 from llmc.auto.auto_run import HardFailure, Run
@@ -24,7 +23,7 @@ from llmc.base.errors import ConfigError, LlmcError
 from llmc.base.files import DiskFull, append_line, private_dir
 from llmc.base.names import WorkerName
 from llmc.base.proc import ShuttingDown
-from llmc.base.wake import Watch, inode
+from llmc.base.wake import inode
 from llmc.config.load import load_config
 from llmc.config.model import Config
 from llmc.daemon.log import say
@@ -40,7 +39,7 @@ from llmc.reports.rules.digest_text import ended_notice
 from llmc.sessions import persons
 from llmc.tasks import pool_command, queue
 from llmc.tasks.queue import TaskQueue
-from llmc.tasks.task_list import open_list
+from llmc.tasks.source import Watching
 from llmc.workers.rules import Clock
 
 
@@ -71,10 +70,10 @@ class TaskPool:
     def _ask(self, project: Project) -> None:
         try:
             if not self._taken_up:
-                pool_command.take_up(project, open_list(project), self._queue.ledger)
+                pool_command.take_up(project, self._queue.source)
                 self._taken_up = True
             if self._queue.count_ready() == 0 and not self._queue.unsettled:
-                task = pool_command.take_in(project, open_list(project), self._queue.ledger)
+                task = pool_command.take_in(project, self._queue.source)
                 if task is not None:
                     self._say(f"task {task.id} from the task pool: {task.subject[:60]}")
         except pool_command.PoolFailed as error:
@@ -148,7 +147,7 @@ class AutoMode:
         )
         self._pool = TaskPool(self._run.queue, self.fail, self._say)
         self._project = project
-        self._watch: Watch | None = None
+        self._watch: Watching | None = None
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking = False
@@ -162,7 +161,7 @@ class AutoMode:
         """Everything that can be wrong is found before an agent starts; then workers, and what a crash left."""
         project = self._project
         queue.contexts(project)
-        private_dir(self._run.queue.files.directory)
+        self._run.queue.source.prepare()
         self._run.queue.check()
         setup.ensure_auto_workers(project, self.workers)
         attend.settle(project, self._run.queue)
@@ -190,9 +189,8 @@ class AutoMode:
                 tx.clear_item(key)
             tx.remember_auto(True)
             tx.emit("auto_started", concurrency=len(self.workers), instance_id=instance_id)
-        self._watch = Watch(self._run.queue.files.directory)
+        self._watch = self._run.queue.source.watch()
         loop.add_reader(self._watch.fileno(), self._list_changed)
-        self._run.queue.note_changed(None)  # what was written before the watch began
         self._loop = loop  # last: the lanes look from now on, and what this run spends counts from its event
         self._say(f"auto mode: {len(self.workers)} workers")
         for name in self.workers:
@@ -200,19 +198,16 @@ class AutoMode:
 
     def _list_changed(self) -> None:
         assert self._watch is not None
-        changed = self._watch.changed()
-        if changed is None:
+        if not self._watch.heard():
             self._watch_again()
-        self._run.queue.note_changed(changed)
         self._look_for_work()
 
     def _watch_again(self) -> None:
-        """The directory may be another one now; an old watch would never tell of it."""
         assert self._watch is not None
         assert self._loop is not None
         self._loop.remove_reader(self._watch.fileno())
         self._watch.close()
-        self._watch = Watch(private_dir(self._run.queue.files.directory))
+        self._watch = self._run.queue.source.watch()
         self._loop.add_reader(self._watch.fileno(), self._list_changed)
 
     def _look_for_work(self) -> None:
@@ -269,12 +264,11 @@ class AutoMode:
             failed = {"run": "failed", "run_cause": str(failure.cause), "run_reason": failure.reason[:1000]}
             tx.update_auto(errors=tx.state.auto.errors + 1, run_unix=tx.now, **failed)
             tx.emit("auto_failed", reason=failure.reason[:1000], **about)
-        files = self._run.queue.files.of(failure.task.list)
-        file = files.directory / task_files.file_name(failure.task.id) if failure.task.id else ""
+        file = self._run.queue.source.where(failure.task) if failure.task.id else ""
         extra = {
             "action": "auto_failed",
             **about,
-            "task_file": str(file),
+            "task_file": file,
             "output": failure.output[-4000:],
         }
         self._log.error(failure.reason, extra=extra)

@@ -28,7 +28,6 @@ from llmc.config.options import check_worker_name, is_auto_name
 from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
-from llmc.records.books import entry
 from llmc.records.events import read_lines
 from llmc.records.state import State
 from llmc.records.store import NewerState
@@ -38,8 +37,8 @@ from llmc.repo import git, trash
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake
 from llmc.sessions.sessions import launched
-from llmc.tasks.queue import open_ledger
-from llmc.tasks.task_list import believed_tasks, open_list
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import believed_tasks
 
 
 class Rebuilt(Struct, frozen=True):
@@ -78,18 +77,16 @@ def rebuild(project: Project) -> Rebuilt:
 
 def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
     """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
-    ledger = open_ledger(project)
-    claims = ledger.books().claims
+    source = source_of(project)
+    claims = source.books().claims
     tasks: dict[TaskKey, Task] = {}
-    if project.config.auto.task_list_id:
-        files = open_list(project)
-        for one in {"", *(claim.task.list for claim in claims.values())}:
-            there = files.of(one)
-            tasks |= {there.key(task.id): task for task in believed_tasks(there, ledger.books())}
+    if source.list_name:
+        for one in {source.list_name, *(claim.task.list for claim in claims.values() if claim.task.list)}:
+            tasks |= {TaskKey(one, task.id): task for task in believed_tasks(source, one)}
     if not project.root.tasks_ledger.exists():
         found = [claim for record in records if record.auto and (claim := owned(record, tasks)) is not None]
         for claim in found:
-            ledger.write(entry("claimed", claim, now))
+            source.write("claimed", claim)
         claims = {claim.worker: claim for claim in found}
     return [
         assigned(record, claims.get(record.name), tasks, now) if record.auto else record for record in records

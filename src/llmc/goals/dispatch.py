@@ -11,9 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from llmc.agents.claude.task_files import TaskFiles
 from llmc.agents.claude.transcripts import row_text, rows_since
-from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, TaskKey, WorkerName, carries, header_line
@@ -21,17 +19,16 @@ from llmc.goals.drive.intents import DIAGNOSE, REPLAN, WITHDRAW, Action
 from llmc.goals.drive.policy import worker_of
 from llmc.goals.model import DeliveryContext, Goal, Mode, Node, Priority, Result
 from llmc.notifications.notify import channels_of, settings_of
-from llmc.records.books import Books, Claim, entry
+from llmc.records.books import Books, Claim
 from llmc.records.event_log import EventLog, rows_of
-from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Outcome, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import persons, typist
-from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.draft import Draft
-from llmc.tasks.task_list import add, believed_tasks, open_list
+from llmc.tasks.source import TaskSource, source_of
+from llmc.tasks.task_list import add, believed_tasks
 from llmc.workers.patrol import finish_interrupted
 from llmc.workers.reset import reset_unattended
 from llmc.workers.start import send_message
@@ -67,7 +64,7 @@ def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> 
                 case Mode.SEND:
                     return _send(project, action)
                 case Mode.SPAWN if action.purpose == WITHDRAW:
-                    return _withdraw(project, action, open_list(project), open_ledger(project))
+                    return _withdraw(project, action, source_of(project))
                 case Mode.SPAWN:
                     return _spawn(project, action, goal, node)
     except LockTimeout as error:
@@ -78,18 +75,18 @@ def perform(project: Project, action: Action, goal: Goal, node: Node | None) -> 
 
 def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> Done:
     """One task file for the dispatch, whoever made it; those it replaces go first."""
-    files, ledger = open_list(project), open_ledger(project)
-    made = _task_of(files, ledger, action.dispatch_id)
+    source = source_of(project)
+    made = _task_of(source, action.dispatch_id)
     if made is not None:
         return Done(Result.ACCEPTED, "it was there", made.id)
-    if unsettled := files.listing().unsettled:
+    if unsettled := source.listing().unsettled:
         return Done(None, f"{min(unsettled)} is being written, and may be it")
-    withdrawn = _withdraw(project, action, files, ledger)
+    withdrawn = _withdraw(project, action, source)
     if withdrawn.result is not Result.OK:
         return withdrawn
     # Only now nobody has one of them any more, and none can land after this look.
-    replaced = map(partial(_task_of, files, ledger), action.replaces)
-    landed = next((one for one in replaced if one and ledger.books().is_completed(one)), None)
+    replaced = map(partial(_task_of, source), action.replaces)
+    landed = next((one for one in replaced if one and source.books().is_completed(one)), None)
     if landed:
         return Done(Result.ERROR, f"task {landed} has landed meanwhile")
     subject = f"{action.work_node_id}: {node.name}" if node else action.work_node_id
@@ -107,48 +104,46 @@ def _spawn(project: Project, action: Action, goal: Goal, node: Node | None) -> D
         },
     )
     with fault_step("goals.spawn"):
-        task = add(files, draft, ledger)
+        task = add(source, draft)
     return Done(Result.ACCEPTED, f"task {task.id}", task.id)
 
 
-def _task_of(files: TaskFiles, ledger: Ledger, dispatch_id: str) -> TaskKey | None:
+def _task_of(source: TaskSource, dispatch_id: str) -> TaskKey | None:
     """The task that a dispatch made: the ledger remembers it, a crash may have come between its file and that."""
-    books = ledger.books()
-    found = (files.key(t.id) for t in believed_tasks(files, books) if t.dispatch == dispatch_id)
+    books = source.books()
+    found = (source.key(t.id) for t in believed_tasks(source) if t.dispatch == dispatch_id)
     return books.dispatches.get(dispatch_id) or next(found, None)
 
 
-def _withdraw(project: Project, action: Action, files: TaskFiles, ledger: Ledger) -> Done:
+def _withdraw(project: Project, action: Action, source: TaskSource) -> Done:
     """What was handed out before is taken back: nobody begins it any more, and what was begun is kept."""
     too_late: list[str] = []
     for dispatch_id in action.replaces:
-        task = _task_of(files, ledger, dispatch_id)
+        task = _task_of(source, dispatch_id)
         if task is None:
             continue
-        if not _taken_back(project, files.of(task.list), ledger, task):
+        if not _taken_back(project, source, task):
             return Done(None, f"task {task} is just being taken or landed")
-        if landed := ledger.books().landed.get(task):
+        if landed := source.books().landed.get(task):
             too_late.append(
                 f"task {task} had landed before" + (f", as {landed.commit[:12]}" if landed.commit else "")
             )
     return Done(Result.OK, "; ".join(too_late))
 
 
-def _taken_back(project: Project, files: TaskFiles, ledger: Ledger, task: TaskKey) -> bool:
+def _taken_back(project: Project, source: TaskSource, task: TaskKey) -> bool:
     """Whether nobody has the task, and nobody can take it: first nobody new may, then who has it lets go."""
-    if ledger.books().is_completed(task):
+    if source.books().is_completed(task):
         return True
-    if ledger.books().kept_back(task) != claims.WITHDRAWN:
-        ledger.write(
-            entry("withdrawn", Claim("", task, ""), now_unix(), reason="its goal does not want it any more")
-        )
+    if source.books().kept_back(task) != claims.WITHDRAWN:
+        source.write("withdrawn", Claim("", task, ""), reason="its goal does not want it any more")
     with contextlib.suppress(NotFound):
-        files.change(task.id, claims.withdrawn)
-    claim = ledger.books().claim_on(task)
+        source.edit(task, claims.withdrawn)
+    claim = source.books().claim_on(task)
     if claim is not None and not _let_go(project, claim):
         return False
     with fault_step("goals.withdraw"):
-        return files.remove(task.id, partial(_is_nobodys, books=ledger.books(), key=task))
+        return source.remove(task, partial(_is_nobodys, books=source.books(), key=task))
 
 
 def _is_nobodys(task: Task, books: Books, key: TaskKey) -> bool:
@@ -162,14 +157,14 @@ def _let_go(project: Project, claim: Claim) -> bool:
         with project.worker_lock(claim.worker, timeout_s=WORKER_LOCK_S):
             record = project.store.worker(claim.worker)
             if record.assignment is None or record.assignment.claim != claim.id:
-                return not open_ledger(project).books().holds(claim.id)
+                return not source_of(project).books().holds(claim.id)
             if record.accept is not None:
                 return False
             reset_unattended(project, claim.worker)
     except Refused:
         return False
     except NotFound:
-        open_ledger(project).write(entry("released", claim, now_unix(), reason="its worker is gone"))
+        source_of(project).write("released", claim, reason="its worker is gone")
     return True
 
 

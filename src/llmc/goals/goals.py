@@ -45,10 +45,9 @@ from llmc.goals.model import (
 from llmc.goals.planner import repo_context
 from llmc.goals.store.store import GoalStore
 from llmc.records.event_log import EventLog
-from llmc.records.ledger import Ledger
 from llmc.records.usage import Spent
 from llmc.repo.project import Project
-from llmc.tasks.queue import open_ledger
+from llmc.tasks.source import TaskSource, source_of
 
 _RECORDED = f'"{costs.ACTION}"'.encode()
 
@@ -74,13 +73,13 @@ class GoalSpending:
         self._log: LogReader | None = None
         #: from when on it was read: the oldest goal that was asked about
         self._since = 0.0
-        self._ledger: Ledger | None = None
+        self._source: TaskSource | None = None
         self._of_task: dict[TaskKey, Spent] = {}
         self._of_goal: dict[str, Spent] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
         self._read(project, view.goal.created_at)
-        made = self._ledger.books().dispatches if self._ledger else {}
+        made = self._source.books().dispatches if self._source else {}
         sent = {d.dispatch_id: d.run_id for a in view.assignments.values() for d in a.dispatch_history}
         tasks = {
             made.get(dispatch) or self._whole("", run)
@@ -96,7 +95,7 @@ class GoalSpending:
     def _read(self, project: Project, since: float) -> None:
         if self._log is None or since < self._since:
             self._log, self._since = EventLog(str(project.root.events)).reader(since), since
-            self._ledger = self._ledger or open_ledger(project)
+            self._source = self._source or source_of(project)
             self._of_task, self._of_goal = {}, {}
         for line in self._log.lines():
             event = json_row(line) if _RECORDED in line else None
@@ -111,8 +110,8 @@ class GoalSpending:
                 self._of_task[task] = self._of_task.get(task, Spent()) + row.spent
 
     def _whole(self, list_name: str, task_id: str) -> TaskKey:
-        assert self._ledger is not None
-        return self._ledger.books().whole(TaskKey(list_name, TaskId(task_id)))
+        assert self._source is not None
+        return self._source.books().whole(TaskKey(list_name, TaskId(task_id)))
 
 
 #: where a person can be told of what a goal asks; the channels of [notify] and two words

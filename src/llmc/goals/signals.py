@@ -30,8 +30,8 @@ from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project
 from llmc.sessions.rules.decide import STOPPED
-from llmc.tasks.queue import open_ledger
-from llmc.tasks.task_list import believed_tasks, open_list
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import believed_tasks
 
 #: reports of one worker that are remembered
 MAX_REPORTS = 50
@@ -98,8 +98,7 @@ class Observer:
     """Looks at whoever works on goals; one for each daemon, so that logs are read once."""
 
     def __init__(self, project: Project) -> None:
-        self._files = open_list(project) if project.config.auto.task_list_id else None
-        self._ledger = open_ledger(project)
+        self._source = source_of(project)
         self._log = _Log()
 
     def look(
@@ -110,13 +109,12 @@ class Observer:
         if not wanted:
             return {}
         self._log.read(project, min(one.created_at for one in wanted))
-        books = self._ledger.books()
-        found = believed_tasks(self._files, books) if self._files is not None else []
+        found = believed_tasks(self._source) if self._source.list_name else []
         facts = _Facts(
             project=project,
             state=project.store.read(),
-            books=books,
-            list_name=self._files.list_name if self._files is not None else "",
+            books=self._source.books(),
+            list_name=self._source.list_name,
             tasks={task.dispatch: task for task in found if task.dispatch},
             log=self._log,
             now=now_unix(),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,13 +19,14 @@ from msgspec.structs import replace as with_fields
 
 from llmc.attention.raising import advice
 from llmc.base import locks
+from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist
-from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation
+from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
 from llmc.records.state import NOT_DIRTY, Due, due_fields
 from llmc.records.store import Transaction, accept_key
 from llmc.records.transitions import step
@@ -35,7 +37,7 @@ from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
 #: the steps in their order; `finish` ends the journal
-STEPS = ("check", "merge", "validate", "land", "verify", "complete", "reset", "finish")
+STEPS = ("check", "merge", "validate", "land", "wait", "verify", "complete", "reset", "finish")
 #: steps in the journals of an older llmc: what it had made is made again
 _FORMER = {"rebase": "merge", "squash": "merge"}
 #: what `progress` is told before a change is validated and landed that is not the one reviewed
@@ -45,6 +47,8 @@ MAX_ATTEMPTS = 20
 PROMPT_IN_EVENT = 4000
 #: so many lines of a failed command are on the attention list
 LAST_LINES = 4
+#: how often a landing that cannot answer at once is asked
+POLL_S = 30.0
 #: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
 CHECK_HOLDS_S = 1.0
 
@@ -69,6 +73,14 @@ class Unseen(Refused):
     """What would land is not the change that a person reviewed; nothing landed, and they decide."""
 
 
+class Waiting(LlmcError):
+    """It is on its way to the branch, and nobody has to stay with it: the next accept asks what became of it."""
+
+
+class SentBack(Refused):
+    """Where it was to land they want something else; nothing landed, the accept has ended, and the worker has to know."""
+
+
 class Cancelled(Refused):
     """A person had something to say to the worker while its work was validated."""
 
@@ -79,7 +91,19 @@ def may_have_landed(journal: AcceptJournal | None) -> bool:
 
 
 def is_past_landing(journal: AcceptJournal | None) -> bool:
-    return journal is not None and _position(journal.step) > STEPS.index("land")
+    return journal is not None and _position(journal.step) > STEPS.index("wait")
+
+
+def waits(journal: AcceptJournal | None) -> bool:
+    """Whether it is on its way to the branch, without anybody at work on it."""
+    return journal is not None and journal.step == "wait"
+
+
+def is_due(journal: AcceptJournal) -> bool:
+    """Whether to go on with it now: one that waits is asked now and then."""
+    return (
+        not waits(journal) or now_unix() - journal.polled_unix >= POLL_S or now_unix() < journal.polled_unix
+    )
 
 
 def _position(step_name: str) -> int:
@@ -113,11 +137,31 @@ def _accept(project: Project, name: str, progress: Progress, only_seen: bool) ->
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    record = _resumed(project, record) if resumes else _begin(project, record)
-    try:
-        return _Pipeline(project, record, progress, resumes=resumes, only_seen=only_seen).run()
-    except rebase.HasConflicts as found:
-        raise rebase.tell(project, name) from found
+    with _Ahead(project) as ahead:
+        record = _resumed(project, record) if resumes else _begin(project, record, ahead)
+        try:
+            return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
+        except rebase.HasConflicts as found:
+            raise rebase.tell(project, name) from found
+
+
+class _Ahead:
+    """What an accept has to know of the source, found out while it looks at the worker."""
+
+    def __init__(self, project: Project) -> None:
+        self._begun = ExitStack()
+        self.source = Aside(lambda: (time.monotonic(), fast_forward.check_source(project)))
+        self.base = Aside(lambda: provision.refresh_base(project), limit_s=1000)
+
+    def begin(self) -> None:
+        for aside in (self.source, self.base):
+            self._begun.enter_context(aside)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._begun.close()
 
 
 def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -143,12 +187,13 @@ def cancel(project: Project, name: str, why: str) -> bool:
     return True
 
 
-def _begin(project: Project, record: WorkerRecord) -> WorkerRecord:
+def _begin(project: Project, record: WorkerRecord, ahead: _Ahead) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
             hint=advice(project, record.name),
         )
+    ahead.begin()
     rebase.refuse_if_disturbed(project, record)
     found = rebase.refuse_if_dirty(record)
     _refuse_if_commits_are_elsewhere(record, found)
@@ -180,7 +225,14 @@ def _why(error: LlmcError) -> str:
 
 class _Pipeline:
     def __init__(
-        self, project: Project, record: WorkerRecord, progress: Progress, *, resumes: bool, only_seen: bool
+        self,
+        project: Project,
+        record: WorkerRecord,
+        progress: Progress,
+        ahead: _Ahead,
+        *,
+        resumes: bool,
+        only_seen: bool,
     ) -> None:
         assert record.accept is not None
         self.project = project
@@ -189,6 +241,8 @@ class _Pipeline:
         self.journal = record.accept
         self.worktree = Path(record.worktree_path)
         self.progress = progress
+        self.ahead = ahead
+        self.way = ways.way_of(project)
         self.ticket = ExitStack()
         self.has_ticket = False
         self.resumes = resumes
@@ -210,6 +264,9 @@ class _Pipeline:
                 if self._should_go_first():
                     self._take_ticket()
                 self._one_step()
+                if waits(self.journal):
+                    about = self.journal.waits_for or "an answer"
+                    raise Waiting(f"{self.name}: {self.journal.squash[:12]} waits for {about}")
                 if self._can_let_others_land():
                     self.ticket.close()
                     self.has_ticket = False
@@ -264,7 +321,8 @@ class _Pipeline:
             self._give_up(current, LlmcError("interrupted by Ctrl-C"))
             raise
         if current != "finish":
-            ahead = after.step if after.step != current else STEPS[STEPS.index(current) + 1]
+            stays = after.step != current or waits(after)
+            ahead = after.step if stays else STEPS[STEPS.index(current) + 1]
             self._write(replace(after, step=ahead))
         else:
             self.journal = replace(after, step="done")
@@ -272,7 +330,8 @@ class _Pipeline:
     def _write(self, journal: AcceptJournal) -> None:
         with self.project.store.transaction() as tx:
             self.record = tx.update(self.name, accept=journal)
-            tx.emit("accept_step", worker=self.name, step=journal.step, commit=journal.squash)
+            if journal.step != self.journal.step:  # what waits for hours is no news each time it is asked
+                tx.emit("accept_step", worker=self.name, step=journal.step, commit=journal.squash)
         self.journal = journal
 
     def _again(self) -> None:
@@ -297,8 +356,10 @@ class _Pipeline:
         Where it may have landed the journal stays, and the next accept finds out.
         """
         landed_perhaps = at == "land" and not isinstance(error, fast_forward.SourceBusy | WorkChanged)
-        if landed_perhaps or STEPS.index(at) > STEPS.index("land"):
-            return
+        if isinstance(error, SentBack) or not (landed_perhaps or STEPS.index(at) > STEPS.index("land")):
+            self._end(at, error)
+
+    def _end(self, at: str, error: LlmcError) -> None:
         with self.project.store.transaction() as tx:
             tx.update(self.name, accept=None)
             if self.record.assignment is None:  # auto mode deals with its own
@@ -318,16 +379,15 @@ class _Pipeline:
 
     def check(self) -> AcceptJournal:
         try:
-            self._look_at_source()
+            self._note_source(*self.ahead.source.result())
         except fast_forward.SourceBusy:
             with self._merge_lock():  # while somebody's work lands, it looks as if a person had changed files
-                self._look_at_source()
+                self._note_source(time.monotonic(), fast_forward.check_source(self.project))
         submodules.refuse_unknown_commits(self.project, self.record)
         return self.journal
 
-    def _look_at_source(self) -> None:
-        self.checked = fast_forward.check_source(self.project)
-        self.checked_at = time.monotonic()
+    def _note_source(self, seen_at: float, place: Path | None) -> None:
+        self.checked, self.checked_at = place, seen_at
         if self.checked is not None:
             fast_forward.refuse_files_in_the_way(self.project, self.checked, self.worktree)
         fast_forward.source_is_free(self.project)
@@ -369,6 +429,7 @@ class _Pipeline:
 
     def _merged(self) -> merging.Made:
         """By trees; only conflicts go to the worktree, and to the worker if they have to."""
+        self.ahead.base.wait()  # most often there is nothing left to fetch then
         base = provision.refresh_base(self.project)
         try:
             return merging.landing_commit(self.project, self.name, base, git.head(self.worktree))
@@ -485,8 +546,8 @@ class _Pipeline:
     def land(self) -> AcceptJournal:
         # One made by this very run cannot have landed; after a crash it may have.
         if self.journal.squash != self.just_made:
-            if fast_forward.is_landed(self.project, self.journal.squash):
-                return self.journal
+            if self.way.verify(self.project, self.journal.squash):
+                return replace(self.journal, step="verify")
             if not git.has_commit(self.project.root.path, self.journal.squash):  # its ref was removed, too
                 return replace(self.journal, step="merge", squash="")
         self._take_ticket()
@@ -501,13 +562,35 @@ class _Pipeline:
             self._refuse_if_committed()
             fresh = time.monotonic() - self.checked_at < CHECK_HOLDS_S
             checked = self.checked if fresh else None
-            fast_forward.land(
-                self.project, self.name, self.journal.squash, self.journal.base, checked=checked
-            )
-        return self.journal
+            answer = self.way.begin(self.project, self._offer(checked))
+        return self._answered(answer)
+
+    def _offer(self, checked: Path | None = None) -> ways.Offer:
+        return ways.Offer(self.name, self.journal.squash, self.journal.base, checked)
+
+    def _answered(self, answer: ways.Landed | ways.Waits) -> AcceptJournal:
+        if isinstance(answer, ways.Landed):
+            return replace(self.journal, step="verify")
+        return replace(
+            self.journal,
+            step="wait",
+            receipt=answer.receipt,
+            waits_for=answer.about,
+            polled_unix=now_unix(),
+        )
+
+    def wait(self) -> AcceptJournal:
+        """Ask what became of it, while others may have the worker's lock."""
+        with self.project.worker_unlocked(self.name):
+            answer = self.way.poll(self.project, self._offer(), self.journal.receipt)
+        self._look_at_worker()
+        if isinstance(answer, ways.SentBack):
+            why = f"{self.name}: it was not taken: {gist(answer.reason)}"
+            raise SentBack(why, hint=f"llmc message {self.name} 'What has to change.'")
+        return self._answered(answer)
 
     def verify(self) -> AcceptJournal:
-        if not fast_forward.is_landed(self.project, self.journal.squash):
+        if not self.way.verify(self.project, self.journal.squash):
             self._write(replace(self.journal, step="land"))  # or the next accept could only say the same
             raise LlmcError(
                 f"{self.name}: {self.journal.squash[:12]} was landed, but is not on the branch now",

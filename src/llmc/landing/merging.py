@@ -11,17 +11,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from llmc.base.aside import Aside
 from llmc.base.errors import Refused, ToolFailed
 from llmc.base.files import private_dir
 from llmc.landing import rules
 from llmc.repo import git
 from llmc.repo.project import Project
 
-#: by the length of an id: SHA-1 and SHA-256
-_EMPTY_TREES = {
-    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
 _MERGE_TREE = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
 #: an identity that git would only guess is none
 _CONFIGURED_ONLY = ("-c", "user.useConfigOnly=true")
@@ -93,8 +89,9 @@ class Made(Struct, frozen=True):
 
 def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
     """All that the tip changed, as one commit on top of the base. Raises Conflicts."""
-    work = work_of(project, name, base, tip)
-    tree = merged_tree(project, work)
+    with Aside(lambda: _attributes_of(project, base)) as attributes:
+        work = work_of(project, name, base, tip)
+    tree = merged_tree(project, work, attributes)
     if tree == work.base_tree:
         return Made("", tree, "", work)
     message = work.message
@@ -102,13 +99,14 @@ def landing_commit(project: Project, name: str, base: str, tip: str) -> Made:
     return Made(commit, tree, rules.subject(message), work)
 
 
-def merged_tree(project: Project, work: Work) -> str:
-    """The tree of the base with all that the tip changed. Raises Conflicts."""
+def merged_tree(project: Project, work: Work, attributes: Aside[Path] | None = None) -> str:
+    """The tree of the base with all that the tip changed. Raises Conflicts. `attributes`: where the base's are."""
     if not work.commits:
         return work.base_tree
     if work.on_base:
         return next(commit.tree for commit in work.commits if commit.id == work.tip)
-    return merge(project, work.base, work.tip)
+    place = attributes.result() if attributes else _attributes_of(project, work.base)
+    return _merge_in(project, place, work.base, work.tip)
 
 
 def collapsed(project: Project, work: Work) -> str:
@@ -168,7 +166,10 @@ def _commit(row: str) -> Commit:
 
 def merge(project: Project, ours: str, theirs: str, *, base: str = "") -> str:
     """The tree of a three-way merge of two commits, by the attributes of `base`, else of ours. Raises Conflicts."""
-    place = _attributes_of(project, base or ours)
+    return _merge_in(project, _attributes_of(project, base or ours), ours, theirs)
+
+
+def _merge_in(project: Project, place: Path, ours: str, theirs: str) -> str:
     where = [f"--git-dir={git.git_dir(project.root.path).resolve()}", f"--work-tree={place}"]
     done = git.git(place, *where, *_MERGE_TREE, ours, theirs, check=False, timeout_s=600)
     tree, *files = done.stdout.split("\0")
@@ -278,10 +279,7 @@ def _person(author: Commit) -> dict[str, str]:
 def _attributes_of(project: Project, commit: str) -> Path:
     """A directory with the `.gitattributes` of a commit and nothing else; made once for all commits that share them."""
     root = project.root.path
-    empty = _EMPTY_TREES[len(commit)]
-    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", empty, commit]
-    raw = git.git(root, *listing, "--", ":(glob)**/.gitattributes", timeout_s=300).stdout
-    files = _listed(raw)
+    files = _plain(git.files_of(root, commit, ":(glob)**/.gitattributes"))
     place = project.root.private / "attributes" / _name_of(files)
     if not place.is_dir():
         _write(root, files, place)
@@ -296,16 +294,13 @@ def _name_of(files: list[tuple[str, str]]) -> str:
     return hashlib.sha256(repr(files).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _listed(raw: str) -> list[tuple[str, str]]:
-    """Object and path of each plain file, from `diff-tree --raw -z`."""
-    fields = raw.split("\0")
-    found = []
-    for meta, path in zip(fields[::2], fields[1::2], strict=False):
-        _, mode, _, blob, _ = meta.split(" ")
-        # A tree that no git would make could name places outside of the directory.
-        if mode.startswith("100") and not {"..", ".git", ""} & set(path.split("/")):
-            found.append((blob, path))
-    return found
+def _plain(files: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Object and path of each plain file. A tree that no git would make could name places outside of the directory."""
+    return [
+        (blob, path)
+        for mode, blob, path in files
+        if mode.startswith("100") and not {"..", ".git", ""} & set(path.split("/"))
+    ]
 
 
 def _write(root: Path, files: list[tuple[str, str]], place: Path) -> None:

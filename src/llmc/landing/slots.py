@@ -208,17 +208,23 @@ def _distrust(one: Slot) -> None:
         since_ns = one.stamp.stat().st_ctime_ns
     except FileNotFoundError:
         since_ns = 0
-    doubtful = [row[2:] for row in rows if row and (row[0] != "H" or _changed(one, row[2:], since_ns))]
+    doubtful = [row[2:] for row in rows if row and row[0] != "H"]
+    doubtful += _changed(f"{one.path}/", [row[2:] for row in rows if row[:1] == "H"], since_ns)
     if doubtful:
         listed = "".join(f"{name}\0" for name in doubtful).encode("utf-8", "surrogateescape")
         _git(one, "update-index", "--force-remove", "-z", "--stdin", input=listed)
 
 
-def _changed(one: Slot, name: str, since_ns: int) -> bool:
-    try:
-        return os.lstat(os.path.join(one.path, name)).st_ctime_ns >= since_ns
-    except OSError:
-        return False  # git sees that it is gone
+def _changed(place: str, names: list[str], since_ns: int) -> list[str]:
+    """Those of the files that changed since; in one loop, for there are ten thousands."""
+    lstat, found = os.lstat, []
+    for name in names:
+        try:
+            if lstat(place + name).st_ctime_ns >= since_ns:
+                found.append(name)
+        except OSError:  # git sees that it is gone
+            continue
+    return found
 
 
 def _git(one: Slot, *args: str, input: bytes | None = None) -> Done:
@@ -254,13 +260,13 @@ def clear_away(project: Project, one: Slot) -> None:
         git.git(project.root.path, "worktree", "remove", "--force", "--force", str(one.path), check=False)
 
 
-def setup_inputs(project: Project, one: Slot) -> str:
-    """What [repo].setup depends on, as one value: its line, and the files that `repo.setup_inputs` names."""
+def setup_inputs(project: Project, commit: str) -> str:
+    """What [repo].setup depends on, as one value: its line, and the files of the commit that `repo.setup_inputs` names."""
     repo = project.config.repo
     patterns = [
         f":(glob){name if '/' in name else f'**/{name}'}" for name in repo.setup_inputs or SETUP_INPUTS
     ]
-    files = _git(one, "ls-files", "-s", "-z", "--", *patterns).stdout
+    files = "".join(f"{' '.join(file)}\0" for file in git.files_of(project.root.path, commit, *patterns))
     from hashlib import sha256  # 4 ms that an accept without a check does not need
 
     return sha256(f"{repo.setup}\0{files}".encode("utf-8", "surrogateescape")).hexdigest()

@@ -21,7 +21,8 @@ from llmc.records.event_log import EventLog
 from llmc.records.state import UndoJournal
 from llmc.repo import git, provision
 from llmc.repo.project import Project
-from llmc.tasks import commands, task_list
+from llmc.tasks import commands
+from llmc.tasks.source import source_of
 
 #: the name under which a revert is landed, validated and logged; no worker can have it
 NAME = "_undo"
@@ -287,7 +288,7 @@ class _Steps:
         with self.project.store.transaction() as tx:
             told = {"commit": done.commit, "revert": done.revert, "reason": done.returned}
             tx.emit("undone", worker=done.worker, **told)
-            if done.task_id and (task := task_list.open_ledger(self.project).books().landed_as(done.commit)):
+            if done.task_id and (task := source_of(self.project).books().landed_as(done.commit)):
                 tx.emit("task_requeued", **task.fields(), reason=f"its commit {done.commit[:12]} was undone")
             rebase.queue_others(tx, NAME)
             tx.journal_undo(done)

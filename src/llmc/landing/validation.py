@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.base import proc
+from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import Refused
 from llmc.base.files import write_atomic
@@ -187,8 +188,9 @@ class _Check:
 
     def _passes(self, commit: str, command: str, what: str, *, anew: bool = False) -> _Failed | None:
         """Run one command on a commit; a failure is repeated once after a set-up. How it failed, None when it did not."""
-        self._check_out(commit, anew=anew)
-        ran = self._set_up()
+        with Aside(lambda: slots.setup_inputs(self.project, commit) if self.repo.setup else "") as inputs:
+            self._check_out(commit, anew=anew)
+        ran = self._set_up(inputs.result())
         if ran is not None and not ran.ok:
             return _Failed(ran, "[repo].setup")
         done = self._run(command, commit)
@@ -203,11 +205,10 @@ class _Check:
         if slots.check_out(self.project, self.slot, commit, anew=anew):
             self.memory = Memory()
 
-    def _set_up(self) -> proc.Done | None:
+    def _set_up(self, inputs: str) -> proc.Done | None:
         """[repo].setup, where its inputs are others than the last time here; None: nothing ran."""
         if not self.repo.setup:
             return None
-        inputs = slots.setup_inputs(self.project, self.slot)
         ran = provision.set_up(
             self.slot, lambda: self._command(self.repo.setup, provision.SETUP_TIMEOUT_S), inputs=inputs
         )

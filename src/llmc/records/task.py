@@ -1,12 +1,14 @@
-"""A task as Claude Code's own task files have it, and what llmc keeps in its metadata."""
+"""A task, wherever it is kept, and what llmc keeps in its metadata; and what a look at a list of them finds. Pure data."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from llmc.base.errors import LlmcError
 from llmc.base.names import TaskId
 
 DEFAULT_PRIORITY = 3
@@ -15,8 +17,6 @@ PRIORITIES = range(5)
 MOST_DIGITS = 15
 #: of a task's id, in bytes: its file's name has to fit, with what is put before and after it
 MOST_ID = 200
-#: a command may have lines and tabs
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 #: other files of the list begin with a dot
 _NO_ID = re.compile(r"^\.|/")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+")
@@ -28,10 +28,6 @@ class TaskStatus(StrEnum):
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
-
-
-class BadTask(ValueError):
-    """A file that is no task; says what is wrong with it, in one line."""
 
 
 class Task(Struct, frozen=True):
@@ -59,13 +55,22 @@ class Task(Struct, frozen=True):
 
     @property
     def ours(self) -> Mapping[str, Any]:
-        """What llmc itself keeps in the file: `metadata.llmc`."""
-        return _ours(self.metadata)
+        """What llmc itself keeps with it: `metadata.llmc`."""
+        value = self.metadata.get("llmc")
+        return value if isinstance(value, Mapping) else {}
+
+    def with_ours(self, **changes: Any) -> "Task":
+        """The task with these values among llmc's own; None removes one. Everything else in it stays."""
+        said = {**self.ours, **changes}
+        ours = {key: value for key, value in said.items() if value is not None or key not in changes}
+        others = {key: value for key, value in self.metadata.items() if key != "llmc"}
+        return replace(self, metadata={**others, "llmc": ours} if ours else others)
 
     @property
     def verify(self) -> str:
         """The task's own acceptance command."""
-        return _verify(self.metadata)
+        value = self.ours.get("verify")
+        return value if isinstance(value, str) else ""
 
     @property
     def model(self) -> str:
@@ -106,83 +111,56 @@ class Task(Struct, frozen=True):
         return "/".join(map(str, ids)) if all(ids) else ""
 
     @property
+    def pool_key(self) -> str:
+        """What the task pool command calls it; "" for any other task."""
+        value = self.ours.get("key")
+        return value if isinstance(value, str) else ""
+
+    @property
     def made_by(self) -> Mapping[str, str]:
         """The worker whose session made it, and the task that one was at; empty for any other task."""
         value = self.ours.get("by")
         return value if isinstance(value, Mapping) else {}
 
 
-def parse(stem: str, raw: object) -> Task:
-    """The task in a file `<stem>.json`."""
-    if not is_id(stem):
-        raise BadTask("its name cannot be the id of a task")
-    if not isinstance(raw, dict):
-        raise BadTask("it is no JSON object")
-    for name in ("id", "subject", "description", "status"):
-        if not isinstance(raw.get(name), str):
-            raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is no text")
-    if raw["id"] != stem:
-        raise BadTask(f"its id is {raw['id'][:80]!r}, the file's name says {stem!r}")
-    try:
-        status = TaskStatus(raw["status"])
-    except ValueError:
-        raise BadTask(f"`status` is {raw['status'][:80]!r}; it can be {', '.join(TaskStatus)}") from None
-    owner = raw.get("owner") or ""
-    metadata = raw.get("metadata") or {}
-    if not isinstance(owner, str):
-        raise BadTask("`owner` is no text")
-    if not isinstance(metadata, dict):
-        raise BadTask("`metadata` is no object")
-    if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
-        _check_label(metadata.get("label"))
-    if (model := _ours(metadata).get("model")) and not (isinstance(model, str) and is_model(model)):
-        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which cannot be the name of a model")
-    if _CONTROL.search(_verify(metadata)):
-        raise BadTask("`metadata.llmc.verify` has a control character")
-    return Task(
-        id=TaskId(stem),
-        subject=raw["subject"],
-        description=raw["description"],
-        status=status,
-        blocks=_ids(raw, "blocks"),
-        blocked_by=_ids(raw, "blockedBy"),
-        owner=owner,
-        metadata=metadata,
-    )
+#: gets a task as it is now, and returns it as it shall be; None: leave it
+Edit = Callable[[Task], Task | None]
 
 
-def _check_label(label: object) -> None:
-    """It names a table of the context file: another one would be taken for no label at all."""
-    if label is not None and not isinstance(label, str):
-        raise BadTask("`metadata.label` is no text")
-    if label and not is_label(label):
-        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label has {LABEL_WORDS} only")
+class NoTask(LlmcError):
+    """What is there is no valid task; nothing can be written into it either."""
+
+
+class Unreadable(Struct, frozen=True):
+    """Something in a list that is no task."""
+
+    #: what it is called there, and where that is, for people
+    file: str
+    where: str
+    #: what it would be
+    task_id: TaskId
+    problem: str
+
+
+class Listing(Struct):
+    """The tasks as they are now, and what is none."""
+
+    tasks: dict[TaskId, Task] = field(default_factory=dict)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    #: what somebody is writing at this moment, by its name there: to be looked at again
+    unsettled: set[str] = field(default_factory=set)
+
+
+class Changes(Struct):
+    """What is different since the last look: tasks (None: gone, or no task any more), and what is being written."""
+
+    tasks: dict[TaskId, Task | None] = field(default_factory=dict)
+    unsettled: set[str] = field(default_factory=set)
 
 
 def is_label(text: str) -> bool:
     """Whether it can be the name of a table in TOML, without quotes."""
     return _LABEL.fullmatch(text) is not None
-
-
-def _verify(metadata: Mapping[str, Any]) -> str:
-    value = _ours(metadata).get("verify")
-    return value if isinstance(value, str) else ""
-
-
-def _ours(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = metadata.get("llmc")
-    return value if isinstance(value, Mapping) else {}
-
-
-def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
-    value = raw.get(name)
-    if value is None:
-        raise BadTask(f"`{name}` is missing")
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadTask(f"`{name}` is no list of ids")
-    if odd := next((item for item in value if not is_id(item)), ""):
-        raise BadTask(f"`{name}` has {odd[:80]!r}, which cannot be the id of a task")
-    return tuple(TaskId(item) for item in value)
 
 
 def is_id(text: str) -> bool:

@@ -187,6 +187,10 @@ class AcceptJournal(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     #: how `squash` compares with what was reviewed
     reviewed: Reviewed = Reviewed.NOT_REVIEWED
+    #: by which the way it lands knows it, while that has no answer yet; what people are told; when it was last asked
+    receipt: str = ""
+    waits_for: str = ""
+    polled_unix: float = 0.0
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):

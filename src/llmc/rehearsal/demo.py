@@ -189,7 +189,7 @@ PREFIX = "llmc-demo-"
     help="Who does the work; claude is the real client, with your account and its costs.",
 )
 @click.option("--keep", is_flag=True, help="Leave the fleet running, and say how to look at it.")
-def command(by_hand: bool, agent: str, keep: bool) -> None:
+def demo(by_hand: bool, agent: str, keep: bool) -> None:
     """See llmc at work on a sample repository: no account, no configuration, nothing of yours is touched.
 
     \b

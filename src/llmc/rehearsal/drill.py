@@ -25,7 +25,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--seed", type=int, default=1, show_default=True, help="For `night`: which faults, and when.")
 @click.option("--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="For `night`.")
 @json_option
-def command(
+def drill(
     names: tuple[str, ...], everything: bool, jobs: int, seed: int, minutes: float, as_json: bool
 ) -> int:
     """Make failures happen, for real, and see that nothing is lost; without a name: list them.

@@ -269,10 +269,10 @@ def untracked_places(worktree: Path) -> tuple[str, ...]:
     return tuple(rows(git(worktree, "ls-files", *flags, timeout_s=300).stdout))
 
 
-def show_hidden_changes(worktree: Path) -> None:
+def show_hidden_changes(worktree: Path) -> bool:
     """Undo `assume-unchanged` and `skip-worktree` of files that are here: git takes those for unchanged, whatever they hold.
 
-    A file that a sparse checkout left out is not here, and stays out.
+    A file that a sparse checkout left out is not here, and stays out. Whether there were any.
     """
     listed = (row.partition(" ") for row in rows(git(worktree, "ls-files", "-v", "-z").stdout))
     hidden = [name for tag, _, name in listed if tag == "S" or tag.islower()]
@@ -280,6 +280,7 @@ def show_hidden_changes(worktree: Path) -> None:
     for flag in ("--no-assume-unchanged", "--no-skip-worktree") if here else ():
         names = here.encode("utf-8", "surrogateescape")
         git(worktree, "update-index", flag, "-z", "--stdin", input=names)
+    return bool(here)
 
 
 def ignored_of(repo: Path, names: str) -> list[str]:
@@ -364,6 +365,21 @@ def _target(pointer: Path) -> str:
 def _line(path: Path) -> str:
     """The text of one of git's files that hold one line; a path in it may itself hold a line end."""
     return path.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+#: by the length of an id: SHA-1 and SHA-256
+_EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+
+
+def files_of(repo: Path, commit: str, *patterns: str) -> list[tuple[str, str, str]]:
+    """Mode, object and path of the files of a commit that match a pattern; no checkout is needed."""
+    listing = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", _EMPTY_TREES[len(commit)]]
+    fields = git(repo, *listing, commit, "--", *patterns, timeout_s=300).stdout.split("\0")
+    rows_ = [(meta.split(" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=False)]
+    return [(mode, blob, path) for (_, mode, _, blob, _), path in rows_]
 
 
 def merge_base(repo: Path, one: str, other: str) -> str | None:

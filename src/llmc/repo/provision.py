@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from llmc.base.aside import Aside
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, write_atomic
@@ -13,6 +14,8 @@ from llmc.repo import copied_files, git, lfs, serena, submodules, trash, user_co
 from llmc.repo.project import Place, Project
 
 SETUP_TIMEOUT_S = 1800
+#: so often a worktree is looked at until nothing was committed meanwhile
+_LOOKS = 5
 
 
 def provision(project: Project, record: WorkerRecord) -> list[str]:
@@ -128,10 +131,9 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
     worktree = Path(record.worktree_path)
     link(project, record)
     worktrees.drop_dead_locks(project, record)
-    git.show_hidden_changes(worktree)
     modules = submodules.pin_changes(project, record, worktree, commit, why)
     operations = git.operations_in_progress(worktree)
-    found = git.tree_state(worktree)
+    found, overwritten = _seen_before(worktree, commit)
     on_branch, head = found.branch == record.branch, found.head
     if (
         found.clean
@@ -144,13 +146,13 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
         return None
     # The agent may have left its branch, or be in a rebase of it: its commits are not in HEAD then.
     tip = head if on_branch else git.resolve(worktree, f"refs/heads/{record.branch}")
-    overwritten = trash.in_the_way(worktree, head, commit, found.tracked, [*modules])
+    overwritten -= {*modules}  # git leaves those alone
     ref = None
     if "rebase" in operations or overwritten or not found.clean or not _are_in(worktree, {head, tip}, commit):
         ref = trash.pin(
             *(project.root, worktree, record.name, why),
             branch=record.branch,
-            ignored=overwritten,
+            ignored=sorted(overwritten),
             known=found,
         )
     with fault_step("provision.reset"):
@@ -171,6 +173,19 @@ def _reset(project: Project, record: WorkerRecord, commit: str, why: str) -> str
             hint = "If a fresh clone shows them as changed too, run `git add --renormalize .` in the source and commit."
         raise LlmcError(f"{record.name}: its worktree did not become clean ({names})", hint=hint)
     return ref
+
+
+def _seen_before(worktree: Path, commit: str) -> tuple[git.TreeState, set[str]]:
+    """What a worktree holds that is not committed; and what would be in the way of a commit."""
+    for _ in range(_LOOKS):
+        head = git.resolve(worktree, "HEAD")
+        with Aside(lambda: git.tree_state(worktree)) as look:
+            hidden = git.show_hidden_changes(worktree)
+            blocked = trash.in_the_way(worktree, head, commit)
+        found = git.tree_state(worktree) if hidden else look.result()
+        if found.head == head:  # nothing was committed meanwhile
+            return found, blocked | trash.of_another_kind(worktree, found.tracked)
+    raise LlmcError(f"{worktree.name}: its HEAD moves while it is looked at", hint="Try again.")
 
 
 def _check_out(
@@ -204,7 +219,7 @@ def pin_in_the_way(project: Project, record: WorkerRecord, commit: str, why: str
     """Ignored files that a rebase onto a commit, or back to one, would write over are kept under a trash ref."""
     worktree = Path(record.worktree_path)
     head = git.resolve(worktree, "HEAD")
-    blocked = set(trash.in_the_way(worktree, head, commit))
+    blocked = trash.in_the_way(worktree, head, commit)
     # A commit of the worker may add what a later one removes again: the rebase goes through all of them.
     between = ["--format=", "--name-only", "--no-renames", "--diff-filter=A", "-z", f"{commit}..HEAD", "--"]
     passed = set(git.rows(git.git(worktree, "log", *between, timeout_s=300).stdout)) if head else set()

@@ -56,10 +56,10 @@ def _pin_one(root: Root, worker: str, place: Path, why: str) -> str | None:
     git.show_hidden_changes(place)
     own = git.out(place, "rev-list", "--max-count=1", "HEAD", "--branches", "--not", "--remotes")
     state = git.tree_state(place)
-    blocked = trash.in_the_way(place, state.head, state.head, state.tracked) if state.head else []
+    blocked = trash.of_another_kind(place, state.tracked) if state.head else set()
     if not own and not blocked and state.clean:
         return None
-    return trash.pin(root, place, worker, why, ignored=blocked)
+    return trash.pin(root, place, worker, why, ignored=sorted(blocked))
 
 
 def clean(
@@ -131,9 +131,9 @@ def _keep_ignored(root: Root, worker: str, place: Path, module: Submodule, store
             place, *["fetch", "--quiet", "--no-tags", str(store / module.name), module.commit], check=False
         )
     if _knows(place, module.commit):
-        blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit, ())
+        blocked = trash.in_the_way(place, git.resolve(place, "HEAD"), module.commit)
         if blocked:
-            trash.pin(root, place, worker, "submodule", ignored=blocked)
+            trash.pin(root, place, worker, "submodule", ignored=sorted(blocked))
 
 
 def _knows(repo: Path, commit: str) -> bool:

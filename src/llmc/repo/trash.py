@@ -74,20 +74,21 @@ def pin(
     return ref
 
 
-def in_the_way(
-    worktree: Path, head: str | None, commit: str, changed: Sequence[str] = (), own: Sequence[str] = ()
-) -> list[str]:
-    """What `reset --hard` would remove to make room for a commit's files, though no commit has it.
+def in_the_way(worktree: Path, head: str | None, commit: str) -> set[str]:
+    """What `reset --hard` would remove to make room for what a commit adds or makes another kind of, though no commit has it.
 
-    That is an ignored file that the commit adds; and, whether the commit or the agent changed the kind of a path
-    (`changed`: tracked files that are not as HEAD has them), a directory with ignored files where a file has to be, or
-    a file where a directory has to be. `own` are the submodules, which git leaves alone.
+    That is an ignored file that the commit adds; a directory with ignored files where a file has to be, or a file where
+    a directory has to be.
     """
     before = head or git.out(worktree, "hash-object", "-t", "tree", "/dev/null")
     kinds = ["--name-only", "-z", "--no-renames", "--diff-filter=AT"]
     added = git.rows(git.git(worktree, "diff-tree", "-r", *kinds, before, commit, timeout_s=300).stdout)
-    other_kind = [name for name in changed if not _is_file(worktree / name)]
-    return sorted(obstacles(worktree, [*added, *other_kind]) - {*own})
+    return obstacles(worktree, added)
+
+
+def of_another_kind(worktree: Path, changed: Iterable[str]) -> set[str]:
+    """The same where the agent changed the kind of a path: of tracked files that are not as HEAD has them."""
+    return obstacles(worktree, [name for name in changed if not _is_file(worktree / name)])
 
 
 def obstacles(worktree: Path, names: Iterable[str]) -> set[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from llmc.agents.claude.layout import list_name
 from llmc.attention import raising
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
@@ -29,7 +28,8 @@ from llmc.reports.rules.digest import Digest, Facts, digest
 from llmc.reports.rules.digest_text import Paint, render
 from llmc.reports.rules.history import ACTIONS
 from llmc.tasks import task_list
-from llmc.tasks.task_list import believed_tasks, open_ledger, open_list
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import believed_tasks
 
 #: the first report, before a person has ever looked, is about this long
 DEFAULT_S = 24 * 3600.0
@@ -78,7 +78,7 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
     facts = Facts(
         items=_items(project, problems, ending),
         tasks=tasks,
-        list_name=list_name(project.config.auto.task_list_id),
+        list_name=source_of(project).list_name,
         completed=_completed(project),
         workers=list(state.workers.values()) if state else (),
         auto=state.auto if state else AutoState(),
@@ -162,9 +162,9 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
     if not project.config.auto.task_list_id:
         return None
     try:
-        files, books = open_list(project), open_ledger(project).books()
-        found = believed_tasks(files, books)
-        task_list.tell(project, files, books, {task.id: task for task in found})
+        source = source_of(project)
+        found = believed_tasks(source)
+        task_list.tell(project, source, source.books(), {task.id: task for task in found})
         return found or None
     except (LlmcError, OSError) as error:
         problems.append(f"the task list: {error}")
@@ -195,7 +195,8 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
 
 def _completed(project: Project) -> set[str]:
     try:
-        return set(open_ledger(project).books().completed_in(list_name(project.config.auto.task_list_id)))
+        source = source_of(project)
+        return set(source.books().completed_in(source.list_name))
     except OSError:
         return set()
 

@@ -222,9 +222,10 @@ class Watch:
     def look(self, limits: decide.HealthLimits) -> decide.Seen:
         """The daemon as it is now."""
         now = monotonic()
+        # First whether it lives: where another daemon takes its place meanwhile, that is what is found.
+        alive = self._daemon.is_alive()
         found = sight.registration(self._project.root.path) or Registration()
         identity = Identity.of(found)
-        alive = self._daemon.is_alive()
         beat = self._beat_now()
         if found.ready and not self._was_ready:  # before that nothing could get on
             self._was_ready = True

@@ -3,36 +3,33 @@
 import shlex
 from functools import partial
 
-from llmc.agents.claude.task_files import TaskFiles
-from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.names import TaskId, WorkerName
-from llmc.records.books import Books, Claim, entry
-from llmc.records.ledger import Ledger
+from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus
 from llmc.repo.project import Project
 from llmc.tasks import task_list
 from llmc.tasks.queue import take_back
 from llmc.tasks.rules import claims
-from llmc.tasks.task_list import Overview, open_ledger, open_list, overview
+from llmc.tasks.source import TaskSource, source_of
+from llmc.tasks.task_list import Overview, overview
 
 _MEANWHILE = "`llmc tasks show {}` shows it as it is now."
 
 
 def release(project: Project, task_id: str) -> Task:
     """A task that somebody has, and nobody works on, is pending again."""
-    files, ledger = open_list(project), open_ledger(project)
-    task = _of_nobody_here(project, files, ledger, task_id)
-    books = ledger.books()
-    state = _state(files, books, task)
+    source = source_of(project)
+    task = _of_nobody_here(project, source, task_id)
+    state = _state(source, task)
     if state != TaskStatus.IN_PROGRESS:
         raise Refused(f"task {task_id} {_is(state)}: nobody has it", hint=_hint(task_id, state))
-    had = Claim(task.claim, files.key(task.id), task.owner)
-    ledger.write(entry("released", had, now_unix(), reason="by a person", cause=""))
-    freed = _free(files, task)
+    had = Claim(task.claim, source.key(task.id), task.owner)
+    source.write("released", had, reason="by a person", cause="")
+    freed = _free(source, task)
     _say(
         project,
-        files,
+        source,
         "task_released",
         freed,
         reason=f"by a person; {task.owner or 'nobody'} had it",
@@ -43,19 +40,19 @@ def release(project: Project, task_id: str) -> Task:
 
 def requeue(project: Project, task_id: str) -> Task:
     """Also one that failed too often, was parked, or was completed: nothing counts against it any more."""
-    files, ledger = open_list(project), open_ledger(project)
-    task = _of_nobody_here(project, files, ledger, task_id)
-    books = ledger.books()
-    state = _state(files, books, task)
+    source = source_of(project)
+    task = _of_nobody_here(project, source, task_id)
+    books = source.books()
+    state = _state(source, task)
     if state == claims.PROPOSED:
         raise Refused(f"task {task_id} is proposed", hint=_hint(task_id, state))
-    if state in ("ready", "waits") and not books.attempts(files.key(task_id)):
+    if state in ("ready", "waits") and not books.attempts(source.key(task_id)):
         raise Refused(
             f"task {task_id} {_is(state)}: there is nothing to do again", hint=_hint(task_id, state)
         )
-    ledger.write(entry("requeued", Claim(task.claim, files.key(task.id), task.owner), now_unix()))
-    freed = _free(files, task)
-    _say(project, files, "task_requeued", freed, reason=f"by a person; it was {state}")
+    source.write("requeued", Claim(task.claim, source.key(task.id), task.owner))
+    freed = _free(source, task)
+    _say(project, source, "task_requeued", freed, reason=f"by a person; it was {state}")
     return freed
 
 
@@ -64,7 +61,7 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
 
     Who calls this tells of it in the event log, once.
     """
-    task = open_ledger(project).books().landed_as(commit)
+    task = source_of(project).books().landed_as(commit)
     if task is None:
         return "", ""
     try:
@@ -78,59 +75,57 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
 
 def done(project: Project, task_id: str) -> Task:
     """Nothing is left to do: it counts as completed, and what waits for it can begin."""
-    files, ledger = open_list(project), open_ledger(project)
-    task = _of_nobody_here(project, files, ledger, task_id)
-    state = _state(files, ledger.books(), task)
+    source = source_of(project)
+    task = _of_nobody_here(project, source, task_id)
+    state = _state(source, task)
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise Refused(f"task {task_id} {_is(state)}", hint=_hint(task_id, state))
-    ledger.write(
-        entry("completed", Claim(task.claim, files.key(task.id), ""), now_unix(), reason="by a person")
-    )
-    after = files.change(task_id, partial(claims.said_done, seen=task))
+    source.write("completed", Claim(task.claim, source.key(task.id), ""), reason="by a person")
+    after = source.edit(source.key(task_id), partial(claims.said_done, seen=task))
     if after.status is not TaskStatus.COMPLETED:
         raise Refused(f"task {task_id} was changed meanwhile", hint=_MEANWHILE.format(task_id))
-    _say(project, files, "task_done", after, reason=f"by a person; it was {state}")
+    _say(project, source, "task_done", after, reason=f"by a person; it was {state}")
     return after
 
 
 def approve(project: Project, task_id: str) -> Task:
     """What a worker proposed may be taken, as it is now: what is changed in it afterwards is not acted upon."""
-    files, ledger = open_list(project), open_ledger(project)
-    task, books = files.get(task_id), ledger.books()
-    if claims.PROPOSED not in (books.kept_back(files.key(task_id)), task.waits_for_a_person):
-        state = _state(files, books, task)
+    source = source_of(project)
+    task, books = source.one(source.key(task_id)), source.books()
+    if claims.PROPOSED not in (books.kept_back(source.key(task_id)), task.waits_for_a_person):
+        state = _state(source, task)
         raise Refused(f"task {task_id} {_is(state)}, and is not proposed", hint=_hint(task_id, state))
-    made, root = books.made.get(files.key(task_id)), task.made_by.get("root")
+    made, root = books.made.get(source.key(task_id)), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
         hint = f"Approve it there: llmc --root {shlex.quote(root)} tasks approve {task_id}"
         raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
-    who = Claim("", files.key(task_id), made.worker if made else "")
+    who = Claim("", source.key(task_id), made.worker if made else "")
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
-    ledger.write(entry("approved", who, now_unix(), **seen))
-    approved = files.change(task_id, partial(claims.approved, seen=task))
-    _say(project, files, "task_approved", approved, reason="by a person")
+    source.write("approved", who, **seen)
+    approved = source.edit(source.key(task_id), partial(claims.approved, seen=task))
+    _say(project, source, "task_approved", approved, reason="by a person")
     return approved
 
 
 def releasable(project: Project, found: Overview) -> list[TaskId]:
     """Tasks that somebody has, and no worker of this root is at."""
-    books = open_ledger(project).books()
+    books = source_of(project).books()
     at_it = {claim.task.id for claim in books.claims.values() if _is_at_it(project, claim)}
     return [i for i, state in found.states.items() if state == TaskStatus.IN_PROGRESS and i not in at_it]
 
 
-def _of_nobody_here(project: Project, files: TaskFiles, ledger: Ledger, task_id: str) -> Task:
+def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
     """The task; raises while a worker of this root is at it. A claim that a lost worker left is over."""
-    books = ledger.books()
-    for claim in [claim for claim in books.claims.values() if claim.task == files.key(task_id)]:
+    books = source.books()
+    for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:
         if _is_at_it(project, claim):
             hint = f"`llmc reset {claim.worker}` stops it and releases the task."
             raise Refused(f"{claim.worker} is at task {task_id}", hint=hint)
-        ledger.write(entry("released", claim, now_unix(), reason="its worker is not at it", cause=""))
+        source.write("released", claim, reason="its worker is not at it", cause="")
     try:
-        return files.get(task_id)
+        return source.one(source.key(task_id))
     except NotFound as error:
-        if not books.is_completed(files.key(task_id)):
+        if not books.is_completed(source.key(task_id)):
             raise
         hint = "Add it again: llmc tasks add"
         raise NotFound(f"task {task_id} is completed, and its file is gone", hint=hint) from error
@@ -145,12 +140,12 @@ def _is_at_it(project: Project, claim: Claim) -> bool:
     return written or project.daemon_runs()
 
 
-def _state(files: TaskFiles, books: Books, task: Task) -> str:
-    return overview(files, books).states.get(task.id, str(task.status))
+def _state(source: TaskSource, task: Task) -> str:
+    return overview(source).states.get(task.id, str(task.status))
 
 
-def _free(files: TaskFiles, seen: Task) -> Task:
-    after = files.change(seen.id, partial(claims.freed, seen=seen))
+def _free(source: TaskSource, seen: Task) -> Task:
+    after = source.edit(source.key(seen.id), partial(claims.freed, seen=seen))
     if after.status is not TaskStatus.PENDING or after.owner:
         raise Refused(f"task {seen.id} was changed meanwhile", hint=_MEANWHILE.format(seen.id))
     return after
@@ -175,7 +170,7 @@ def _hint(task_id: str, state: str) -> str:
     return "It is taken as soon as a worker is free."
 
 
-def _say(project: Project, files: TaskFiles, action: str, task: Task, reason: str, **more: str) -> None:
+def _say(project: Project, source: TaskSource, action: str, task: Task, reason: str, **more: str) -> None:
     with project.store.transaction() as tx:
-        tx.emit(action, **files.key(task.id).fields(), subject=task.subject, reason=reason, **more)
-    task_list.tell(project, files, open_ledger(project).books(), files.listing().tasks)
+        tx.emit(action, **source.key(task.id).fields(), subject=task.subject, reason=reason, **more)
+    task_list.tell(project, source, source.books(), source.listing().tasks)

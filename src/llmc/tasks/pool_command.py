@@ -5,18 +5,17 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.errors import NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import private_dir, read_text
 from llmc.records.causes import Cause
-from llmc.records.ledger import Ledger
 from llmc.records.task import Task
 from llmc.repo import user_commands
 from llmc.repo.project import Project
 from llmc.tasks import task_list
 from llmc.tasks.rules.draft import Draft, Failed, NoTask, read_answer
 from llmc.tasks.rules.graph import completed_ids
+from llmc.tasks.source import TaskSource
 
 LOG = "task_pool"
 
@@ -32,7 +31,7 @@ class PoolFailed(Exception):
         self.output = output
 
 
-def take_in(project: Project, files: TaskFiles, ledger: Ledger) -> Task | None:
+def take_in(project: Project, source: TaskSource) -> Task | None:
     """Ask for a task, and add it to the list; None when there is none, or it is open already.
 
     An answer is a file with a name before anything is made of it: see `take_up`.
@@ -40,35 +39,33 @@ def take_in(project: Project, files: TaskFiles, ledger: Ledger) -> Task | None:
     path = _ask(project)
     if path is None:
         return None
-    books = ledger.books()
-    tasks = task_list.believed_tasks(files, books)
-    done = completed_ids(tasks, books.completed_in(files.list_name), books.claimed_in(files.list_name))
-    there = {str(task.ours.get("key")) for task in tasks if task.id not in done}
-    return _make(project, files, ledger, path, there)
+    books = source.books()
+    tasks = task_list.believed_tasks(source)
+    done = completed_ids(tasks, books.completed_in(source.list_name), books.claimed_in(source.list_name))
+    there = {task.pool_key for task in tasks if task.id not in done}
+    return _make(project, source, path, there)
 
 
-def take_up(project: Project, files: TaskFiles, ledger: Ledger) -> None:
+def take_up(project: Project, source: TaskSource) -> None:
     """Answers that a crash cut off become tasks, unless they have."""
-    there = {str(task.ours.get("key")) for task in task_list.believed_tasks(files, ledger.books())}
+    there = {task.pool_key for task in task_list.believed_tasks(source)}
     for path in sorted(project.root.task_pool.glob("answer-*.txt")):
-        _make(project, files, ledger, path, there)
+        _make(project, source, path, there)
 
 
-def _make(
-    project: Project, files: TaskFiles, ledger: Ledger, path: Path, there: Collection[str]
-) -> Task | None:
+def _make(project: Project, source: TaskSource, path: Path, there: Collection[str]) -> Task | None:
     answer = read_answer(0, read_text(path), key=path.stem)
     task = None
     try:
         with fault_step("task_pool.add"):
             if isinstance(answer, Draft) and answer.key not in there:
-                task = task_list.add(files, answer, ledger)
+                task = task_list.add(source, answer)
     except (UsageError, NotFound):
         path.unlink()  # it names a task that is not there: no later attempt would help
         raise
     if task is not None:
         with project.store.transaction() as tx:
-            tx.emit("task_received", **files.key(task.id).fields(), subject=task.subject)
+            tx.emit("task_received", **source.key(task.id).fields(), subject=task.subject)
     path.unlink()
     return task
 

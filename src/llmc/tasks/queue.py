@@ -1,22 +1,19 @@
 """The task list as a queue for auto workers: what comes next, claimed so that nobody else has it."""
 
 import contextlib
-import os
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from llmc.agents.claude.task_files import Changes, NoTask, TaskFiles, file_name
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.given import written_out
 from llmc.base.names import TaskId, TaskKey, WorkerName
-from llmc.records.books import Action, Books, Claim, entry
-from llmc.records.ledger import Ledger
-from llmc.records.task import Task, TaskStatus, in_order
+from llmc.records.books import Books, Claim
+from llmc.records.task import Changes, Task, TaskStatus, in_order
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 from llmc.tasks import task_list
@@ -31,37 +28,8 @@ from llmc.tasks.rules.claims import (
     still_at_it,
 )
 from llmc.tasks.rules.graph import Index, Stuck, choose, stuck
-from llmc.tasks.task_list import open_ledger as open_ledger
-from llmc.tasks.task_list import open_list
+from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.worker_tasks import Origins, show_made
-
-
-def take(
-    files: TaskFiles,
-    ledger: Ledger,
-    worker: str,
-    task: TaskKey,
-    subject: str = "",
-    dispatch: str = "",
-    part: str = "",
-) -> Claim | None:
-    """Claim a task for a worker; None when somebody else was faster."""
-    claim = Claim(os.urandom(6).hex(), task, worker)
-    of_goal = {name: value for name, value in (("dispatch", dispatch), ("part", part)) if value}
-    with fault_step("claim.ledger"):
-        ledger.write(entry("claimed", claim, now_unix(), subject=subject, **of_goal))
-    with fault_step("claim.file"):
-        try:
-            won = files.of(task.list).change(task.id, partial(claims.taken, claim=claim)).claim == claim.id
-        except (NotFound, NoTask):
-            won = False
-        except LlmcError:
-            ledger.write(entry("released", claim, now_unix(), reason="its file could not be written"))
-            raise
-    if not won:
-        ledger.write(entry("released", claim, now_unix(), reason="somebody else was faster"))
-        return None
-    return claim
 
 
 def claim_of(worker: str, assignment: Assignment) -> Claim:
@@ -70,111 +38,51 @@ def claim_of(worker: str, assignment: Assignment) -> Claim:
 
 def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
     """Should the state get lost while it lands, this finds the commit, and nobody does the task again."""
-    claim = claim_of(worker, assignment)
-    open_ledger(project).write(entry("landing", claim, now_unix(), commit=commit))
-
-
-def complete(files: TaskFiles, ledger: Ledger, claim: Claim, commit: str) -> None:
-    """Its work has landed. A file that is gone is no problem: the ledger knows."""
-    with fault_step("claim.complete"):
-        ledger.write(entry("completed", claim, now_unix(), commit=commit))
-    _edit_if_there(files, claim.task, partial(claims.done, claim=claim))
+    source_of(project).about_to_land(claim_of(worker, assignment), commit)
 
 
 def complete_for(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
-    complete(open_list(project), open_ledger(project), claim_of(worker, assignment), commit)
-
-
-def give_back(
-    files: TaskFiles,
-    ledger: Ledger,
-    claim: Claim,
-    reason: str,
-    *,
-    cause: str = "",
-    counts: bool = False,
-    hold: str = "",
-) -> Books:
-    """The task is free again. What `counts` is a failed attempt; too many of them keep it back for a person."""
-    action: Action = "failed" if counts else "released"
-    said = {"reason": reason, "cause": cause, **({"hold": hold} if hold else {})}
-    with fault_step("claim.release"):
-        ledger.write(entry(action, claim, now_unix(), **said))
-    books = ledger.books()
-    edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
-    _edit_if_there(files, claim.task, edit)
-    return books
+    source_of(project).finish(claim_of(worker, assignment), commit)
 
 
 def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
     """A person takes a worker from its task: the task is free again, unless it was given back before."""
     task = record.assignment
-    if task is not None and open_ledger(project).books().holds(task.claim):
+    if task is not None and source_of(project).books().holds(task.claim):
         free(project, claim_of(record.name, task), reason)
 
 
 def free(project: Project, claim: Claim, reason: str) -> None:
     """A claim that nobody goes on with is given back, and that is told."""
-    ledger = open_ledger(project)
-    if project.config.auto.task_list_id:
-        give_back(open_list(project), ledger, claim, reason)
-    else:  # the list was taken out of the configuration since
-        ledger.write(entry("released", claim, now_unix(), reason=reason))
+    source_of(project).release(claim, reason)
     with project.store.transaction() as tx:
         about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
         tx.emit("task_released", **about, cause="", ref=None)
 
 
 def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
-    """A task whose work was undone is pending again, in ledger and list; can be repeated after a crash.
+    """A task whose work was undone is pending again, in books and list; can be repeated after a crash.
 
-    None, and it stays completed, where its file is gone: nothing is left to do it from, and what waits for it goes on.
+    None, and it stays completed, where the task is gone: nothing is left to do it from, and what waits for it goes on.
     """
-    ledger = open_ledger(project)
-    task = ledger.books().whole(task)
-    files = open_list(project).of(task.list)
+    source = source_of(project)
+    task = source.books().whole(task)
     try:
-        seen = files.get(task.id)
+        seen = source.one(task)
     except NotFound:
         return None
-    if ledger.books().is_completed(task):
+    if source.books().is_completed(task):
         with fault_step("claim.take_back"):
-            ledger.write(entry("requeued", Claim(seen.claim, task, seen.owner), now_unix(), reason=reason))
+            source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
     if seen.status is not TaskStatus.COMPLETED:
         return seen  # done before a crash, or somebody has begun it since
-    return files.change(task.id, partial(claims.freed, seen=seen))
-
-
-def settle_files(files: TaskFiles, books: Books) -> list[TaskKey]:
-    """What a crash left between ledger and file is finished in the file; the tasks that were put right.
-
-    Only where our own claim is on the file: what else a file says is somebody's word (see `in_question`).
-    """
-    put_right = []
-    for task in files.listing().tasks.values():
-        key = files.key(task.id)
-        claim = Claim(task.claim, key, task.owner)
-        if not books.has_ended(task.claim, key):
-            continue
-        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
-        if books.is_completed(key):
-            edit = partial(claims.done, claim=claim)
-        _edit_if_there(files, key, edit)
-        put_right.append(key)
-    return put_right
-
-
-def _edit_if_there(files: TaskFiles, task: TaskKey, edit: "claims.Edit") -> None:
-    try:
-        files.of(task.list).change(task.id, edit)
-    except (NotFound, NoTask):
-        return  # somebody removed it meanwhile, or broke it: the ledger knows
+    return source.edit(task, partial(claims.freed, seen=seen))
 
 
 #: is shown the list at each look, and what is stuck in it; says which of that is held for a person
-Tell = Callable[[TaskFiles, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
+Tell = Callable[[TaskSource, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
 #: is told of a task that is pending again because nobody had it
-Freed = Callable[[TaskFiles, Task], None]
+Freed = Callable[[TaskSource, Task], None]
 
 
 class BrokenList(LlmcError):
@@ -186,15 +94,13 @@ class TaskQueue:
 
     def __init__(
         self,
-        files: TaskFiles,
-        ledger: Ledger,
+        source: TaskSource,
         origins: Origins | None = None,
         tell: Tell | None = None,
         on_freed: Freed | None = None,
     ) -> None:
         """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: puts what needs a person on the attention list."""
-        self.files = files
-        self.ledger = ledger
+        self.source = source
         self._origins = origins
         self._tell = tell
         self._on_freed = on_freed
@@ -202,21 +108,15 @@ class TaskQueue:
         self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
-        self._changed: set[str] | None = None
         self._index = Index()
         self._is_first_look = True
         #: what the last `take_next` left to wait
         self._waits_s = 0.0
 
-    def note_changed(self, names: Collection[str] | None) -> None:
-        """Only these files can be different since the last look; None: any."""
-        with self._turn:
-            self._changed = None if names is None or self._changed is None else self._changed | set(names)
-
     @property
     def unsettled(self) -> bool:
-        """Whether something has to be looked at again: a file was being written, may be a worker's, or is nobody's."""
-        return bool(self._changed) or bool(self._undecided) or bool(self._unowned)
+        """Whether something has to be looked at again: a task was being written, may be a worker's, or is nobody's."""
+        return self.source.unsettled or bool(self._undecided) or bool(self._unowned)
 
     def take_next(
         self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
@@ -230,16 +130,14 @@ class TaskQueue:
             ready = [
                 task
                 for task in self._index.ready
-                if task.id not in self._undecided and not books.kept_back(self.files.key(task.id))
+                if task.id not in self._undecided and not books.kept_back(self.source.key(task.id))
             ]
             ready = self._without_waiting(ready, books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
-                self.ledger.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
-                key = self.files.key(chosen.id)
+                self.source.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
+                key = self.source.key(chosen.id)
                 task = believed(chosen, books.made.get(key))
-                claim = take(self.files, self.ledger, worker, key, task.subject, task.dispatch, task.part)
-                if self._changed is not None:  # the watch may tell of it only after the next worker has asked
-                    self._changed.add(file_name(task.id))
+                claim = self.source.claim(key, worker, task.subject, task.dispatch, task.part)
                 if claim is not None:
                     return task, claim
                 ready.remove(chosen)
@@ -247,7 +145,7 @@ class TaskQueue:
 
     def _without_waiting(self, ready: list[Task], books: Books, backoff_s: float) -> list[Task]:
         now = now_unix()
-        waits = {task.id: books.waits_s(self.files.key(task.id), backoff_s, now) for task in ready}
+        waits = {task.id: books.waits_s(self.source.key(task.id), backoff_s, now) for task in ready}
         self._waits_s = min((wait for wait in waits.values() if wait), default=0.0)
         return [task for task in ready if not waits[task.id]]
 
@@ -259,12 +157,9 @@ class TaskQueue:
     def count_ready(self) -> int:
         """How many tasks could be begun now."""
         with self._turn:
-            proposed = self._look().proposed_in(self.files.list_name)
+            proposed = self._look().proposed_in(self.source.list_name)
             held = self._undecided | proposed
             return self._index.count_ready - sum(map(self._index.is_ready, held))
-
-    def holds(self, claim_id: str) -> bool:
-        return self.ledger.books().holds(claim_id)
 
     def check(self) -> None:
         """Raises BrokenList with everything that is wrong, but for what appeared while auto mode ran: that is held."""
@@ -272,27 +167,21 @@ class TaskQueue:
             self._look(starting=True)
 
     def _look(self, starting: bool = False) -> Books:
-        """The index is what files and ledger say now. What is stuck in it cannot begin, and stops nobody else."""
-        changed, self._changed = self._changed, set()
-        try:
-            found = self.files.changes(changed)
-        except BaseException:
-            self._changed = None
-            raise
-        self._changed |= found.unsettled
-        books = self.ledger.books()
+        """The index is what tasks and books say now. What is stuck in it cannot begin, and stops nobody else."""
+        found = self.source.changes()
+        books = self.source.books()
         self._put_back(found, books)
         self._note_new(found)
-        self._index.apply(found.tasks, books.completed_in(self.files.list_name))
+        self._index.apply(found.tasks, books.completed_in(self.source.list_name))
         if self._origins is not None:
-            self._undecided = self._origins.undecided(found.tasks, self._index.tasks, self.ledger)
-            books = self.ledger.books()
+            self._undecided = self._origins.undecided(found.tasks, self._index.tasks)
+            books = self.source.books()
         self._free_nobodys(found, books)
-        unreadable = {bad.task_id for bad in self.files.unreadable}
+        unreadable = {bad.task_id for bad in self.source.unreadable}
         wrong = stuck(self._index.circles, self._index.dangling, unreadable)
         held: Collection[TaskId] = ()
         if self._tell is not None:
-            held = self._tell(self.files, books, self._index.tasks, wrong, starting)
+            held = self._tell(self.source, books, self._index.tasks, wrong, starting)
         if starting:
             _refuse_broken([said for task, said in wrong.items() if task not in held])
         return books
@@ -301,25 +190,25 @@ class TaskQueue:
         """New tasks are noted: each, or how many there are at the beginning."""
         new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
         if self._is_first_look:
-            self.ledger.note(f"tasks in {self.files.directory}: {len(new)}")
+            self.source.note(f"tasks in {self.source.where()}: {len(new)}")
             new = {}
         self._is_first_look = False
         for task_id in sorted(new, key=in_order):
-            self.ledger.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
+            self.source.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
     def _put_back(self, found: Changes, books: Books) -> None:
         """What is ours says so. An agent may mark its own task completed; whether it is, the merge decides."""
         for claim in books.claims.values():
-            task = found.tasks.get(claim.task.id) if claim.task.list == self.files.list_name else None
+            task = found.tasks.get(claim.task.id) if claim.task.list == self.source.list_name else None
             if task is None or not is_ours(task, claim):
                 continue
             if task.status is TaskStatus.COMPLETED or not task.claim:
                 edit = partial(still_at_it, claim=claim)
-                found.tasks[task.id] = self.files.change(task.id, edit)
+                found.tasks[task.id] = self.source.edit(self.source.key(task.id), edit)
         for task_id, task in found.tasks.items():
-            made = books.made.get(self.files.key(task_id)) if task is not None else None
+            made = books.made.get(self.source.key(task_id)) if task is not None else None
             if task is not None and made is not None and is_out_of_date(task, made):
-                found.tasks[task_id] = show_made(self.files, books, task_id) or task
+                found.tasks[task_id] = show_made(self.source, books, task_id) or task
 
     def _free_nobodys(self, found: Changes, books: Books) -> None:
         """What somebody marked as in progress and nobody has is pending again: it would be done by nobody."""
@@ -330,20 +219,20 @@ class TaskQueue:
         nobodys = [
             task_id
             for task_id in self._unowned - self._undecided
-            if is_nobodys(self._index.tasks[task_id], self.files.key(task_id), books, at_work)
+            if is_nobodys(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
         ]
         for task_id in sorted(nobodys, key=in_order):
             with contextlib.suppress(LlmcError):  # a client has it locked, or it is gone: the next look sees
                 self._free(task_id, books)
 
     def _free(self, task_id: TaskId, books: Books) -> None:
-        after = self.files.change(task_id, pending_again)
+        after = self.source.edit(self.source.key(task_id), pending_again)
         self._unowned.discard(task_id)
-        self._index.apply({task_id: after}, books.completed_in(self.files.list_name))
+        self._index.apply({task_id: after}, books.completed_in(self.source.list_name))
         if after.status is TaskStatus.PENDING:
-            self.ledger.note("was in progress without an owner: pending again", task=task_id)
+            self.source.note("was in progress without an owner: pending again", task=task_id)
             if self._on_freed is not None:
-                self._on_freed(self.files, after)
+                self._on_freed(self.source, after)
 
 
 def no_task_list() -> UsageError:
@@ -354,10 +243,10 @@ def no_task_list() -> UsageError:
 
 
 def open_queue(project: Project) -> TaskQueue:
-    files = open_list(project)
+    source = source_of(project)
     tell = partial(task_list.tell_running, project)
     freed = partial(task_list.note_freed, project)
-    return TaskQueue(files, open_ledger(project), Origins(project, files), tell, freed)
+    return TaskQueue(source, Origins(project, source), tell, freed)
 
 
 def _refuse_broken(problems: list[str]) -> None:

@@ -1,7 +1,6 @@
-"""The task list of a root: Claude Code's own files, as llmc and its agents share them, and what a person has to know of it."""
+"""The task list of a root: what is in it, what is added to it, and what a person has to know of it."""
 
 import heapq
-import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude.layout import list_name
-from llmc.agents.claude.task_files import TaskFiles, Unreadable
 from llmc.attention import raising
-from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, UsageError
-from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskId, TaskKey
 from llmc.base.text import gist, shortened
-from llmc.records.books import QUARANTINED, Books, Claim, entry
-from llmc.records.ledger import Ledger
-from llmc.records.task import Task, TaskStatus, in_order
-from llmc.repo.project import Project, agent_for
+from llmc.records.books import QUARANTINED, Books
+from llmc.records.task import Task, TaskStatus, Unreadable, in_order
+from llmc.repo.project import Project
 from llmc.tasks.rules import draft as drafts
 from llmc.tasks.rules.claims import believed
 from llmc.tasks.rules.draft import BadDraft, Draft
 from llmc.tasks.rules.draw import is_in_question, states
 from llmc.tasks.rules.graph import Needs, Stuck, completed_ids, cycle, dangling, needs, stuck_in
+from llmc.tasks.source import TaskSource, source_of
 
 #: so much of a task's subject, and of why it failed, is in the sentence about it
 MOST_SUBJECT, MOST_REASON = 200, 200
@@ -37,99 +32,99 @@ _HOLDS = {
 }
 
 
-def tell(project: Project, files: TaskFiles, books: Books, tasks: Mapping[TaskId, Task]) -> None:
+def tell(project: Project, source: TaskSource, books: Books, tasks: Mapping[TaskId, Task]) -> None:
     """The attention list has what is so now, and nothing that is over. Costs nothing while nothing changes."""
-    held, wrong = _held_before(project, files), dict[TaskId, str]()
+    held, wrong = _held_before(project, source), dict[TaskId, str]()
     if held:
-        unreadable = {bad.task_id for bad in files.unreadable}
-        found = stuck_in(tasks, books.completed_in(files.list_name), unreadable)
+        unreadable = {bad.task_id for bad in source.unreadable}
+        found = stuck_in(tasks, books.completed_in(source.list_name), unreadable)
         wrong = {task: said for task, said in found.items() if task in held}
-    _tell(project, files, books, tasks, wrong)
+    _tell(project, source, books, tasks, wrong)
 
 
 def tell_running(
     project: Project,
-    files: TaskFiles,
+    source: TaskSource,
     books: Books,
     tasks: Mapping[TaskId, Task],
     wrong: Stuck,
     starting: bool,
 ) -> Collection[TaskId]:
     """The same while tasks are given out: what gets stuck now is held. At the start only what was held before is."""
-    before = _held_before(project, files) if starting and wrong else frozenset()
+    before = _held_before(project, source) if starting and wrong else frozenset()
     held = {task: said for task, said in wrong.items() if not starting or task in before}
-    _tell(project, files, books, tasks, held)
+    _tell(project, source, books, tasks, held)
     return held.keys()
 
 
 def _tell(
-    project: Project, files: TaskFiles, books: Books, tasks: Mapping[TaskId, Task], wrong: Stuck
+    project: Project, source: TaskSource, books: Books, tasks: Mapping[TaskId, Task], wrong: Stuck
 ) -> None:
     wanted = {
-        **_unreadable(files),
-        **_held(files, books, tasks.values()),
-        **_questions(files, books, tasks.values()),
-        **_stuck(files, wrong),
+        **_unreadable(source),
+        **_held(source, books, tasks.values()),
+        **_questions(source, books, tasks.values()),
+        **_stuck(source, wrong),
     }
-    keys = (_file_key(files, ""), _task_key(files, ""), _stuck_key(files, ""))
+    keys = (_file_key(source, ""), _task_key(source, ""), _stuck_key(source, ""))
     raising.sync(project, keys, wanted)
 
 
-def _held_before(project: Project, files: TaskFiles) -> frozenset[TaskId]:
+def _held_before(project: Project, source: TaskSource) -> frozenset[TaskId]:
     """What is stuck, and is on the list already."""
-    key = _stuck_key(files, "")
+    key = _stuck_key(source, "")
     raised = project.store.read().attention
     return frozenset(TaskId(one.removeprefix(key)) for one in raised if one.startswith(key))
 
 
-def _stuck(files: TaskFiles, wrong: Stuck) -> dict[str, dict[str, str]]:
+def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
     return {
-        _stuck_key(files, task): {
+        _stuck_key(source, task): {
             "kind": "stuck",
             "severity": "waiting",
             "who": task,
-            "text": f"{said}. The others go on; change `blockedBy` or `blocks` in {files.directory}"[:1000],
+            "text": f"{said}. The others go on; {source.how_to_unblock}"[:1000],
             "next": f"llmc tasks show {task}",
         }
         for task, said in wrong.items()
     }
 
 
-def note_freed(project: Project, files: TaskFiles, task: Task) -> None:
+def note_freed(project: Project, source: TaskSource, task: Task) -> None:
     """A task that its file called in progress, without an owner, is pending again."""
     with project.store.transaction() as tx:
         reason = "it was in progress without an owner"
-        tx.emit("task_released", **files.key(task.id).fields(), reason=reason, cause="", ref=None)
+        tx.emit("task_released", **source.key(task.id).fields(), reason=reason, cause="", ref=None)
 
 
-def _unreadable(files: TaskFiles) -> dict[str, dict[str, str]]:
+def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
     return {
-        _file_key(files, bad.file): {
+        _file_key(source, bad.file): {
             "kind": "bad_input",
             "severity": "waiting",
             "who": bad.file,
-            "text": f"{files.directory / bad.file} is no task: {bad.problem}"[:1000],
+            "text": f"{bad.where} is no task: {bad.problem}"[:1000],
             "next": "llmc tasks list",
         }
-        for bad in files.unreadable
+        for bad in source.unreadable
     }
 
 
-def _held(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
+def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
     """What nobody takes before a person has said so."""
-    completed = books.completed_in(files.list_name)
+    completed = books.completed_in(source.list_name)
     found = {}
     for task in tasks:
-        hold = _HOLDS.get(books.kept_back(files.key(task.id)) or task.waits_for_a_person)
+        hold = _HOLDS.get(books.kept_back(source.key(task.id)) or task.waits_for_a_person)
         if hold is None or task.status is TaskStatus.COMPLETED or task.id in completed:
             continue
         kind, words, verb = hold
         said = (
             f"task {task.id} {words}: {task.subject}"
             if words
-            else _quarantined(task, files.key(task.id), books)
+            else _quarantined(task, source.key(task.id), books)
         )
-        found[_task_key(files, task.id)] = {
+        found[_task_key(source, task.id)] = {
             "kind": kind,
             "severity": "waiting",
             "who": task.id,
@@ -146,10 +141,10 @@ def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
     return f"task {task.id} {words}, and waits for you: {shortened(task.subject, MOST_SUBJECT)}{why}"
 
 
-def _questions(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
-    completed = books.completed_in(files.list_name)
+def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
+    completed = books.completed_in(source.list_name)
     return {
-        _task_key(files, task.id): {
+        _task_key(source, task.id): {
             "kind": "task_question",
             "severity": "waiting",
             "who": task.id,
@@ -162,16 +157,16 @@ def _questions(files: TaskFiles, books: Books, tasks: Iterable[Task]) -> dict[st
     }
 
 
-def _file_key(files: TaskFiles, name: str) -> str:
-    return f"task-file {files.list_name}/{name}"
+def _file_key(source: TaskSource, name: str) -> str:
+    return f"task-file {source.list_name}/{name}"
 
 
-def _stuck_key(files: TaskFiles, task_id: str) -> str:
-    return f"stuck-task {files.list_name}/{task_id}"
+def _stuck_key(source: TaskSource, task_id: str) -> str:
+    return f"stuck-task {source.list_name}/{task_id}"
 
 
-def _task_key(files: TaskFiles, task_id: str) -> str:
-    return f"task {files.list_name}/{task_id}"
+def _task_key(source: TaskSource, task_id: str) -> str:
+    return f"task {source.list_name}/{task_id}"
 
 
 class Overview(Struct, frozen=True):
@@ -190,37 +185,17 @@ class Overview(Struct, frozen=True):
         return TaskKey(self.list_name, TaskId(task_id))
 
 
-def open_list(project: Project) -> TaskFiles:
-    auto = project.config.auto
-    if not auto.task_list_id:
-        raise UsageError(
-            "this root has no task list", hint="Name one: llmc config set auto.task_list_id my-project"
-        )
-    if auto.tasks_root:
-        parent = Path(os.path.expanduser(auto.tasks_root))
-    else:
-        parent = agent_for(project).config_dir(os.environ) / "tasks"
-    return TaskFiles(parent / list_name(auto.task_list_id))
-
-
-def open_ledger(project: Project) -> Ledger:
-    configured = project.config.auto.task_list_id
-    return Ledger(
-        project.root.tasks_ledger, project.root.log("task_pool"), list_name(configured) if configured else ""
-    )
-
-
-def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Overview:
-    """The files, and what the ledger knows better or alone: the client removes files of completed tasks.
+def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
+    """The tasks, and what the books know better or alone: Claude Code removes source of completed tasks.
 
     `recent`: how many of those that landed are in it, the newest; None: all of them.
     """
-    found = files.listing()
-    landed = books.completed_in(files.list_name)
-    wanted = landed if recent is None else _newest(files, books, landed, recent)
+    found, books = source.listing(), source.books()
+    landed = books.completed_in(source.list_name)
+    wanted = landed if recent is None else _newest(source, books, landed, recent)
     gone = [
         Task(
-            task_id, books.subjects.get(files.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
+            task_id, books.subjects.get(source.key(task_id)) or "(its file is gone)", "", TaskStatus.COMPLETED
         )
         for task_id in wanted
         if task_id not in found.tasks
@@ -228,7 +203,7 @@ def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Ov
     there = [task for task in found.tasks.values() if task.id in wanted or not _is_settled(task, landed)]
     tasks = sorted([*there, *gone], key=lambda task: in_order(task.id))
     edges = needs(tasks)
-    completed = completed_ids(tasks, landed, books.claimed_in(files.list_name))
+    completed = completed_ids(tasks, landed, books.claimed_in(source.list_name))
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
     known = completed | {bad.task_id for bad in found.unreadable}
     problems += [
@@ -236,9 +211,9 @@ def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Ov
     ]
     if circle := cycle(edges):
         problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
-    words = states(tasks, edges, completed, lambda task_id: books.kept_back(files.key(task_id)), landed)
+    words = states(tasks, edges, completed, lambda task_id: books.kept_back(source.key(task_id)), landed)
     return Overview(
-        files.list_name,
+        source.list_name,
         {task.id: task for task in tasks},
         edges,
         words,
@@ -248,9 +223,9 @@ def overview(files: TaskFiles, books: Books, *, recent: int | None = None) -> Ov
     )
 
 
-def _newest(files: TaskFiles, books: Books, landed: Collection[TaskId], count: int) -> set[TaskId]:
+def _newest(source: TaskSource, books: Books, landed: Collection[TaskId], count: int) -> set[TaskId]:
     def at(task_id: TaskId) -> float:
-        found = books.landed.get(files.key(task_id))
+        found = books.landed.get(source.key(task_id))
         return found.at_unix if found else 0.0
 
     return set(heapq.nlargest(count, landed, key=at))
@@ -272,7 +247,7 @@ class Left(Struct, frozen=True):
 
 
 def left_to_do(project: Project) -> Left:
-    found = overview(open_list(project), open_ledger(project).books(), recent=0)
+    found = overview(source_of(project), recent=0)
     left = [task for task, state in found.states.items() if state != TaskStatus.COMPLETED]
     waiting = ("ready", "waits", TaskStatus.IN_PROGRESS)
     held = [task for task in left if found.states[task] not in waiting]
@@ -280,19 +255,20 @@ def left_to_do(project: Project) -> Left:
     return Left(left, held, stuck=bool(left) and not moving)
 
 
-def believed_tasks(files: TaskFiles, books: Books) -> list[Task]:
-    """The tasks of a list as far as llmc believes their files."""
-    found = files.listing().tasks.values()
-    return [believed(task, books.made.get(files.key(task.id))) for task in found]
+def believed_tasks(source: TaskSource, list_name: str = "") -> list[Task]:
+    """The tasks of a list, "" the configured one, as far as llmc believes what they say."""
+    books, name = source.books(), list_name or source.list_name
+    found = source.listing(list_name).tasks.values()
+    return [believed(task, books.made.get(TaskKey(name, task.id))) for task in found]
 
 
-def add(files: TaskFiles, draft: Draft, ledger: Ledger) -> Task:
+def add(source: TaskSource, draft: Draft) -> Task:
     """A new task; what it waits for has to exist."""
     try:
         draft = drafts.check(draft)
     except BadDraft as error:
         raise UsageError(f"the task was not added: {error}") from error
-    known = files.listing().tasks
+    known = source.listing().tasks
 
     def existing(name: str) -> TaskId:
         if name not in known:
@@ -301,9 +277,9 @@ def add(files: TaskFiles, draft: Draft, ledger: Ledger) -> Task:
             )
         return TaskId(name)
 
-    fields = drafts.fields(draft, existing)
+    new = drafts.new_task(draft, existing)
     _refuse_circle(known.values(), [replace(draft, name="the new task")])
-    return _create(files, ledger, fields, draft)
+    return source.add(new, draft.by)
 
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
@@ -315,21 +291,11 @@ def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
     return replace(draft, **others, after=after, before=before)
 
 
-def _create(files: TaskFiles, ledger: Ledger, fields: dict[str, Any], draft: Draft) -> Task:
-    """The file, and then the row that says that it is ours: without one, it is a file that somebody put there."""
-    task = files.create(fields, ledger.books().highest_in(files.list_name))
-    of_goal = {name: value for name, value in (("dispatch", task.dispatch), ("part", task.part)) if value}
-    made = Claim("", files.key(task.id), "")
-    with fault_step("task.created"):
-        ledger.write(entry("created", made, now_unix(), by=draft.by, **of_goal))
-    return task
-
-
-def import_all(files: TaskFiles, found: Iterable[Draft], ledger: Ledger) -> list[Task]:
+def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     """Tasks that may name each other; nothing is added unless all of them can be."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
-    known = files.listing().tasks
+    known = source.listing().tasks
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
@@ -352,8 +318,7 @@ def import_all(files: TaskFiles, found: Iterable[Draft], ledger: Ledger) -> list
         after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
         outside = tuple(name for name in draft.before if name not in names)
         said = replace(draft, after=after, before=outside)
-        fields = drafts.fields(said, lambda name: made.get(name, TaskId(name)))
-        task = _create(files, ledger, fields, draft)
+        task = source.add(drafts.new_task(said, lambda name: made.get(name, TaskId(name))), draft.by)
         made[draft.name] = task.id
         result.append(task)
     return result

@@ -1,12 +1,9 @@
 """Tasks that workers' sessions make: marked when their hook names them, and not given out before that."""
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-from llmc.agents.claude.layout import list_name
-from llmc.agents.claude.task_files import TaskFiles
 from llmc.agents.events import AgentEvent, What
 from llmc.agents.hooks import event_of
 from llmc.base.clock import now_unix
@@ -14,16 +11,15 @@ from llmc.base.errors import LlmcError, LockTimeout
 from llmc.base.faults import step as fault_step
 from llmc.base.names import TaskId, TaskKey
 from llmc.records import inbox
-from llmc.records.books import Books, Claim, Made, entry, is_told_again
+from llmc.records.books import Books, Claim, Made, is_told_again
 from llmc.records.hook_events import HookEvent, Malformed
-from llmc.records.ledger import Ledger
 from llmc.records.task import Task, is_id
 from llmc.records.worker import BUSY, WorkerRecord
-from llmc.repo.project import Project, agent_for, of_fleet
+from llmc.repo.project import Project, of_fleet
 from llmc.tasks import task_list
 from llmc.tasks.rules import claims
 from llmc.tasks.rules.claims import ANNOUNCED_S, Announced, Announcement, hold_for, is_undecided, maker
-from llmc.tasks.task_list import open_ledger, open_list
+from llmc.tasks.source import TaskSource, source_of
 
 
 def mark(
@@ -36,86 +32,74 @@ def mark(
     """
     created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
     project = of_fleet(project)
-    files = _shared_list(project) if created else None
-    if files is None:
+    source = source_of(project) if created else None
+    if source is None or not source.agents_write_here:
         return {}
-    ledger = open_ledger(project)
     marked: dict[str, tuple[TaskKey, str, str]] = {}
     for event in created:
         with fault_step("worker_task.mark"):
-            task = _mark(project, files, ledger, record, event, len(marked))
+            task = _mark(project, source, record, event, len(marked))
         if task is not None:
-            key = files.key(task.id)
-            marked[event.id] = (key, task.subject, ledger.books().kept_back(key))
+            key = source.key(task.id)
+            marked[event.id] = (key, task.subject, source.books().kept_back(key))
     if marked:
         # A state that cannot be written may be what the supervisor's agent is about to mend.
         with contextlib.suppress(LlmcError):
-            task_list.tell(project, files, ledger.books(), files.listing().tasks)
+            task_list.tell(project, source, source.books(), source.listing().tasks)
     return marked
 
 
 def _mark(
-    project: Project, files: TaskFiles, ledger: Ledger, record: WorkerRecord, event: AgentEvent, before: int
+    project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
     """The ledger first: from then on it is the worker's, whatever its file says."""
     at, task_id = record.assignment, event.task_id
-    key = files.key(task_id)
-    if not is_id(task_id) or ledger.books().claim_on(key):
+    key = source.key(task_id)
+    if not is_id(task_id) or source.books().claim_on(key):
         return None  # no task, or one that was given out: nobody makes that
-    known = ledger.books().made.get(key)
+    known = source.books().made.get(key)
     if known is None or not is_told_again(known, event.id):
         hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
         note_made(
-            project, ledger, key, Made(record.name, at.task_id if at else "", event=event.id, hold=hold)
+            project, source, key, Made(record.name, at.task_id if at else "", event=event.id, hold=hold)
         )
-    return show_made(files, ledger.books(), task_id)
+    return show_made(source, source.books(), task_id)
 
 
-def note_made(project: Project, ledger: Ledger, task: TaskKey, made: Made) -> None:
+def note_made(project: Project, source: TaskSource, task: TaskKey, made: Made) -> None:
     said = {"at": made.at, "root": str(project.root.path), "event": made.event, "hold": made.hold}
-    ledger.write(entry("made", Claim("", task, made.worker), now_unix(), **said))
+    source.write("made", Claim("", task, made.worker), **said)
 
 
-def show_made(files: TaskFiles, books: Books, task_id: str) -> Task | None:
+def show_made(source: TaskSource, books: Books, task_id: str) -> Task | None:
     """The file says so, too."""
     try:
-        return files.change(task_id, partial(claims.made_by_worker, made=books.made[files.key(task_id)]))
+        key = source.key(task_id)
+        return source.edit(key, partial(claims.made_by_worker, made=books.made[key]))
     except LockTimeout:
         raise
     except LlmcError:
         return None  # gone, or no task: whoever reads the list says so
 
 
-def _shared_list(project: Project) -> TaskFiles | None:
-    """The list, if it is the one that the agents' own task tools write to."""
-    auto = project.config.auto
-    if not auto.task_list_id:
-        return None
-    files = open_list(project)
-    own = agent_for(project).config_dir(os.environ) / "tasks" / list_name(auto.task_list_id)
-    return files if files.directory.resolve() == own.resolve() else None
-
-
 class Origins:
     """Tells the queue which tasks may still turn out to be a worker's."""
 
-    def __init__(self, project: Project, files: TaskFiles) -> None:
+    def __init__(self, project: Project, source: TaskSource) -> None:
         self._project = project
-        self._files = files
+        self._source = source
         #: tasks that nobody knows anything of, and that were written so lately that a hook may still name them
         self._recent: set[TaskId] = set()
 
-    def undecided(
-        self, changes: Collection[TaskId], tasks: Mapping[TaskId, Task], ledger: Ledger
-    ) -> frozenset[TaskId]:
+    def undecided(self, changes: Collection[TaskId], tasks: Mapping[TaskId, Task]) -> frozenset[TaskId]:
         """Those that must not be taken yet. The files were read before this: what they show was announced before that.
 
         What was announced, and never named, is found here too: its hook was lost.
         """
-        now, announced, books = now_unix(), self._announced(), ledger.books()
-        written = self._files.changed_unix
+        now, announced, books = now_unix(), self._announced(), self._source.books()
+        written = self._source.written_unix
         candidates = self._recent.union(changes, map(TaskId, announced.named)) & tasks.keys()
-        unknown = {task_id for task_id in candidates if not books.is_known(self._files.key(task_id))}
+        unknown = {task_id for task_id in candidates if not books.is_known(self._source.key(task_id))}
         undecided = {
             task_id
             for task_id in candidates
@@ -123,7 +107,7 @@ class Origins:
         }
         for task_id in unknown - undecided:
             if worker := maker(written(task_id), announced):
-                self._adopt(ledger, task_id, worker)
+                self._adopt(task_id, worker)
         self._recent = {
             task_id for task_id in unknown if now - written(task_id) < ANNOUNCED_S or task_id in undecided
         }
@@ -134,18 +118,18 @@ class Origins:
         records = self._project.store.read().workers.values()
         return frozenset(record.name for record in records if record.status in BUSY)
 
-    def _adopt(self, ledger: Ledger, task_id: TaskId, worker: str) -> None:
+    def _adopt(self, task_id: TaskId, worker: str) -> None:
         """An agent was about to make a task, nothing named it, and this one appeared then: a person has to look."""
-        note_made(self._project, ledger, self._files.key(task_id), Made(worker, hold=claims.PROPOSED))
-        task = show_made(self._files, ledger.books(), task_id)
+        note_made(self._project, self._source, self._source.key(task_id), Made(worker, hold=claims.PROPOSED))
+        task = show_made(self._source, self._source.books(), task_id)
         with self._project.store.transaction() as tx:
             subject = task.subject if task else ""
-            tx.emit("task_proposed", worker=worker, **self._files.key(task_id).fields(), subject=subject)
+            tx.emit("task_proposed", worker=worker, **self._source.key(task_id).fields(), subject=subject)
 
     def _announced(self) -> Announced:
         """First the inboxes, then the state: an event is in the state before it leaves its inbox."""
         root = self._project.root
-        if _shared_list(self._project) is None:
+        if not self._source.agents_write_here:
             return Announced()  # their tasks are made elsewhere
         folders = list(root.inbox.iterdir()) if root.inbox.is_dir() else []
         waiting = {folder.name: inbox.read(root, folder.name) for folder in folders}

@@ -33,8 +33,8 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     record = rebase.resolved_by_hand(project, record)
     if record.accept is not None and project.others_accept(name):
         return record  # it was not interrupted: it validates, and has left the worker's lock to others
-    if record.accept is not None:
-        with suppress(rebase.Conflict):  # the worker is told, its record says so
+    if record.accept is not None and accept.is_due(record.accept):
+        with suppress(rebase.Conflict, accept.Waiting):  # the worker is told, its record says so
             accept.accept(project, name)
         record = project.store.worker(name)
     elif rebase.was_interrupted(record):

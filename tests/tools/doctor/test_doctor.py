@@ -25,8 +25,7 @@ from llmc.records.worker import WorkerRecord
 from llmc.repo import git
 from llmc.repo.project import Project, open_project
 from llmc.reports import digest
-from llmc.tasks import queue
-from llmc.tasks.task_list import open_list
+from llmc.tasks.claude_files import open_files
 from tests.support.fleet import in_soak
 from tests.support.repos import Mold, Repo, Worktree, add_worker, make_project, project_at, run_git
 from tests.support.waiting import wait_until
@@ -276,16 +275,17 @@ def test_tasks_that_nobody_is_at_are_free_again(project: Project, tmp_path: Path
     set_value(project.root.config, "auto.task_list_id", "plan")
     set_value(project.root.config, "auto.tasks_root", str(tmp_path / "tasks"))
     project = open_project(str(project.root.path))
-    files = open_list(project)
+    source = open_files(project)
+    files = source.files
     task = old(
         files.directory / "1.json",
         '{"id": "1", "subject": "Do", "description": "", "status": "pending", "blocks": [], "blockedBy": []}',
     )
-    queue.take(files, queue.open_ledger(project), "auto-1", files.key("1"))
+    source.claim(files.key("1"), "auto-1")
     assert kinds(project) == ["claim"]
     mend(project)
     assert ('"pending"' in task.read_text(), "owner" in task.read_text()) == (True, False)
-    assert queue.open_ledger(project).books().claims == {}
+    assert open_files(project).books().claims == {}
     assert kinds(project) == []
     old(files.directory / "2.json", "{")
     assert kinds(project) == ["task_list"]

@@ -20,10 +20,10 @@ from llmc.goals.desk import Aside
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
 from llmc.goals.runner import Runner
 from llmc.goals.store import store
-from llmc.records.books import Claim, entry
+from llmc.records.books import Claim
 from llmc.records.worker import Outcome
 from llmc.sessions.submit import Receipt
-from llmc.tasks import queue
+from llmc.tasks.source import source_of
 from tests.support.goal_workshop import (
     GOAL,
     LEAF,
@@ -115,8 +115,8 @@ def test_what_is_taken_back(shop: Workshop, last: str) -> None:
     assert shop.perform(withdraw("D1")).result is Result.OK
     assert shop.perform(withdraw("D1")).result is Result.OK, "said twice"
     assert shop.take() is None
-    assert shop.ledger.books().claims == {}
-    assert shop.ledger.books().is_completed(shop.files.key("1")) is (last == "completed")
+    assert shop.source.books().claims == {}
+    assert shop.source.books().is_completed(shop.files.key("1")) is (last == "completed")
     assert [task for task in shop.tasks().values() if task.status != "completed"] == []
 
 
@@ -150,8 +150,8 @@ def test_what_a_person_has_is_waited_for(shop: Workshop, monkeypatch: pytest.Mon
     done = shop.perform(withdraw("D1"))
     assert done.result is None
     assert "is just being taken or landed" in done.notes
-    assert shop.ledger.books().holds(taken[1].id)
-    assert shop.ledger.books().kept_back(shop.files.key("1")) == "withdrawn"
+    assert shop.source.books().holds(taken[1].id)
+    assert shop.source.books().kept_back(shop.files.key("1")) == "withdrawn"
 
 
 def _raise(error: Exception) -> Callable[..., Any]:
@@ -184,9 +184,7 @@ def _race(directory: Path, rounds: int) -> None:
             task: TaskId = task, start: threading.Barrier = start, dispatch: str = dispatch
         ) -> Claim | None:
             start.wait(10)
-            return queue.take(
-                shop.files, queue.open_ledger(shop.project), "auto-1", shop.files.key(task), "x", dispatch
-            )
+            return source_of(shop.project).claim(shop.files.key(task), "auto-1", "x", dispatch)
 
         def take_back(start: threading.Barrier = start, dispatch: str = dispatch) -> Result | None:
             start.wait(10)
@@ -194,7 +192,7 @@ def _race(directory: Path, rounds: int) -> None:
 
         with ThreadPoolExecutor(2) as pool:
             claim, result = (one.result(30) for one in (pool.submit(take), pool.submit(take_back)))
-        books = shop.ledger.books()
+        books = shop.source.books()
         if result is Result.OK:
             assert claim is None or not books.holds(claim.id), "somebody works on what was taken back"
             assert str(task) not in shop.tasks()
@@ -206,10 +204,10 @@ def _race(directory: Path, rounds: int) -> None:
 def test_what_is_withdrawn_stays_so_when_its_claim_ends(shop: Workshop) -> None:
     """Break: pop every kept task in books.fold at a claim: it would be free again, for anybody."""
     shop.perform(action())
-    shop.ledger.write(entry("withdrawn", Claim("", shop.files.key("1"), ""), 1.0, reason="not wanted"))
-    late = queue.take(shop.files, shop.ledger, "auto-1", shop.files.key("1"), "x", "D1")
+    shop.source.write("withdrawn", Claim("", shop.files.key("1"), ""), reason="not wanted")
+    late = shop.source.claim(shop.files.key("1"), "auto-1", "x", "D1")
     assert late is not None, "its file did not say so yet"
-    queue.give_back(shop.files, shop.ledger, late, "reset of auto-1")
+    shop.source.release(late, "reset of auto-1")
     assert shop.tasks()["1"].waits_for_a_person == "withdrawn"
     assert shop.take() is None
 
@@ -526,8 +524,8 @@ def test_what_comes_after_a_damaged_store_is_driven(
 def test_a_budget_reads_the_ledger_on(shop: Workshop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: open the ledger anew for each look at a budget."""
     opened: list[int] = []
-    before = goals.open_ledger
-    monkeypatch.setattr(goals, "open_ledger", lambda project: opened.append(1) or before(project))
+    before = goals.source_of
+    monkeypatch.setattr(goals, "source_of", lambda project: opened.append(1) or before(project))
     set_goal(shop, budget_usd=5.0)
     for _ in range(4):
         clock.now += 200
@@ -560,7 +558,7 @@ def test_questions_are_asked_once_and_told_again_a_few_times(shop: Workshop, clo
     clock.now += 1
     taken = shop.take()
     assert taken is not None
-    queue.give_back(shop.files, shop.ledger, taken[1], "Which colour?", hold="blocked")
+    shop.source.release(taken[1], "Which colour?", hold="blocked")
     shop.pass_time(clock, 20 * 3600)
     purposes = [one.purpose for one in shop.history()]
     assert purposes == ["work", "escalate", "reminder", "reminder", "reminder"]

@@ -15,7 +15,6 @@ from llmc.goals.dispatch import Done
 from llmc.goals.model import Change, DeliveryContext, GoalView, Row
 from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.store.rows import Writer
-from llmc.tasks import queue
 from tests.support.goal_workshop import Clock, Workshop, worker_at
 
 #: fields that stay what they are at first in this test, and why
@@ -188,8 +187,8 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     """It is given out, reported on, falls silent, is given to somebody else, asked about, and answered."""
 
     def reset(project: Any, worker: str) -> None:
-        for claim in tuple(shop.ledger.books().claims.values()):
-            queue.give_back(shop.files, shop.ledger, claim, "reset")
+        for claim in tuple(shop.source.books().claims.values()):
+            shop.source.release(claim, "reset")
         with project.store.transaction() as tx:
             tx.remove(worker)
 
@@ -244,7 +243,7 @@ def _drive(shop: Made, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPat
     shop.tick()
     for _ in range(12):  # silent for long enough for the whole ladder, and a reminder
         shop.pass_time(clock, 900.0)
-        if not shop.ledger.books().claims and shop.tasks():
+        if not shop.source.books().claims and shop.tasks():
             begin()
     clock.now += 5 * 3600.0
     shop.pass_time(clock, 2400.0)

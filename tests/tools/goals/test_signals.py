@@ -13,7 +13,6 @@ from llmc.goals.drive.liveness import Run, Signals
 from llmc.goals.model import AssignmentStatus, NodeStatus
 from llmc.goals.signals import Observer, _Log
 from llmc.records.books import Claim
-from llmc.tasks import queue
 from tests.support.goal_workshop import LEAF, Clock, Workshop, fail, worker_at
 from tests.support.repos import Repo
 
@@ -61,7 +60,7 @@ def test_a_run_is_seen_from_its_start_to_its_end(shop: Workshop, clock: Clock, t
     )
     repo = Repo(tmp_path / "root")
     commit = repo.commit("part.txt", "x\n")
-    queue.complete(shop.files, shop.ledger, claim, commit)
+    shop.source.finish(claim, commit)
     ended = look(shop)
     assert (ended.run, ended.run_id) == (Run.ENDED, "1")
     assert ended.merged is not None
@@ -87,14 +86,14 @@ def test_a_run_that_failed_is_seen_as_that(shop: Workshop, clock: Clock) -> None
 @pytest.mark.req("3-044")
 def test_a_run_that_ended_with_a_question_or_is_gone_is_seen_as_that(shop: Workshop, clock: Clock) -> None:
     """Break: leave out what the ledger keeps back; or call a task alive whose file is gone."""
-    queue.give_back(shop.files, shop.ledger, taken(shop), "Which colour?", hold="blocked")
+    shop.source.release(taken(shop), "Which colour?", hold="blocked")
     asked = look(shop)
     assert (asked.run, asked.waiting_since) == (Run.ENDED, clock.now)
     assert asked.waiting is not None
     assert asked.waiting.question == "Which colour?"
     other = Workshop(shop.project.root.path.parent / "other")
     other.tick()
-    queue.give_back(other.files, other.ledger, taken(other), "its daemon ended")
+    other.source.release(taken(other), "its daemon ended")
     assert look(other).run is Run.WAITING
     (other.files.directory / "1.json").unlink()
     assert look(other).run is Run.NONE, "a task that nobody has and nobody finds"

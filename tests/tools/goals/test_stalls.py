@@ -14,7 +14,6 @@ from llmc.config.goals import GoalPlanner
 from llmc.goals import dispatch, signals
 from llmc.goals.dispatch import Done
 from llmc.goals.model import AssignmentStatus, Change, Result
-from llmc.tasks import queue
 from tests.support.goal_workshop import LEAF, Clock, Workshop, worker_at
 
 IDLE_S, TICK_S = 900.0, 120.0
@@ -155,15 +154,15 @@ def _fall_silent(work: AtWork, clock: Clock, monkeypatch: pytest.MonkeyPatch, ro
     """Whoever has it says nothing for a long time, and neither does anybody who gets it next."""
 
     def reset(project: Any, worker: str) -> None:
-        for claim in tuple(work.shop.ledger.books().claims.values()):
-            queue.give_back(work.shop.files, work.shop.ledger, claim, "reset")
+        for claim in tuple(work.shop.source.books().claims.values()):
+            work.shop.source.release(claim, "reset")
         with project.store.transaction() as tx:
             tx.remove(worker)
 
     monkeypatch.setattr(dispatch, "reset_unattended", reset)
     for _ in range(rounds):
         work.shop.pass_time(clock, IDLE_S)
-        if work.shop.ledger.books().claims == {}:
+        if work.shop.source.books().claims == {}:
             work.begin()
 
 

@@ -88,7 +88,7 @@ def still(still_fleet: Still) -> Still:
 
 
 def test_a_command_applies_what_waits_when_no_daemon_runs(still: Still) -> None:
-    """Break: no catch_up in fast.current."""
+    """Break: no catch_up in seeing.current."""
     ids = still.write("PaneDied", "Notification", "PaneDied", "PostCompact", "PaneDied")
     assert still.status() == 0
     assert still.applied() == ids

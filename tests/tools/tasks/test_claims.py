@@ -3,30 +3,32 @@
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.base.names import TaskId
 from llmc.records.books import entry
 from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
-from llmc.tasks import queue
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.rules.claims import freed
-from llmc.tasks.rules.draft import Draft, fields
+from llmc.tasks.rules.draft import Draft, new_task
 
 
 def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
-    """Break: leave what `has_ended` out of claims.settle_files, or the hold."""
+    """Break: leave what `has_ended` out of ClaudeTasks.settle, or the hold."""
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
+    tasks = ClaudeTasks(files, ledger)
     for subject in ("One", "Two", "Three"):
-        files.create(fields(Draft(subject), TaskId))
-    first = queue.take(files, ledger, "auto-1", files.key("1"), "One")
-    second = queue.take(files, ledger, "auto-2", files.key("2"), "Two")
+        files.create(new_task(Draft(subject), TaskId))
+    first = tasks.claim(files.key("1"), "auto-1", "One")
+    second = tasks.claim(files.key("2"), "auto-2", "Two")
     assert first is not None
     assert second is not None
     ledger.write(entry("released", first, 1.0, reason="over $5", cause="budget", hold="parked"))
-    persons = {"status": "in_progress", "owner": "a person"}
-    files.change("3", lambda task, raw: {**raw, **persons})
+    files.change("3", lambda task: replace(task, status=TaskStatus.IN_PROGRESS, owner="a person"))
 
-    assert queue.settle_files(files, ledger.books()) == [files.key("1")]
+    assert tasks.settle() == [files.key("1")]
     one, two, three = files.get("1"), files.get("2"), files.get("3")
     assert (one.status, one.owner, one.claim, one.waits_for_a_person) == (
         TaskStatus.PENDING,
@@ -36,14 +38,15 @@ def test_a_give_back_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     )
     assert (two.owner, two.claim) == ("auto-2", second.id)
     assert three.owner == "a person"
-    assert queue.take(files, ledger, "auto-1", files.key("1"), "One") is None, "it waits for a person"
+    assert tasks.claim(files.key("1"), "auto-1", "One") is None, "it waits for a person"
 
 
 def test_what_somebody_took_meanwhile_is_not_freed(tmp_path: Path) -> None:
     """Break: let claims.freed ignore what was seen."""
     files, ledger = TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl")
-    seen = files.create(fields(Draft("One"), TaskId))
-    assert queue.take(files, ledger, "auto-1", files.key(seen.id), "One")
+    tasks = ClaudeTasks(files, ledger)
+    seen = files.create(new_task(Draft("One"), TaskId))
+    assert tasks.claim(files.key(seen.id), "auto-1", "One")
     assert files.change("1", partial(freed, seen=seen)).owner == "auto-1"
     assert files.change("1", partial(freed, seen=files.get("1"))).owner == ""
 
@@ -52,22 +55,23 @@ def test_the_end_of_a_claim_is_written_into_the_list_that_it_is_from(tmp_path: P
     """Another list was configured meanwhile. Break: change the task of that number in the list at hand."""
     old, new = TaskFiles(tmp_path / "old"), TaskFiles(tmp_path / "new")
     ledger = Ledger(tmp_path / "tasks.jsonl")
+    tasks = ClaudeTasks(old, ledger)
     for files in (old, new):
         for subject in ("One", "Two"):
-            files.create(fields(Draft(subject), TaskId))
-    first = queue.take(old, ledger, "auto-1", old.key("1"), "One")
-    second = queue.take(old, ledger, "auto-2", old.key("2"), "Two")
+            files.create(new_task(Draft(subject), TaskId))
+    first = tasks.claim(old.key("1"), "auto-1", "One")
+    second = tasks.claim(old.key("2"), "auto-2", "Two")
     assert first is not None
     assert second is not None
     for number, claim in (
         ("1", first),
         ("2", second),
     ):  # a client of that list has lost the claim of its own worker
-        new.change(
-            number, lambda _, raw, claim=claim: {**raw, "status": "in_progress", "owner": claim.worker}
-        )  # type: ignore[misc]
-    queue.complete(new, ledger, first, "c0ffee")
-    queue.give_back(new, ledger, second, "stopped")
+        had = partial(replace, status=TaskStatus.IN_PROGRESS, owner=claim.worker)
+        new.change(number, had)
+    configured_since = ClaudeTasks(new, ledger)
+    configured_since.finish(first, "c0ffee")
+    configured_since.release(second, "stopped")
     assert [old.get(number).status for number in ("1", "2")] == [TaskStatus.COMPLETED, TaskStatus.PENDING]
     assert [new.get(number).status for number in ("1", "2")] == [TaskStatus.IN_PROGRESS] * 2
     books = ledger.books()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.agents.claude.task_files import TaskFiles
 from llmc.base import files as tools
@@ -16,7 +17,7 @@ from llmc.records.ledger import Ledger
 from llmc.records.task import TaskStatus
 from llmc.repo.project import Project
 from llmc.reports import digest
-from llmc.tasks import queue as claiming
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.queue import BrokenList, TaskQueue, open_queue
 from tests.support.repos import Mold, Repo, make_project, project_at
 
@@ -24,11 +25,13 @@ from tests.support.repos import Mold, Repo, make_project, project_at
 @pytest.fixture
 def queue(tmp_path: Path) -> TaskQueue:
     (tmp_path / "list").mkdir()
-    return TaskQueue(TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl"))
+    source = ClaudeTasks(TaskFiles(tmp_path / "list"), Ledger(tmp_path / "tasks.jsonl"))
+    source._is_watched = True  # what changes is told here, by `note_changed`
+    return TaskQueue(source)
 
 
 def put(queue: TaskQueue, number: int, **fields: Any) -> Path:
-    path = queue.files.directory / f"{number}.json"
+    path = queue.source.files.directory / f"{number}.json"
     body = {"id": str(number), "subject": f"Do {number}", "description": "", "status": "pending"}
     path.write_text(json.dumps({**body, "blocks": [], "blockedBy": [], **fields}))
     return path
@@ -46,21 +49,21 @@ def test_somebody_else_was_faster(queue: TaskQueue) -> None:
     put(queue, 2)
     assert queue.count_ready() == 2
     put(queue, 1, status="in_progress", owner="auto-1", metadata={"llmc": {"claim": "of another root"}})
-    queue._changed = set()  # nobody told us
+    queue.source._changed = set()  # nobody told us
     found = taken(queue)
     assert found is not None
     assert found[0] == "2"
-    assert queue.ledger.books().claims == {"auto-1": found[1]}
-    assert queue.files.get("1").claim == "of another root"
+    assert queue.source.books().claims == {"auto-1": found[1]}
+    assert queue.source.files.get("1").claim == "of another root"
     assert taken(queue, "auto-2") is None
     # Who was too slow has nothing, in the ledger too.
     put(queue, 3)
-    queue.note_changed(None)
+    queue.source.note_changed(None)
     assert queue.count_ready() == 1
     put(queue, 3, status="in_progress", owner="auto-1", metadata={"llmc": {"claim": "of another root"}})
-    queue._changed = set()
+    queue.source._changed = set()
     assert taken(queue, "auto-2") is None
-    assert queue.ledger.books().claims == {"auto-1": found[1]}
+    assert queue.source.books().claims == {"auto-1": found[1]}
 
 
 @pytest.mark.req("4-044")
@@ -68,7 +71,7 @@ def test_the_next_worker_asks_before_the_watch_has_told(queue: TaskQueue, tmp_pa
     """Break: leave what was claimed here to the watch; the second worker then claims it in vain, in the ledger too."""
     put(queue, 1)
     assert queue.count_ready() == 1
-    queue.note_changed([])
+    queue.source.note_changed([])
     assert taken(queue) is not None
     assert taken(queue, "auto-2") is None
     rows = [json.loads(line) for line in (tmp_path / "tasks.jsonl").read_text().splitlines()]
@@ -101,12 +104,15 @@ def test_what_an_agent_calls_completed_is_put_back(queue: TaskQueue) -> None:
     found = taken(queue)
     assert found is not None
     claim = found[1]
-    queue.files.change("1", lambda _, raw: {**raw, "status": "completed", "owner": ""})
-    queue.note_changed(None)
+    queue.source.files.change("1", lambda task: replace(task, status=TaskStatus.COMPLETED, owner=""))
+    queue.source.note_changed(None)
     assert taken(queue, "auto-2") is None
-    assert (queue.files.get("1").status, queue.files.get("1").owner) == (TaskStatus.IN_PROGRESS, "auto-1")
-    claiming.complete(queue.files, queue.ledger, claim, "c0ffee")
-    queue.note_changed(["1.json"])
+    assert (queue.source.files.get("1").status, queue.source.files.get("1").owner) == (
+        TaskStatus.IN_PROGRESS,
+        "auto-1",
+    )
+    queue.source.finish(claim, "c0ffee")
+    queue.source.note_changed(["1.json"])
     after = taken(queue, "auto-2")
     assert after is not None
     assert after[0] == "2"
@@ -117,19 +123,19 @@ def test_what_the_ledger_knows_outlives_the_files(queue: TaskQueue) -> None:
     put(queue, 1)
     found = taken(queue)
     assert found is not None
-    claiming.complete(queue.files, queue.ledger, found[1], "c0ffee")
-    (queue.files.directory / "1.json").unlink()
+    queue.source.finish(found[1], "c0ffee")
+    (queue.source.files.directory / "1.json").unlink()
     put(queue, 2, blockedBy=["1"])
-    queue.note_changed(None)
+    queue.source.note_changed(None)
     after = taken(queue)
     assert after is not None
     assert after[0] == "2"
     # A completed task that somebody put back by hand is not begun again, nor is their file changed.
     put(queue, 1)
-    queue.note_changed(None)
+    queue.source.note_changed(None)
     assert taken(queue, "auto-2") is None
-    assert claiming.settle_files(queue.files, queue.ledger.books()) == []
-    assert queue.files.get("1").status is TaskStatus.PENDING
+    assert queue.source.settle() == []
+    assert queue.source.files.get("1").status is TaskStatus.PENDING
 
 
 @pytest.mark.req("4-065")
@@ -138,32 +144,32 @@ def test_files_of_claims_that_ended_are_freed(queue: TaskQueue) -> None:
     put(queue, 1)
     found = taken(queue)
     assert found is not None
-    before = (queue.files.directory / "1.json").read_bytes()
-    claiming.give_back(queue.files, queue.ledger, found[1], "stopped")
-    (queue.files.directory / "1.json").write_bytes(before)
-    assert claiming.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
-    task = queue.files.get("1")
+    before = (queue.source.files.directory / "1.json").read_bytes()
+    queue.source.release(found[1], "stopped")
+    (queue.source.files.directory / "1.json").write_bytes(before)
+    assert queue.source.settle() == [queue.source.files.key("1")]
+    task = queue.source.files.get("1")
     assert (task.status, task.owner, task.claim) == (TaskStatus.PENDING, "", "")
-    queue.note_changed(None)
+    queue.source.note_changed(None)
     again = taken(queue)
     assert again is not None
-    assert claiming.settle_files(queue.files, queue.ledger.books()) == [], "a claim that is held stays"
-    before = (queue.files.directory / "1.json").read_bytes()
-    claiming.complete(queue.files, queue.ledger, again[1], "c0ffee")
-    (queue.files.directory / "1.json").write_bytes(before)
-    assert claiming.settle_files(queue.files, queue.ledger.books()) == [queue.files.key("1")]
-    assert queue.files.get("1").status is TaskStatus.COMPLETED, "what landed is not done again"
+    assert queue.source.settle() == [], "a claim that is held stays"
+    before = (queue.source.files.directory / "1.json").read_bytes()
+    queue.source.finish(again[1], "c0ffee")
+    (queue.source.files.directory / "1.json").write_bytes(before)
+    assert queue.source.settle() == [queue.source.files.key("1")]
+    assert queue.source.files.get("1").status is TaskStatus.COMPLETED, "what landed is not done again"
 
 
 def test_a_task_that_failed_too_often_says_so_in_its_file(queue: TaskQueue) -> None:
     """Another root on the same list has another ledger. Break: write the hold into ours alone."""
     put(queue, 1)
     for _ in range(MAX_ATTEMPTS):
-        queue.note_changed(None)
+        queue.source.note_changed(None)
         found = taken(queue)
         assert found is not None
-        claiming.give_back(queue.files, queue.ledger, found[1], "it fails", cause="task", counts=True)
-    assert queue.files.get("1").waits_for_a_person == "quarantined"
+        queue.source.release(found[1], "it fails", cause="task", counts=True)
+    assert queue.source.files.get("1").waits_for_a_person == "quarantined"
 
 
 @pytest.mark.req("4-041", "4-091")
@@ -171,16 +177,16 @@ def test_a_file_that_is_being_written_is_looked_at_again(queue: TaskQueue) -> No
     """Break: look at a changed file once only; a broken one would never be noticed."""
     put(queue, 1)
     assert queue.count_ready() == 1
-    path = queue.files.directory / "2.json"
+    path = queue.source.files.directory / "2.json"
     path.write_text('{"id": "2"')
-    queue.note_changed(["2.json"])
+    queue.source.note_changed(["2.json"])
     assert queue.count_ready() == 1
     assert queue.unsettled
     os.utime(path, (1, 1))
     assert queue.count_ready() == 1, "the others go on"
-    assert [bad.file for bad in queue.files.unreadable] == ["2.json"]
+    assert [bad.file for bad in queue.source.files.unreadable] == ["2.json"]
     put(queue, 2)
-    queue.note_changed(["2.json"])
+    queue.source.note_changed(["2.json"])
     assert queue.count_ready() == 2
     assert not queue.unsettled
 
@@ -198,13 +204,13 @@ def test_a_claim_is_written_beside_the_file_synced_and_renamed(
         done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
         sync(fd)
 
-    def replace(before: Any, after: Any) -> None:
+    def moved(before: Any, after: Any) -> None:
         done.append(f"{os.path.basename(before)} -> {os.path.basename(after)}")
         rename(before, after)
 
     monkeypatch.setattr(tools.os, "fsync", fsync)
-    monkeypatch.setattr(tools.os, "replace", replace)
-    queue.files.change(TaskId("1"), lambda _, raw: {**raw, "owner": "auto-1"})
+    monkeypatch.setattr(tools.os, "replace", moved)
+    queue.source.files.change(TaskId("1"), lambda task: replace(task, owner="auto-1"))
     temp = f"1.json.tmp.{os.getpid()}"
     assert done[:2] == [f"sync {temp}", f"{temp} -> 1.json"]
 
@@ -213,10 +219,10 @@ def test_a_claim_is_written_beside_the_file_synced_and_renamed(
 def test_a_claim_that_cannot_be_written_is_none(queue: TaskQueue) -> None:
     """Break: keep the claim in the ledger when its file could not be written."""
     put(queue, 1)
-    (queue.files.directory / f"1.json.tmp.{os.getpid()}").mkdir()
+    (queue.source.files.directory / f"1.json.tmp.{os.getpid()}").mkdir()
     with pytest.raises(Exception, match="cannot write"):
         queue.take_next("auto-1", ())
-    assert queue.ledger.books().claims == {}
+    assert queue.source.books().claims == {}
 
 
 @pytest.fixture
@@ -252,7 +258,7 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
     add(4, blockedBy=["4"])
     add(5, blockedBy=["99"])
     add(6, blockedBy=["2"])
-    queue.note_changed(None)
+    queue.source.note_changed(None)
     first = taken(queue)
     assert first is not None
     assert (first[0], taken(queue, "auto-2")) == ("1", None), "what waits for a circle waits, too"
@@ -268,8 +274,8 @@ def test_what_gets_stuck_while_tasks_are_given_out_holds_nobody_else(project: Pr
     add(8, blockedBy=["7"])
     with pytest.raises(BrokenList, match=r"cannot be used: these tasks .* in a circle: 7, 8$"):
         open_queue(project).check()
-    (queue.files.directory / "7.json").unlink()
-    (queue.files.directory / "8.json").unlink()
+    (queue.source.files.directory / "7.json").unlink()
+    (queue.source.files.directory / "8.json").unlink()
     # A person puts it right, with no daemon there: whoever looks next sees that.
     add(3)
     add(4)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from llmc.agents.claude import task_files
 from llmc.agents.claude.layout import list_name
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.queues import Queue
     from multiprocessing.synchronize import Barrier
 
+ADDED = Task(TaskId(""), "S", "D", TaskStatus.PENDING)
 NEW: dict[str, Any] = {"subject": "S", "description": "D", "status": "pending", "blocks": [], "blockedBy": []}
 
 
@@ -39,8 +41,8 @@ def put(files: TaskFiles, task_id: str, text: str | None = None, *, age_s: float
     return path
 
 
-def done(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
-    return {**raw, "status": "completed"}
+def done(task: Task) -> Task:
+    return replace(task, status=TaskStatus.COMPLETED)
 
 
 def test_the_directory_of_a_list() -> None:
@@ -50,13 +52,13 @@ def test_the_directory_of_a_list() -> None:
 def test_numbers_go_on_after_files_and_after_what_the_client_removed(files: TaskFiles) -> None:
     """Break: look at the files only; a number is given twice after the client wiped the list."""
     assert files.listing().tasks == {}
-    assert files.create(NEW).id == "1"
+    assert files.create(ADDED).id == "1"
     put(files, "12")
     put(files, "notes")
-    assert files.create(NEW).id == "13"
+    assert files.create(ADDED).id == "13"
     (files.directory / ".highwatermark").write_text("40")
-    assert files.create(NEW).id == "41"
-    assert json.loads((files.directory / "41.json").read_text()) == {"id": "41", **NEW}
+    assert files.create(ADDED).id == "41"
+    assert json.loads((files.directory / "41.json").read_text()) == {"id": "41", **NEW, "metadata": {}}
     assert not [name for name in os.listdir(files.directory) if "tmp" in name or name.endswith(".lock.lock")]
 
 
@@ -76,16 +78,16 @@ def test_two_llmc_exclude_each_other_without_the_clients_lock(
             blocked.set()
         return got
 
-    def slow(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
+    def slow(task: Task) -> Task:
         inside.set()
         go.wait(10)
         order.append("slow")
-        return raw
+        return task
 
-    def quick(_: Task, raw: dict[str, Any]) -> dict[str, Any]:
+    def quick(task: Task) -> Task:
         order.append("quick")
         blocked.set()
-        return raw
+        return task
 
     monkeypatch.setattr(task_files, "_flock", watched)
     threads = [threading.Thread(target=files.change, args=("1", edit)) for edit in (slow, quick)]
@@ -115,9 +117,9 @@ def test_what_llmc_does_not_know_survives(files: TaskFiles) -> None:
 def test_an_edit_that_makes_no_task_changes_nothing(files: TaskFiles) -> None:
     path = put(files, "3")
     before = path.read_text()
-    with pytest.raises(LlmcError, match="`status` is 'odd'"):
-        files.change("3", lambda _, raw: {**raw, "status": "odd"})
-    files.change("3", lambda *_: None)
+    with pytest.raises(LlmcError, match=r"`metadata\.label` is 'a b'"):
+        files.change("3", lambda task: replace(task, metadata={"label": "a b"}))
+    files.change("3", lambda _: None)
     assert path.read_text() == before
     assert not (files.directory / "3.json.lock").exists()
     with pytest.raises(NotFound):
@@ -132,7 +134,7 @@ def test_the_clients_lock_is_waited_for(files: TaskFiles, monkeypatch: pytest.Mo
     changed = threading.Thread(target=files.change, args=("3", done))
     changed.start()
     assert files.get("3").status is TaskStatus.PENDING
-    raw = files.raw("3")
+    raw = json.loads((files.directory / "3.json").read_text())
     (files.directory / "3.json").write_text(json.dumps({**raw, "subject": "by the client"}))
     lock.rmdir()
     changed.join(10)
@@ -221,10 +223,8 @@ def claim_all(directory: Path, name: str, meet: "Barrier", won: "Queue[tuple[str
     for number in range(1, ROUNDS + 1):
         meet.wait(30)
 
-        def take(task: Task, raw: dict[str, Any]) -> dict[str, Any] | None:
-            if task.owner:
-                return None
-            return {**raw, "status": "in_progress", "owner": "auto-1", "metadata": {"llmc": {"claim": name}}}
+        def take(task: Task) -> Task | None:
+            return None if task.owner else replace(task.with_ours(claim=name), owner="auto-1")
 
         if files.change(str(number), take).claim == name:
             mine.append(str(number))
@@ -260,7 +260,7 @@ def test_an_id_that_can_be_no_file_of_the_list(files: TaskFiles, tmp_path: Path,
     put(files, "1")
     (tmp_path / "x.json.lock").mkdir()
     os.utime(tmp_path / "x.json.lock", (1, 1))
-    for act in (files.get, files.raw, lambda i: files.change(i, done), file_name):
+    for act in (files.get, lambda i: files.change(i, done), file_name):
         with pytest.raises(NotFound, match="there is no task"):
             act(task_id)
     assert files.remove(task_id, lambda task: True), "what is not there is gone"
@@ -299,7 +299,10 @@ def test_files_that_are_no_tasks_are_named_and_the_others_are_read(files: TaskFi
         "9.json": "`metadata.llmc.verify` has a control character",
         "'\\x1b[2J.json'": "its name cannot be the id of a task",
     }
-    assert files.create(NEW).id == "42", "no number that a name of a file could not follow"
+    assert {bad.file for bad in files.unreadable} == {bad.file for bad in found.unreadable}, (
+        "known after any look"
+    )
+    assert files.create(ADDED).id == "42", "no number that a name of a file could not follow"
 
 
 def test_half_a_character_survives_a_claim(files: TaskFiles) -> None:
@@ -319,7 +322,7 @@ def test_two_processes_of_llmc_are_never_in_at_once(
     monkeypatch.setattr(task_files, "LOCK_WAIT_S", 0.2)
     entered, leave = threading.Event(), threading.Event()
 
-    def slow(_: Task, raw: dict[str, Any]) -> None:
+    def slow(_: Task) -> None:
         entered.set()
         assert leave.wait(10)
 

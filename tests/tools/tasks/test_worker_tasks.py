@@ -22,6 +22,7 @@ from llmc.tasks import queue as task_queue
 from llmc.tasks.queue import TaskQueue
 from llmc.tasks.rules.claims import ANNOUNCED_S, GRACE_S, MOST_ACCEPTED
 from llmc.tasks.rules.draft import Draft
+from llmc.tasks.source import source_of
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 
@@ -74,7 +75,6 @@ def session(scripted: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def ready(queue: TaskQueue) -> int:
-    queue.note_changed(None)
     return queue.count_ready()
 
 
@@ -98,9 +98,9 @@ def test_at_no_moment(session: Session) -> None:
     assert ready(queue) == 0, "it has a name, and nobody has marked it yet"
 
     # Somebody who read the files before it was marked, and asks what was announced after that, is stopped by the file.
-    seen = queue.files.listing().tasks[TaskId("2")]
+    seen = queue.source.listing().tasks[TaskId("2")]
     session.apply()
-    assert task_queue.take(queue.files, queue.ledger, "auto-1", queue.files.key(seen.id)) is None
+    assert queue.source.claim(queue.source.key(seen.id), "auto-1") is None
 
     assert (ready(queue), session.hold(2)) == (0, "proposed")
     assert json.loads((session.folder / "2.json").read_text())["metadata"]["llmc"]["by"] == {
@@ -155,7 +155,7 @@ def test_files_that_nobody_announced(session: Session) -> None:
     """Break: make GRACE_S a minute; the task of a person who writes files by hand would wait that long."""
     queue = task_queue.open_queue(session.project)
     session.write(2)
-    task_list.add(queue.files, Draft("Task 3"), queue.ledger)
+    task_list.add(queue.source, Draft("Task 3"))
     found = queue.take_next("auto-1", ())
     assert found is not None
     assert found[0].id == "3", "what llmc wrote needs no grace"
@@ -221,8 +221,8 @@ def test_metadata_of_the_agents_own(session: Session) -> None:
     assert ready(queue) == 0
     session.apply()
     assert (ready(queue), session.hold(2)) == (0, "proposed")
-    (task,) = task_list.believed_tasks(queue.files, queue.ledger.books())
-    assert (task.verify, task.budget, task.dispatch, task.ours.get("key")) == ("", None, "", None)
+    (task,) = task_list.believed_tasks(queue.source)
+    assert (task.verify, task.budget, task.dispatch, task.pool_key) == ("", None, "", "")
     # Wiped off by the agent: nobody takes it, and the file says so again.
     session.write(2)
     older(session, 2)
@@ -245,11 +245,10 @@ def test_what_a_person_approved_is_what_counts(session: Session) -> None:
     queue = task_queue.open_queue(session.project)
     session.write(2, metadata={"llmc": {**FORGED, "claim": ""}})
     older(session, 2)
-    queue.note_changed(None)
     found = queue.take_next("auto-1", ())
     assert found is not None
     assert (found[0].verify, found[0].budget, found[0].dispatch) == ("make test", None, "")
-    assert queue.ledger.books().dispatches == {}
+    assert queue.source.books().dispatches == {}
 
 
 def test_an_accepted_one_is_not_believed_either(session: Session) -> None:
@@ -340,7 +339,7 @@ def test_what_was_given_out_is_nobodys_new_task(session: Session) -> None:
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.hook("TaskCreated", task_id="../../x", task_subject="x")
     session.apply()
-    assert queue.ledger.books().made == {}
+    assert queue.source.books().made == {}
 
 
 def test_a_session_that_tries_the_client_has_a_list_of_its_own(session: Session) -> None:
@@ -351,7 +350,7 @@ def test_a_session_that_tries_the_client_has_a_list_of_its_own(session: Session)
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
     assert session.hold(2) is None
-    assert task_queue.open_queue(session.project).ledger.books().made == {}
+    assert task_queue.open_queue(session.project).source.books().made == {}
 
 
 @pytest.mark.req("4-005")
@@ -371,7 +370,7 @@ def test_what_the_supervisors_agent_makes_is_proposed_to_the_fleet(session: Sess
             session.project.root.state.write_text("{ broken")
         apply_pending(own, OVERSEER)
         assert session.hold(number) == "proposed"
-    made = task_list.open_ledger(session.project).books().made
+    made = source_of(session.project).books().made
     assert [(key.id, one.worker, one.hold) for key, one in made.items()] == [
         ("2", OVERSEER, "proposed"),
         ("3", OVERSEER, "proposed"),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from llmc.api.status_view import status_view
 from llmc.attention.rules import attention
 from llmc.cli.overview import attention_lines, render
-from llmc.cli.views import status_view
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen
 from llmc.records.store import Store

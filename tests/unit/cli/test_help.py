@@ -15,8 +15,8 @@ import llmc
 from llmc.attention.rules import AT_WORK, DETACH, advice, has_dialog, next_command, worker_view
 from llmc.base.text import cells, fitted
 from llmc.cli.app import cli, run
-from llmc.cli.attach import detach_keys
 from llmc.cli.commands import answer
+from llmc.cli.directing import detach_keys
 from llmc.records.items import Facts, Registration, Seen
 from llmc.records.worker import Status
 

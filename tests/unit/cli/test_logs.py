@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from llmc.cli.logs import _Rows, readable
+from llmc.cli.watching import _Rows, readable
 
 
 @pytest.fixture(autouse=True)

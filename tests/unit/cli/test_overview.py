@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.api.status_view import overseer_view
 from llmc.attention.rules import next_command, worker_items, worker_view
 from llmc.base.text import cells, printable, shortened, wrap
 from llmc.cli.overview import age, auto_summary, group_of, render, why, with_items
-from llmc.cli.views import overseer_view
 from llmc.records.causes import Cause
 from llmc.records.items import Facts, Raw, Registration, Seen
 from llmc.records.worker import Outcome, Status

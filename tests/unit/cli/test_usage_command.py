@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from llmc.base.errors import UsageError
 from llmc.cli.app import cli
-from llmc.cli.times import parse_since
+from llmc.cli.arguments import parse_since
 from llmc.config.paths import Root
 from llmc.records.store import Store
 

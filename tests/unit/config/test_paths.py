@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from llmc.api import seeing
 from llmc.base.errors import LlmcError, NotFound
-from llmc.cli import fast
 from llmc.config import layout, trust
 from llmc.config.paths import Root, find_root, short_runtime_dir
 from llmc.repo.project import locate_root
@@ -60,7 +60,7 @@ def both(explicit: str | None, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """The root as the commands find it; the hot commands must agree."""
     monkeypatch.chdir(cwd)
     found = locate_root(explicit).path
-    assert fast.find_root(explicit) == str(found)
+    assert seeing.find_root(explicit) == str(found)
     return found
 
 
@@ -81,7 +81,7 @@ def test_the_order(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_relative_paths_links_and_tildes_are_resolved(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tmux server is named after the path: one root must have one. Break: no realpath in fast.find_root."""
+    """The tmux server is named after the path: one root must have one. Break: no realpath in seeing.find_root."""
     real = make_root(tmp_path / "real")
     link = tmp_path / "link"
     link.symlink_to(real)
@@ -107,7 +107,7 @@ def test_relative_paths_links_and_tildes_are_resolved(
 def test_a_git_hook_around_us_does_not_choose_the_root(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """git sets GIT_DIR for its hooks. Break: run git with the caller's whole environment in fast._of_source."""
+    """git sets GIT_DIR for its hooks. Break: run git with the caller's whole environment in seeing._of_source."""
     other = repository(tmp_path / "other", str(make_root(tmp_path / "wrong")))
     mine = repository(tmp_path / "mine", str(make_root(tmp_path / "right")))
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
@@ -206,4 +206,4 @@ def test_each_root_has_its_own_tmux_server() -> None:
 def test_the_statuses_of_the_hot_commands_are_the_model_s() -> None:
     from llmc.records.worker import Status
 
-    assert {str(status) for status in Status} == fast.STATUSES
+    assert {str(status) for status in Status} == seeing.STATUSES

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmc.agents.claude.files import add_trust, remove_trust
+from llmc.api import seeing
 from llmc.base.errors import LlmcError, Refused
-from llmc.cli import fast
 from llmc.config import trust
 from llmc.repo.project import locate_root
 from tests.unit.config.test_paths import make_root, repository
@@ -33,10 +33,10 @@ def found_from(cwd: Path, monkeypatch: pytest.MonkeyPatch, explicit: str | None 
     try:
         found = locate_root(explicit).path
     except LlmcError:
-        with pytest.raises(fast.Give):
-            fast.find_root(explicit)
+        with pytest.raises(seeing.Unreadable):
+            seeing.find_root(explicit)
         raise
-    assert fast.find_root(explicit) == str(found)
+    assert seeing.find_root(explicit) == str(found)
     return found
 
 

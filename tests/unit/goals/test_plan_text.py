@@ -16,7 +16,7 @@ from llmc.goals.plan.plan_check import check_plan, json_lines
 from llmc.goals.plan.plan_text import read_plan
 from tests.support.goal_plans import Json, nodes_of, plans, small_plan
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "goals.md"
 LIMITS = Limits()
 
 
@@ -34,7 +34,7 @@ def problems(text: str, limits: Limits = LIMITS) -> list[str]:
 
 def test_the_plans_that_a_newcomer_copies_are_plans() -> None:
     """Those of README and of `goal plan --help`. Break: take an `accept:` line out of one."""
-    readme = (GUIDE.parents[1] / "README.md").read_text()
+    readme = (GUIDE.parents[2] / "README.md").read_text()
     (shown,) = re.findall(r"\$ cat \S*plan\.md\n(# .*?)\n\$ ", readme, re.DOTALL)
     assert [phase.name for phase in read(shown).phases] == ["Read files", "Show them"]
     explained = inspect.cleandoc(plan_command.help or "").replace("\b", "")

@@ -16,6 +16,7 @@ from llmc.records import ledger as ledger_file
 from llmc.records.books import Action, Books, Claim, entry, fold, hopeless, name_the_unnamed
 from llmc.records.ledger import Ledger
 from llmc.records.task import Task, TaskStatus
+from llmc.tasks.claude_files import ClaudeTasks
 from llmc.tasks.task_list import _held
 
 
@@ -59,7 +60,10 @@ def test_three_failures_wait_for_a_person_who_can_put_it_back() -> None:
 
 def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
     """Break: "failed too often" for all: one attempt shows that a model does not exist, and nothing counts against it."""
-    files, task = TaskFiles(Path("/lists/list")), Task(TaskId("7"), "Pay by card", "", TaskStatus.PENDING)
+    tasks, task = (
+        ClaudeTasks(TaskFiles(Path("/lists/list")), Ledger(Path("none"))),
+        Task(TaskId("7"), "Pay by card", "", TaskStatus.PENDING),
+    )
     begun = entry("claimed", claim(1), 1)
     hopeless_one = entry("released", claim(1), 2, reason="there is no model 'opsu'", hold="quarantined")
     failure = entry("failed", claim(1), 2, cause="crash", reason="code 7")
@@ -70,10 +74,10 @@ def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
         ),
         ([begun, failure] * 3, "failed 3 times, last by crash, and waits for you: Pay by card (code 7)"),
     ):
-        (said,) = _held(files, fold(Books(), rows), [task]).values()
+        (said,) = _held(tasks, fold(Books(), rows), [task]).values()
         assert said["text"] == f"task 7 {words}"
     (by_its_file,) = _held(
-        files, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]
+        tasks, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]
     ).values()
     assert by_its_file["text"] == "task 7 is quarantined, and waits for you: Pay by card"
 

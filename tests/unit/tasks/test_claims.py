@@ -1,15 +1,27 @@
 """What a claim and its end change in a task's file, and what they leave alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.agents.claude.task_files import edited, parse
 from llmc.base.names import TaskId, TaskKey
 from llmc.records.books import Books, Claim, Made
-from llmc.records.task import TaskStatus, parse
+from llmc.records.task import Task, TaskStatus
 from llmc.tasks.rules import claims
+
+
+def in_file(
+    rule: Callable[..., Task | None], raw: dict[str, Any], *given: Any, **named: Any
+) -> dict[str, Any] | None:
+    """What a rule makes of a task, as its file says it afterwards."""
+    before = parse("7", raw)
+    after = rule(before, *given, **named)
+    return None if after is None else edited(raw, before, after)
+
 
 SEVEN = TaskKey("list", TaskId("7"))
 OURS = Claim("c1", SEVEN, "auto-1")
@@ -34,47 +46,45 @@ TAKEN: dict[str, Any] = {
 @pytest.mark.req("4-042", "4-046")
 def test_a_free_task_is_taken() -> None:
     """Break: take one that has an owner, or is no longer pending."""
-    assert claims.taken(parse("7", RAW), RAW, OURS) == TAKEN
+    assert in_file(claims.taken, RAW, OURS) == TAKEN
     for free in (None, ""):
         raw = {**RAW, "owner": free}
-        assert claims.taken(parse("7", raw), raw, OURS) == TAKEN
+        assert in_file(claims.taken, raw, OURS) == TAKEN
     for change in ({"owner": "somebody"}, {"status": "in_progress"}, {"status": "completed"}):
         raw = {**RAW, **change}
-        assert claims.taken(parse("7", raw), raw, OURS) is None
+        assert in_file(claims.taken, raw, OURS) is None
 
 
 @pytest.mark.req("4-060", "4-063")
 def test_the_end_of_a_claim() -> None:
     """Break: look at the owner's name only; every root has an auto-1."""
-    task = parse("7", TAKEN)
-    assert claims.given_back(task, TAKEN, OURS) == RAW
-    assert claims.done(task, TAKEN, OURS) == {**RAW, "status": "completed"}
-    kept = claims.given_back(task, TAKEN, OURS, hold="quarantined")
+    assert in_file(claims.given_back, TAKEN, OURS) == RAW
+    assert in_file(claims.done, TAKEN, OURS) == {**RAW, "status": "completed"}
+    kept = in_file(claims.given_back, TAKEN, OURS, hold="quarantined")
     assert kept is not None
     assert kept["metadata"]["llmc"] == {"verify": "make", "hold": "quarantined"}
     assert parse("7", kept).waits_for_a_person == "quarantined"
-    assert claims.freed(parse("7", kept), kept, seen=parse("7", kept)) == RAW
+    assert in_file(claims.freed, kept, seen=parse("7", kept)) == RAW
     other = Claim("c2", SEVEN, "auto-1")
-    assert claims.given_back(task, TAKEN, other) is None
-    assert claims.done(task, TAKEN, other) is None
-    assert claims.still_at_it(task, TAKEN, other) is None
+    assert in_file(claims.given_back, TAKEN, other) is None
+    assert in_file(claims.done, TAKEN, other) is None
+    assert in_file(claims.still_at_it, TAKEN, other) is None
 
 
 def test_a_claim_that_a_client_lost_is_still_ours() -> None:
     """A client writes back the metadata it read before we claimed. Break: go by the claim's id alone."""
     lost = {**TAKEN, "metadata": RAW["metadata"]}
-    task = parse("7", lost)
-    assert claims.still_at_it(task, lost, OURS) == TAKEN
-    ended = claims.done(task, lost, OURS)
+    assert in_file(claims.still_at_it, lost, OURS) == TAKEN
+    ended = in_file(claims.done, lost, OURS)
     assert ended is not None
     assert (ended["status"], "owner" in ended) == ("completed", False)
     others = {**lost, "owner": "auto-99"}
-    assert claims.done(parse("7", others), others, OURS) is None
+    assert in_file(claims.done, others, OURS) is None
 
 
 def test_an_agent_that_calls_its_task_completed() -> None:
     raw = {**TAKEN, "status": "completed", "owner": ""}
-    assert claims.still_at_it(parse("7", raw), raw, OURS) == TAKEN
+    assert in_file(claims.still_at_it, raw, OURS) == TAKEN
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
@@ -83,11 +93,11 @@ def test_a_claim_and_its_end_leave_no_trace(metadata: dict[str, Any]) -> None:
     for known in ("llmc", "label"):  # these are checked
         metadata.pop(known, None)
     raw = {**RAW, "metadata": metadata}
-    taken = claims.taken(parse("7", raw), raw, OURS)
+    taken = in_file(claims.taken, raw, OURS)
     assert taken is not None
     task = parse("7", taken)
     assert (task.status, task.owner, task.claim) == (TaskStatus.IN_PROGRESS, "auto-1", "c1")
-    assert claims.given_back(task, taken, OURS) == raw
+    assert in_file(claims.given_back, taken, OURS) == raw
 
 
 UNOWNED: dict[str, Any] = {**RAW, "status": "in_progress"}
@@ -118,6 +128,6 @@ def test_what_nobody_has(change: dict[str, Any], books: Books, at_work: tuple[st
 def test_it_is_pending_again_and_what_keeps_it_back_stays() -> None:
     """Break: free it as a person's word does: a task that failed too often would begin again."""
     held = {**UNOWNED, "metadata": {"llmc": {"hold": "quarantined"}}}
-    assert claims.pending_again(parse("7", held), held) == {**held, "status": "pending"}
+    assert in_file(claims.pending_again, held) == {**held, "status": "pending"}
     owned = {**UNOWNED, "owner": "auto-1"}
-    assert claims.pending_again(parse("7", owned), owned) is None, "somebody took it meanwhile"
+    assert in_file(claims.pending_again, owned) is None, "somebody took it meanwhile"

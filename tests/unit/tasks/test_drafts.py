@@ -3,8 +3,8 @@
 import pytest
 
 from llmc.base.names import TaskId
-from llmc.records.task import Task, TaskStatus, parse
-from llmc.tasks.rules.draft import BadDraft, Draft, check, fields, from_markdown, in_order
+from llmc.records.task import Task, TaskStatus
+from llmc.tasks.rules.draft import BadDraft, Draft, check, from_markdown, in_order, new_task
 from llmc.tasks.rules.draw import mermaid, states, tree
 from llmc.tasks.rules.graph import needs
 
@@ -51,13 +51,12 @@ def test_a_bad_one_says_what_is_wrong(text: str, words: str) -> None:
         from_markdown(text, "x")
 
 
-def test_its_file_is_a_task() -> None:
+def test_what_is_added_is_a_task() -> None:
     draft = check(Draft("S", "D", priority=0, label="ui", after=("a",), before=("9",), verify="v", model="m"))
-    raw = fields(draft, lambda name: TaskId({"a": "1"}.get(name, name)))
-    task = parse("5", {"id": "5", **raw})
+    task = new_task(draft, lambda name: TaskId({"a": "1"}.get(name, name)))
     assert (task.blocked_by, task.blocks, task.priority, task.label) == (("1",), ("9",), 0, "ui")
     assert task.metadata["llmc"] == {"verify": "v", "model": "m", "by": "person"}
-    assert fields(Draft("S"), TaskId)["metadata"] == {"llmc": {"by": "person"}}
+    assert new_task(Draft("S"), TaskId).metadata == {"llmc": {"by": "person"}}
 
 
 def test_drafts_in_order() -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmc.agents.claude.task_files import BadTask, parse
 from llmc.base.names import TaskId
-from llmc.records.task import BadTask, Task, TaskStatus, in_order, parse
+from llmc.records.task import Task, TaskStatus, in_order
 from llmc.tasks.rules.draft import BadContext, Context, of, read_contexts, task_text
 from llmc.tasks.rules.graph import Dangling, choose, completed_ids, cycle, dangling, eligible, needs, unblocks
 

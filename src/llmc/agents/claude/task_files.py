@@ -8,20 +8,34 @@ keep each other out with a file lock first.
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from llmc.agents.claude.layout import list_name
 from llmc.base.clock import monotonic, now_unix
-from llmc.base.errors import LlmcError, LockTimeout, NotFound
+from llmc.base.errors import LockTimeout, NotFound
 from llmc.base.files import explain, private_dir, read_given, read_json, write_atomic
 from llmc.base.names import TaskId, TaskKey
-from llmc.records.task import BadTask, Task, in_order, is_id, is_number, parse
+from llmc.records.task import (
+    LABEL_WORDS,
+    Changes,
+    Edit,
+    Listing,
+    NoTask,
+    Task,
+    TaskStatus,
+    Unreadable,
+    in_order,
+    is_id,
+    is_label,
+    is_number,
+)
 
 Raw = dict[str, Any]
 
@@ -34,39 +48,96 @@ SETTLE_S = 1.0
 #: of a task's file
 MOST_BYTES = 8 << 20
 
+#: a command may have lines and tabs
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SUFFIX = ".json"
 _OUR_LOCK = ".llmc.lock"
 
 
-class NoTask(LlmcError):
-    """The file is no valid task; nothing can be written into it either."""
+class BadTask(ValueError):
+    """A file that is no task; says what is wrong with it, in one line."""
 
 
-class Unreadable(Struct, frozen=True):
-    """A file of the list that is no task."""
+def parse(stem: str, raw: object) -> Task:
+    """The task in a file `<stem>.json`."""
+    if not is_id(stem):
+        raise BadTask("its name cannot be the id of a task")
+    if not isinstance(raw, dict):
+        raise BadTask("it is no JSON object")
+    for name in ("id", "subject", "description", "status"):
+        if not isinstance(raw.get(name), str):
+            raise BadTask(f"`{name}` is missing" if name not in raw else f"`{name}` is no text")
+    if raw["id"] != stem:
+        raise BadTask(f"its id is {raw['id'][:80]!r}, the file's name says {stem!r}")
+    try:
+        status = TaskStatus(raw["status"])
+    except ValueError:
+        raise BadTask(f"`status` is {raw['status'][:80]!r}; it can be {', '.join(TaskStatus)}") from None
+    owner = raw.get("owner") or ""
+    metadata = raw.get("metadata") or {}
+    if not isinstance(owner, str):
+        raise BadTask("`owner` is no text")
+    if not isinstance(metadata, dict):
+        raise BadTask("`metadata` is no object")
+    if status is not TaskStatus.COMPLETED:  # what is done needs no label any more
+        _check_label(metadata.get("label"))
+    task = Task(
+        id=TaskId(stem),
+        subject=raw["subject"],
+        description=raw["description"],
+        status=status,
+        blocks=_ids(raw, "blocks"),
+        blocked_by=_ids(raw, "blockedBy"),
+        owner=owner,
+        metadata=metadata,
+    )
+    if (model := task.ours.get("model")) and not task.model:
+        raise BadTask(f"`metadata.llmc.model` is {str(model)[:80]!r}, which cannot be the name of a model")
+    if _CONTROL.search(task.verify):
+        raise BadTask("`metadata.llmc.verify` has a control character")
+    return task
 
-    file: str
-    problem: str
 
-    @property
-    def task_id(self) -> TaskId:
-        return TaskId(self.file.removesuffix(_SUFFIX))
-
-
-class Listing(Struct):
-    """The tasks as they are now, and the files that are none."""
-
-    tasks: dict[TaskId, Task] = field(default_factory=dict)
-    unreadable: list[Unreadable] = field(default_factory=list)
-    #: files that somebody is writing at this moment: to be looked at again
-    unsettled: set[str] = field(default_factory=set)
+def _check_label(label: object) -> None:
+    """It names a table of the context file: another one would be taken for no label at all."""
+    if label is not None and not isinstance(label, str):
+        raise BadTask("`metadata.label` is no text")
+    if label and not is_label(label):
+        raise BadTask(f"`metadata.label` is {label[:80]!r}; a label has {LABEL_WORDS} only")
 
 
-class Changes(Struct):
-    """What is different since the last look: tasks (None: gone, or no task any more), and files that are none."""
+def _ids(raw: dict[str, Any], name: str) -> tuple[TaskId, ...]:
+    value = raw.get(name)
+    if value is None:
+        raise BadTask(f"`{name}` is missing")
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadTask(f"`{name}` is no list of ids")
+    if odd := next((item for item in value if not is_id(item)), ""):
+        raise BadTask(f"`{name}` has {odd[:80]!r}, which cannot be the id of a task")
+    return tuple(TaskId(item) for item in value)
 
-    tasks: dict[TaskId, Task | None] = field(default_factory=dict)
-    unsettled: set[str] = field(default_factory=set)
+
+def _written(task: Task) -> Raw:
+    """What the file of a task says of it."""
+    return {
+        "subject": task.subject,
+        "description": task.description,
+        "status": task.status.value,
+        "blocks": list(task.blocks),
+        "blockedBy": list(task.blocked_by),
+        "owner": task.owner,
+        "metadata": dict(task.metadata),
+    }
+
+
+def edited(raw: Raw, before: Task, after: Task) -> Raw:
+    """The file with what is different in the task now; everything else that it says stays."""
+    was = _written(before)
+    changed = {key: value for key, value in _written(after).items() if value != was[key]}
+    found = {**raw, **changed}
+    if "owner" in changed and not after.owner:
+        del found["owner"]
+    return found
 
 
 class _Seen(Struct):
@@ -98,18 +169,18 @@ class TaskFiles:
     def key(self, task_id: str) -> TaskKey:
         return TaskKey(self.list_name, TaskId(task_id))
 
-    def of(self, name: str) -> "TaskFiles":
-        """The list of that name beside this one; this one for "", which is in records of an older llmc."""
-        if name in ("", self.list_name):
-            return self
-        return TaskFiles(self.directory.parent / list_name(name))
+    def beside(self, name: str) -> "TaskFiles":
+        """The list of that name."""
+        return self if name == self.list_name else TaskFiles(self.directory.parent / list_name(name))
 
     def changes(self, changed: Collection[str] | None = None) -> Changes:
         """What is different since the last look. `changed`: the only files that can be; None: any."""
         names = self._look(None if not self._seen else changed)
         found = Changes(unsettled={name for name in names if not self._read_changed(name)})
         for name in self._untold:
-            self._note(name, self._seen.get(name), found)
+            seen = self._seen.get(name)
+            task = seen.result if seen is not None and isinstance(seen.result, Task) else None
+            found.tasks[TaskId(name.removesuffix(_SUFFIX))] = task
         self._untold = set()
         return found
 
@@ -117,13 +188,6 @@ class TaskFiles:
     def unreadable(self) -> list[Unreadable]:
         """The files that were no task at the last look."""
         return [self._unreadable[name] for name in sorted(self._unreadable)]
-
-    def _note(self, name: str, after: "_Seen | None", found: Changes) -> None:
-        result = after.result if after is not None else None
-        found.tasks[TaskId(name.removesuffix(_SUFFIX))] = result if isinstance(result, Task) else None
-        self._unreadable.pop(name, None)
-        if isinstance(result, Unreadable):
-            self._unreadable[name] = result
 
     def listing(self, changed: Collection[str] | None = None) -> Listing:
         """All tasks. `changed`: the only files that can be different since the last time; None: any."""
@@ -145,18 +209,15 @@ class TaskFiles:
     def get(self, task_id: str) -> Task:
         return self._parse(task_id, self._load(task_id))
 
-    def raw(self, task_id: str) -> Raw:
-        """Everything the file says, also what llmc does not know."""
-        return self._load(task_id)
-
-    def change(self, task_id: str, edit: Callable[[Task, Raw], Raw | None]) -> Task:
-        """Change one task under its locks. `edit` gets it as it is now, and returns it as it shall be; None: leave it."""
+    def change(self, task_id: str, edit: Edit) -> Task:
+        """Change one task under its locks."""
         with self._ours(), self._clients(f"{file_name(task_id)}.lock", f"task {task_id}"):
             raw = self._load(task_id)
-            edited = edit(self._parse(task_id, raw), dict(raw))
-            if edited is None or edited == raw:
-                return self._parse(task_id, raw)
-            return self._store(task_id, edited)
+            before = self._parse(task_id, raw)
+            after = edit(before)
+            if after is None or after == before:
+                return before
+            return self._store(task_id, edited(raw, before, after))
 
     def remove(self, task_id: str, may: Callable[[Task], bool]) -> bool:
         """Take a task out of the list, under its locks, if it still may be; whether it is gone."""
@@ -170,11 +231,12 @@ class TaskFiles:
             pass  # somebody else did
         return True
 
-    def create(self, fields: Raw, above: int = 0) -> Task:
-        """A new task with the next free number, greater than `above`: the highest that the caller knows of."""
+    def create(self, new: Task, above: int = 0) -> Task:
+        """The task, with the next free number, greater than `above`: the highest that the caller knows of."""
         private_dir(self.directory)
         with self._ours(), self._clients(".lock.lock", "the task list"):
             task_id = str(1 + max(self._highest(), *self._numbers(), above))
+            fields = {key: value for key, value in _written(new).items() if key != "owner" or value}
             return self._store(task_id, {"id": task_id, **fields})
 
     def _numbers(self) -> Iterator[int]:
@@ -219,6 +281,9 @@ class TaskFiles:
             self._seen[name] = seen
         elif self._seen.pop(name, None) is None:
             return
+        self._unreadable.pop(name, None)
+        if seen is not None and isinstance(seen.result, Unreadable):
+            self._unreadable[name] = seen.result
         self._untold.add(name)
 
     def _read_changed(self, name: str) -> bool:
@@ -241,7 +306,9 @@ class TaskFiles:
         except (OSError, ValueError) as error:
             if now_unix() - status.st_mtime < SETTLE_S:
                 return False
-            self._know(name, _Seen(stamp, Unreadable(_shown(name), _in_words(error))))
+            shown = _shown(name)
+            where, task_id = str(self.directory / shown), TaskId(shown.removesuffix(_SUFFIX))
+            self._know(name, _Seen(stamp, Unreadable(shown, where, task_id, _in_words(error))))
         return True
 
     def _load(self, task_id: str) -> Raw:

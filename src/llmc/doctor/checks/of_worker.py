@@ -97,7 +97,8 @@ def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     """A daemon would go on with it by itself."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
-        text = f"its accept stopped at the step {record.accept.step!r}"
+        stopped = f"stopped at the step {record.accept.step!r}"
+        text = f"its accept {'waits for an answer' if record.accept.step == 'wait' else stopped}"
         yield Finding(text, f"`llmc accept {record.name}` goes on with it")
 
 
@@ -191,9 +192,9 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
     worktree = Path(record.worktree_path)
     with fault_step("repair.pin"):
         back = git.resolve(worktree, f"refs/heads/{record.branch}")
-        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else []
+        blocked = trash.in_the_way(worktree, git.resolve(worktree, "HEAD"), back) if back else set()
         ref = trash.pin(
-            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=blocked
+            project.root, worktree, record.name, "rebase-abort", branch=record.branch, ignored=sorted(blocked)
         )
     with project.store.transaction() as tx:
         tx.emit("work_pinned", worker=record.name, reason="doctor", ref=ref)

@@ -14,9 +14,9 @@ from llmc.goals.goals import open_store
 from llmc.goals.store.errors import SET_ASIDE
 from llmc.repo.project import Project
 from llmc.tasks import commands, queue
-from llmc.tasks.queue import open_ledger
 from llmc.tasks.rules.claims import is_nobodys
-from llmc.tasks.task_list import open_list, overview
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import overview
 from llmc.tasks.worker_tasks import Origins
 
 
@@ -32,7 +32,7 @@ def _task_problems(at: Sight) -> list[str]:
     if not at.project.config.auto.task_list_id:
         return []
     try:
-        return overview(open_list(at.project), open_ledger(at.project).books(), recent=0).problems
+        return overview(source_of(at.project), recent=0).problems
     except LlmcError as error:
         return [error.message]
 
@@ -44,7 +44,7 @@ def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def _claims(at: Sight) -> list[LeftClaim]:
-    books = open_ledger(at.project).books()
+    books = source_of(at.project).books()
     return [LeftClaim(claim.id, claim.task.id, claim.worker) for claim in books.claims.values()]
 
 
@@ -61,8 +61,8 @@ def _unattended(facts: Facts, seen: tuple[LeftClaim, ...]) -> Iterator[Finding]:
 
 def _free_task(project: Project, claim_id: str) -> str:
     """As auto mode does when it begins; a daemon that runs now does it itself."""
-    ledger = open_ledger(project)
-    claim = next((claim for claim in ledger.books().claims.values() if claim.id == claim_id), None)
+    books = source_of(project).books()
+    claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
         return "no longer so"
     record = project.store.read().workers.get(WorkerName(claim.worker))
@@ -77,10 +77,10 @@ def _unowned(project: Project) -> list[str]:
     if not project.config.auto.task_list_id:
         return []
     with contextlib.suppress(LlmcError):
-        files, books = open_list(project), open_ledger(project).books()
-        at_work = Origins(project, files).at_work()
-        tasks = files.listing().tasks.values()
-        return [task.id for task in tasks if is_nobodys(task, files.key(task.id), books, at_work)]
+        source = source_of(project)
+        at_work, books = Origins(project, source).at_work(), source.books()
+        tasks = source.listing().tasks.values()
+        return [task.id for task in tasks if is_nobodys(task, source.key(task.id), books, at_work)]
     return []
 
 

@@ -64,7 +64,7 @@ def daemon_killed(scratch: Scratch) -> None:
     _goal(scratch, scratch.commit(1))
     scratch.noticed("failure:")
     _completed(scratch)
-    scratch.require(len(list(scratch.tasks.glob("*.json"))) == 1, "one task file")
+    scratch.require(len(scratch.task_files()) == 1, "one task file")
 
 
 def question(scratch: Scratch) -> None:
@@ -188,4 +188,4 @@ def _completed(scratch: Scratch) -> None:
 
 
 def _file_of(scratch: Scratch, node: str) -> list[Path]:
-    return [path for path in scratch.tasks.glob("*.json") if f'"{node}: ' in path.read_text()]
+    return [path for path in scratch.task_files() if f'"{node}: ' in path.read_text()]

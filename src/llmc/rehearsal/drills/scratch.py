@@ -124,6 +124,9 @@ class Scratch:
         if expected:
             self.expected.add(number)
 
+    def task_files(self) -> list[Path]:
+        return list(self.tasks.glob("*.json"))
+
     def commit(self, number: int, *, before: str = "true", file: str = "") -> str:
         """For an agent: one commit, noted so that nobody can lose it unseen; it says so when all of it is there already."""
         name = file or f"file-{number}"

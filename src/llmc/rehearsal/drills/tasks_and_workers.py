@@ -61,7 +61,7 @@ def pool_repeats(scratch: Scratch) -> None:
     scratch.open("go")
     scratch.expect(1)
     scratch.all_landed()
-    scratch.require(len(list(scratch.tasks.glob("*.json"))) == 1, "one task file")
+    scratch.require(len(scratch.task_files()) == 1, "one task file")
 
 
 def agent_killed(scratch: Scratch) -> None:

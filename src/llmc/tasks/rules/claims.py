@@ -1,6 +1,6 @@
-"""Who made a task, who has it, and what a claim and its end change in its file. Pure."""
+"""Who made a task, who has it, and what a claim and its end change in it. Pure."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import Struct
@@ -88,20 +88,17 @@ def maker(changed_unix: float, announced: Announced) -> str:
     return next((one.worker for one in announced.unnamed if one.may_be(changed_unix)), "")
 
 
-Raw = dict[str, Any]
-Edit = Callable[[Task, Raw], Raw | None]
-
 #: a task that a worker made waits for a person's `tasks approve`
 PROPOSED = "proposed"
 #: the goal that it belongs to does not want it any more
 WITHDRAWN = "withdrawn"
 
 
-def taken(task: Task, raw: Raw, claim: Claim) -> Raw | None:
+def taken(task: Task, claim: Claim) -> Task | None:
     """The task with our claim on it, if it is still free."""
     if task.status is not TaskStatus.PENDING or task.owner or task.waits_for_a_person:
         return None
-    return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
+    return _had_by(task, claim)
 
 
 def is_ours(task: Task, claim: Claim) -> bool:
@@ -110,7 +107,7 @@ def is_ours(task: Task, claim: Claim) -> bool:
 
 
 def is_nobodys(task: Task, key: TaskKey, books: Books, at_work: Collection[str]) -> bool:
-    """In progress by its file, without an owner and without a claim: whoever wrote that is not known, and it would wait for ever.
+    """In progress, without an owner and without a claim: whoever wrote that is not known, and it would wait for ever.
 
     `at_work`: workers whose agents are busy. A task that one of them made for itself is its own to mark.
     """
@@ -126,85 +123,64 @@ def is_unowned(task: Task) -> bool:
     return task.status is TaskStatus.IN_PROGRESS and not task.owner and not task.claim
 
 
-def pending_again(task: Task, raw: Raw) -> Raw | None:
+def pending_again(task: Task) -> Task | None:
     """What nobody had can be taken; whatever else keeps it back stays."""
-    return {**raw, "status": TaskStatus.PENDING.value} if is_unowned(task) else None
+    return replace(task, status=TaskStatus.PENDING) if is_unowned(task) else None
 
 
-def given_back(task: Task, raw: Raw, claim: Claim, *, hold: str = "") -> Raw | None:
+def given_back(task: Task, claim: Claim, *, hold: str = "") -> Task | None:
     """Pending again; somebody else's claim, or what was completed meanwhile by a merge of ours, stays."""
-    if not is_ours(task, claim):
-        return None
-    return _with_ours(_unowned(raw), claim=None, hold=hold or None) | {"status": TaskStatus.PENDING.value}
+    return _ended(task, TaskStatus.PENDING, hold=hold or None) if is_ours(task, claim) else None
 
 
-def done(task: Task, raw: Raw, claim: Claim) -> Raw | None:
-    if not is_ours(task, claim):
-        return None  # it was put back and taken by somebody else meanwhile
-    return _with_ours(_unowned(raw), claim=None) | {"status": TaskStatus.COMPLETED.value}
+def done(task: Task, claim: Claim) -> Task | None:
+    """Completed, unless it was put back and taken by somebody else meanwhile."""
+    return _ended(task, TaskStatus.COMPLETED) if is_ours(task, claim) else None
 
 
-def still_at_it(task: Task, raw: Raw, claim: Claim) -> Raw | None:
+def still_at_it(task: Task, claim: Claim) -> Task | None:
     """Its worker calls it completed, which is llmc's to say; or its client has lost the claim."""
-    if not is_ours(task, claim):
-        return None
-    return _with_ours(raw, claim=claim.id) | {"status": TaskStatus.IN_PROGRESS.value, "owner": claim.worker}
+    return _had_by(task, claim) if is_ours(task, claim) else None
 
 
-def freed(task: Task, raw: Raw, seen: Task) -> Raw | None:
+def freed(task: Task, seen: Task) -> Task | None:
     """A person's word: whoever had it, and whatever kept it back, it can be taken again; if it is as the person saw it."""
-    if (task.status, task.owner, task.claim) != (seen.status, seen.owner, seen.claim):
-        return None
-    return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.PENDING.value}
+    return _ended(task, TaskStatus.PENDING, hold=None) if _is_as_seen(task, seen) else None
 
 
-def withdrawn(task: Task, raw: Raw) -> Raw | None:
+def withdrawn(task: Task) -> Task | None:
     """Nobody may take it any more; who has it, has it."""
-    return _with_ours(raw, hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
+    return task.with_ours(hold=WITHDRAWN) if task.status is TaskStatus.PENDING and not task.owner else None
 
 
-def approved(task: Task, raw: Raw, seen: Task) -> Raw | None:
+def approved(task: Task, seen: Task) -> Task | None:
     """What a worker proposed can be taken, as the person saw it; what is acted upon is as the person saw it, too."""
     if (task.status, task.owner) != (TaskStatus.PENDING, ""):
         return None
-    return _with_ours(
-        raw, hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget
-    )
+    return task.with_ours(hold=None, verify=seen.verify or None, model=seen.model or None, budget=seen.budget)
 
 
-def made_by_worker(task: Task, raw: Raw, made: Made) -> Raw | None:
-    """The file says what the ledger knows of a task that a worker's session made: for people, and for other roots."""
+def made_by_worker(task: Task, made: Made) -> Task | None:
+    """The task says what the ledger knows of one that a worker's session made: for people, and for other roots."""
     said = {"worker": made.worker, "task": made.at, "root": made.root}
     by = {key: value for key, value in said.items() if value}
     if task.status is not TaskStatus.PENDING or task.owner:
         return None
-    return _with_ours(raw, by=by, hold=made.hold or None, claim=None)
+    return task.with_ours(by=by, hold=made.hold or None, claim=None)
 
 
-def said_done(task: Task, raw: Raw, seen: Task) -> Raw | None:
+def said_done(task: Task, seen: Task) -> Task | None:
     """A person's word: nothing is left to do; if it is as the person saw it."""
-    if (task.status, task.owner, task.claim) != (seen.status, seen.owner, seen.claim):
-        return None
-    return _with_ours(_unowned(raw), claim=None, hold=None) | {"status": TaskStatus.COMPLETED.value}
+    return _ended(task, TaskStatus.COMPLETED, hold=None) if _is_as_seen(task, seen) else None
 
 
-def _unowned(raw: Raw) -> Raw:
-    return {key: value for key, value in raw.items() if key != "owner"}
+def _is_as_seen(task: Task, seen: Task) -> bool:
+    return (task.status, task.owner, task.claim) == (seen.status, seen.owner, seen.claim)
 
 
-def _with_ours(raw: Raw, **changes: Any) -> Raw:
-    """`metadata.llmc` with these values; None removes one. Everything else in the file stays."""
-    metadata = dict(raw.get("metadata") or {})
-    ours = metadata.get("llmc")
-    ours = dict(ours) if isinstance(ours, Mapping) else {}
-    for key, value in changes.items():
-        if value is None:
-            ours.pop(key, None)
-        else:
-            ours[key] = value
-    if ours:
-        metadata["llmc"] = ours
-    else:
-        metadata.pop("llmc", None)
-    rest = {key: value for key, value in raw.items() if key != "metadata"}
-    return {**rest, **({"metadata": metadata} if metadata or raw.get("metadata") is not None else {})}
+def _had_by(task: Task, claim: Claim) -> Task:
+    return replace(task.with_ours(claim=claim.id), status=TaskStatus.IN_PROGRESS, owner=claim.worker)
+
+
+def _ended(task: Task, status: TaskStatus, **changes: Any) -> Task:
+    return replace(task.with_ours(claim=None, **changes), status=status, owner="")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from llmc.base import given
 from llmc.base.given import written_out
 from llmc.base.names import TaskId
-from llmc.records.task import LABEL_WORDS, PRIORITIES, Task, is_label, is_model
+from llmc.records.task import LABEL_WORDS, PRIORITIES, Task, TaskStatus, is_label, is_model
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _KEYS = ("name", "after", "before", "priority", "label", "verify", "model")
@@ -88,24 +88,21 @@ def in_order(drafts: Iterable[Draft]) -> list[Draft]:
     return ordered
 
 
-def fields(draft: Draft, resolve: Callable[[str], TaskId]) -> dict[str, Any]:
-    """The file of a new task, without its id."""
-    metadata: dict[str, Any] = {}
-    if draft.priority is not None:
-        metadata["priority"] = draft.priority
-    if draft.label:
-        metadata["label"] = draft.label
+def new_task(draft: Draft, resolve: Callable[[str], TaskId]) -> Task:
+    """The task that is to be added; it gets its id when it is."""
+    said = {"priority": draft.priority, "label": draft.label or None}
     ours: dict[str, Any] = {"verify": draft.verify, "model": draft.model, "by": draft.by, "key": draft.key}
     ours["goal"] = dict(draft.goal)
-    metadata["llmc"] = {key: value for key, value in ours.items() if value}
-    return {
-        "subject": draft.subject,
-        "description": draft.description,
-        "status": "pending",
-        "blocks": [resolve(name) for name in draft.before],
-        "blockedBy": [resolve(name) for name in draft.after],
-        "metadata": metadata,
-    }
+    task = Task(
+        id=TaskId(""),
+        subject=draft.subject,
+        description=draft.description,
+        status=TaskStatus.PENDING,
+        blocks=tuple(resolve(name) for name in draft.before),
+        blocked_by=tuple(resolve(name) for name in draft.after),
+        metadata={key: value for key, value in said.items() if value is not None},
+    )
+    return task.with_ours(**{key: value for key, value in ours.items() if value})
 
 
 def _earlier(draft: Draft, others: Iterable[Draft]) -> list[str]:

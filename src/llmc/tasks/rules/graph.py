@@ -21,7 +21,7 @@ class Dangling(Struct, frozen=True):
 
 
 def needs(tasks: Iterable[Task]) -> Needs:
-    """For each task the ids it waits for, from `blockedBy` and from the others' `blocks`."""
+    """For each task the ids it waits for, from what blocks it and from what the others block."""
     found: dict[TaskId, set[TaskId]] = {}
     for task in tasks:
         found.setdefault(task.id, set()).update(task.blocked_by)
@@ -175,7 +175,7 @@ class Index:
         self.tasks: dict[TaskId, Task] = {}
         #: completed by the ledger, whatever the files say
         self._ledger: frozenset[TaskId] = frozenset()
-        #: who names a task in its `blockedBy`, and who in its `blocks`
+        #: who waits for a task, and who says that it blocks it
         self._waiting: dict[TaskId, set[TaskId]] = {}
         self._blocking: dict[TaskId, set[TaskId]] = {}
         self._ready: set[TaskId] = set()

@@ -1,0 +1,90 @@
+"""Work that lands: accept, and what stands beside it: rebase, pick and undo. Each takes its locks, and wakes who has to know.
+
+Light, because `llmc accept` runs all day: what only the others need is imported when they are called.
+"""
+
+from typing import TYPE_CHECKING
+
+from llmc.base.errors import Refused, UsageError
+from llmc.landing import accept as landing
+from llmc.landing import rebase as rebasing
+from llmc.landing.accept import CHANGED as CHANGED
+from llmc.landing.accept import Accepted as Accepted
+from llmc.landing.accept import Progress as Progress
+from llmc.landing.accept import Unseen as Unseen
+from llmc.landing.accept import Waiting as Waiting
+from llmc.landing.rebase import Rebased as Rebased
+from llmc.records.worker import Status
+from llmc.repo.project import Project
+from llmc.repo.trash import short as short
+
+if TYPE_CHECKING:
+    from llmc.landing.pick import Picked as Picked
+    from llmc.landing.undo import Target as Target
+    from llmc.landing.undo import Undone as Undone
+
+
+def accept(project: Project, name: str, progress: Progress, *, only_seen: bool = False) -> Accepted:
+    """Land a worker's work; with `only_seen`, `Unseen` where it is not the change that a person reviewed.
+
+    One that was interrupted goes on. Those that a landing leaves behind are rebased by whoever is woken here.
+    """
+    with project.accept_lock(name), project.worker_lock(name):
+        done = landing.accept(project, name, progress, only_seen=only_seen)
+    rebasing.wake_queued(project)
+    return done
+
+
+def next_to_accept(project: Project) -> str:
+    """The worker reviewed last, if it still waits; else the only one that does."""
+    from llmc.workers.catch_up import catch_up
+    from llmc.workers.start import reviewed_last
+
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    state = project.store.read()
+    last = reviewed_last(state)
+    if last is not None and last.status is Status.NEEDS_REVIEW:
+        return last.name
+    waiting = [r.name for r in state.workers.values() if r.status is Status.NEEDS_REVIEW]
+    if len(waiting) == 1:
+        return waiting[0]
+    if not waiting:
+        raise Refused("no worker waits for review", hint="`llmc status` shows them.")
+    raise UsageError(
+        f"several workers wait for review: {', '.join(waiting)}",
+        hint=f"Name one: llmc accept {waiting[0]}; or look first: llmc review",
+    )
+
+
+def rebase(project: Project, name: str) -> Rebased:
+    """Put a worker's commits onto the newest base; conflicts go to the worker, and are raised."""
+    project.store.worker(name)
+    with project.worker_lock(name):
+        return rebasing.rebase(project, name)
+
+
+def pick(project: Project, name: str, branch: str) -> "Picked":
+    """Make a branch of a worker's commits, in the source."""
+    from llmc.landing import pick as picking
+
+    project.store.worker(name)
+    with project.worker_lock(name):
+        return picking.pick(project, name, branch)
+
+
+def undo_target(project: Project) -> "Target":
+    """What an undo would take back now."""
+    from llmc.landing.undo import target
+
+    return target(project)
+
+
+def undo(project: Project, target: "Target") -> "Undone":
+    """Take an accept back; the task it was for can be done again, the part of a goal is open again."""
+    from llmc.goals.work import open_again
+    from llmc.landing import undo as undoing
+
+    done = undoing.undo(project, target.commit, open_again)
+    rebasing.wake_queued(project)
+    return done

@@ -1,0 +1,92 @@
+"""A root for a repository: what is missing on this machine, where it goes, what the client has to trust, what checks the work."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.files import add_trust, user_config
+from llmc.base.errors import Refused
+from llmc.config.edit import set_value
+from llmc.config.load import load_config
+from llmc.config.suggest import Suggestion as Suggestion
+from llmc.config.toml_text import quoted
+from llmc.doctor import programs
+from llmc.doctor.programs import Lack as Lack
+from llmc.doctor.rules.facts import Program as Program
+from llmc.records.task import TaskStatus
+from llmc.repo import setup
+from llmc.repo.project import Project, agent_for
+from llmc.repo.setup import find_check as find_check
+from llmc.supervisor.remediation import main_directory
+from llmc.tasks.source import source_of
+
+
+class Made(Struct, frozen=True):
+    """A root, and what was found on the way."""
+
+    project: Project
+    #: it was there already, and is only to be trusted
+    existed: bool
+    found: list[Program]
+    lacks: list[Lack]
+
+
+class Untrusted(Struct, frozen=True):
+    """Directories that Claude Code does not trust yet, and the file of its own where it keeps that."""
+
+    places: list[Path]
+    config: Path
+
+
+def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> Made:
+    """A new root; with `reuse` the one that the repository has already."""
+    found = programs.require_essential()
+    where = setup.find_source(source, Path.cwd())
+    existing = setup.existing_root(where, target)
+    if existing is not None and not reuse and not target:
+        raise Refused(
+            f"this repository has a root already: {existing.path}",
+            hint="Use it, or make another one with --target PATH.",
+        )
+    root = (existing if reuse else None) or setup.create_root(
+        where, setup.choose_target(target, where), agent
+    )
+    project = setup.new_project(root)
+    return Made(project, root is existing, found, programs.lacks(project, found))
+
+
+def untrusted(project: Project, *, asked: bool) -> Untrusted | None:
+    """None when the agent needs no trust; a root that is trusted is enough unless a person asks for all of it."""
+    agent = agent_for(project)
+    environment = {**os.environ, **project.config.defaults.env}
+    # The workers' directories belong to the root; the supervisor's agent works in the source.
+    places = dict.fromkeys((project.root.path, main_directory(project)[0]))
+    missing = [place for place in places if agent.setup_problem(place, environment)]
+    if not isinstance(agent, ClaudeCode) or not missing or (project.root.path not in missing and not asked):
+        return None
+    return Untrusted(missing, user_config(environment))
+
+
+def trust(which: Untrusted) -> None:
+    """Add them to the client's own configuration. Only with a person's consent."""
+    for place in which.places:
+        add_trust(place, which.config)
+
+
+def set_check(project: Project, command: str) -> None:
+    """What has to pass before work lands: repo.validate. Only with a person's word, because it is run."""
+    set_value(project.root.config, "repo.validate", quoted(command))
+
+
+def settings(project: Project) -> dict[str, str | None]:
+    """What is set now, also just before."""
+    config = load_config(project.root.config)
+    return {"validate": config.repo.validate, "task_list_id": config.auto.task_list_id}
+
+
+def open_tasks(project: Project) -> int:
+    """A root that is made again at the same path has the same list."""
+    tasks = source_of(project).listing().tasks.values()
+    return sum(task.status is not TaskStatus.COMPLETED for task in tasks)

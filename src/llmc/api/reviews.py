@@ -1,0 +1,67 @@
+"""A worker's work before it lands: what a person looks at, what llmc remembers of that, and changes that are requested."""
+
+from llmc.base import proc
+from llmc.base.errors import ToolFailed
+from llmc.landing import review
+from llmc.landing.fresh_review import begin as begin
+from llmc.landing.review import FileChange as FileChange
+from llmc.landing.review import Review as Review
+from llmc.records.worker import Status
+from llmc.repo import git
+from llmc.repo.project import Project
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.sessions.submit import Receipt
+from llmc.workers import start
+from llmc.workers.catch_up import catch_up
+
+
+def choose(project: Project, name: str | None) -> str:
+    """Whose work to show: the worker that was named, else the one that has waited longest."""
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    return name or review.longest_waiting(project.store.read()).name
+
+
+def end(project: Project, shown: Review, *, seen: bool) -> bool:
+    """Remember what a person saw: accept tells them if something else lands. Whether its agent runs, which both need."""
+    review.remember(project, shown, seen=seen)
+    return project.store.worker(shown.worker).status is not Status.OFFLINE
+
+
+def diff(shown: Review, *options: str, env: dict[str, str] | None = None) -> str:
+    """The change as git prints it, with these options of `git diff`."""
+    args = ["diff", *options, shown.base, shown.result, "--"]
+    return git.git(shown.worktree, *args, timeout_s=300, env=env).stdout
+
+
+def open_difftool(shown: Review, command: str) -> None:
+    """Show it in a program of the person's, and wait for that."""
+    args = ["difftool", "--no-prompt", f"--extcmd={command}", shown.base, shown.result]
+    argv = ["git", "-C", str(shown.worktree), *args]
+    git.look_first(shown.worktree)
+    code = proc.run_attached(argv, env=proc.command_env())
+    if code:
+        raise ToolFailed(argv, code, "")
+
+
+def pager(shown: Review, env: dict[str, str]) -> str:
+    """The command that git would page with; "" for none."""
+    return git.git(shown.worktree, "var", "GIT_PAGER", env=env).stdout.strip()
+
+
+def reviewed_last(project: Project) -> str | None:
+    """The worker whose work a person looked at last."""
+    found = start.reviewed_last(project.store.read())
+    return found.name if found else None
+
+
+def check_text(text: str) -> None:
+    """Refuse what no agent can be sent: bad input is bad in every state of a worker."""
+    normalise(text)
+
+
+def reject(project: Project, name: str, feedback: str) -> Receipt:
+    """Send work back, with what is to change."""
+    check_text(feedback)
+    with project.worker_lock(name):
+        return start.reject(project, name, feedback)

@@ -1,0 +1,57 @@
+"""An open root, which every operation is given: how a front end finds one, and what it may ask of it at once."""
+
+from llmc.agents.claude.client import ClaudeCode
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.files import read_json
+from llmc.config.paths import Root as Root
+from llmc.repo.project import Project as Project
+from llmc.repo.project import agent_for
+from llmc.repo.project import locate_root as locate_root
+from llmc.repo.project import open_project as open_project
+from llmc.sessions.caller import Kind as Kind
+from llmc.sessions.caller import caller as caller
+
+
+def worker_names(project: Project) -> list[str]:
+    return list(project.store.read().workers)
+
+
+def require_worker(project: Project, name: str) -> str:
+    """Its name; that there is none is an error with the names there are."""
+    return project.store.worker(name).name
+
+
+def require_state(project: Project) -> None:
+    """Says what is wrong with a state that cannot be read."""
+    project.store.read()
+
+
+def chosen_workers(project: Project, worker: str | None, every: bool) -> list[str]:
+    """The one that was named, or all of them."""
+    if bool(worker) == every:
+        problem = "a worker and --all were given" if every else "no worker was named"
+        raise UsageError(problem, hint="Name one worker, or give --all.")
+    return [require_worker(project, worker)] if worker else worker_names(project)
+
+
+def statuses(given: str | None) -> dict[str, str]:
+    """Workers with their statuses, for completion: nothing where they cannot be read."""
+    try:
+        workers = read_json(locate_root(given).state)["workers"]
+        return {str(name): str(record.get("status", "")) for name, record in workers.items()}
+    except (LlmcError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def client(given: str | None) -> tuple[list[str], dict[str, str]]:
+    """The command line of Claude Code as the root runs it, and the variables it gets; before there is a root, as a new one would."""
+    try:
+        project = open_project(given)
+    except NotFound:
+        if given:
+            raise
+        return ClaudeCode().program(), {}
+    agent, env = agent_for(project), project.config.defaults.env
+    if not isinstance(agent, ClaudeCode):
+        agent = ClaudeCode(project.config.defaults.agent_command)
+    return agent.program(), env

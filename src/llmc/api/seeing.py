@@ -1,0 +1,293 @@
+"""What is to be seen of a root at this moment: the status, a wait for one, the events. Scripts ask thousands of times.
+
+Light: plain data, read with the standard library. What is not as it should be is `Unreadable`; api/roots.py says what is wrong.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from llmc.base import given
+from llmc.base.flocks import is_locked
+from llmc.base.panes import FORMAT, Panes, parse
+from llmc.config import layout, trust
+from llmc.records.items import Facts, Raw
+from llmc.records.sight import agent_pane, look
+
+if TYPE_CHECKING:
+    from llmc.api.status_view import GoalsSeen, Page
+    from llmc.goals.ticks import TickRecord
+    from llmc.repo.project import Project
+
+POLL_S = 0.02
+FOLLOW_S = 0.1
+#: as records/worker.py says; a test compares
+STATUSES = frozenset(
+    [
+        "offline",
+        "idle",
+        "working",
+        "needs_input",
+        "needs_review",
+        "reviewing",
+        "rejected",
+        "rebasing",
+        "no_changes",
+        "error",
+    ]
+)
+
+
+class Unreadable(Exception):
+    """A root that is refused, or a state that is damaged, of a newer version, or not there."""
+
+
+class Waited(NamedTuple):
+    """The workers at the end of a wait; `problem` says why it ended before they were as wanted."""
+
+    workers: list[Raw]
+    problem: str = ""
+
+
+def find_root(given: str | None) -> str:
+    """By the rule that every command has; what is refused, or is no root, is left to click."""
+    try:
+        cwd = os.path.realpath(".")
+        path = trust.choose(
+            *(given, os.environ, cwd), lambda: trust.root_of_repository(cwd, os.environ, _of_source)
+        ).path
+    except trust.Untrusted:
+        raise Unreadable from None
+    if not os.path.isfile(f"{path}/{layout.STATE}"):
+        raise Unreadable
+    return path
+
+
+def _of_source() -> str | None:
+    """The root that `init` wrote into the git config of the repository we are in."""
+    argv = ["git", "config", "--get", "llmc.root"]
+    # A git hook around us has GIT_DIR set, to a repository that need not be the one we are in.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def is_agent() -> bool:
+    """Whether an agent asks, by the processes it comes from."""
+    from llmc.base import callers  # the status needs no answer to this
+
+    return callers.mark(callers.processes()) is not None
+
+
+def status(root: str) -> Raw:
+    """The object behind `llmc status --json`."""
+    from llmc.api.status_view import status_view
+
+    return status_view(root, *current(root))
+
+
+def status_for_people(project: "Project") -> "Page":
+    """The same, with what a person wants beside it. Says what is wrong with a state that cannot be read."""
+    from llmc.api.status_view import Page, status_view
+    from llmc.attention.rules import next_command
+    from llmc.goals.ticks import last_tick
+    from llmc.repo.project import subjects
+
+    project.store.read()
+    root = str(project.root.path)
+    state, facts = current(root)
+    view = status_view(root, state, facts)
+    known = subjects(project, [worker["commit_sha"] for worker in view["workers"] if worker["commit_sha"]])
+    for worker in view["workers"]:
+        worker["subject"] = known.get(worker["commit_sha"] or "", "")
+        worker["next"] = next_command(worker, facts.seen(worker["name"]), facts)
+    enabled = project.config.overseer.goals.enabled
+    tick = last_tick(project) if enabled else None
+    return Page(view, facts.now, project.daemon_runs(), enabled, None if tick is None else _seen_in(tick))
+
+
+def _seen_in(tick: "TickRecord") -> "GoalsSeen":
+    from llmc.api.status_view import GoalsSeen
+
+    goals = tick.goals
+    counts = (goals.active, goals.paused, goals.completed, goals.done, goals.total, goals.percent)
+    return GoalsSeen(*counts, ended_at=tick.ended_at, problem="" if tick.ok else tick.problem, ok=tick.ok)
+
+
+def current(root: str) -> tuple[Raw, Facts]:
+    """The state, after whatever the agents said meanwhile has been applied, and what is to be seen beside it."""
+    state = read_state(root)
+    panes = tmux_panes(root) if state.get("workers") else {}
+    if not daemon_runs(root) and _is_stale(root, state, panes):
+        catch_up(root)
+        state = read_state(root)
+        panes = tmux_panes(root) if state.get("workers") else {}
+    elif any(map(_may_be_resolved, state.get("workers", {}).values())):
+        from llmc.workers.catch_up import see_what_was_resolved
+
+        see_what_was_resolved(root)
+        state = read_state(root)
+    if _lists_changed(root) and not daemon_runs(root):
+        list_again(root)
+        state = read_state(root)
+    return state, look(root, state, panes, time.time())
+
+
+def read_state(root: str) -> Raw:
+    state = _json(f"{root}/{layout.STATE}")
+    version = None if state is None else state.get("version", 1)
+    if state is None or not isinstance(version, int) or version > 1 or not _has_workers(state):
+        raise Unreadable  # click's path says what is wrong with it
+    return state
+
+
+def _has_workers(state: Raw) -> bool:
+    """Whether its workers are records, under names that can be a part of a path."""
+    workers = state.get("workers", {})
+    return isinstance(workers, dict) and all(
+        isinstance(record, dict) and record.get("name") == name and name.isprintable() and "/" not in name
+        for name, record in workers.items()
+    )
+
+
+def daemon_runs(root: str) -> bool:
+    return is_locked(f"{root}/{layout.DAEMON_LOCK}")
+
+
+def tmux_panes(root: str) -> Panes | None:
+    """Every pane; None when tmux gave no answer. Same question as base/tmux.py asks."""
+    argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
+    argv.append(FORMAT)
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    env.pop("TMUX_TMPDIR", None)  # see base/tmux.py
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=env)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode:
+        missing = "error connecting to" in done.stderr and "(No such file or directory)" in done.stderr
+        gone = missing or "no server running on" in done.stderr
+        return {} if gone else None
+    return parse(done.stdout.splitlines())
+
+
+def pending(root: str, worker: str) -> bool:
+    try:
+        return any(
+            name[0].isdigit() and name.endswith(".json")
+            for name in os.listdir(f"{root}/{layout.INBOX}/{worker}")
+        )
+    except OSError:
+        return False
+
+
+def catch_up(root: str) -> None:
+    """No daemon runs, so this command applies what waits."""
+    from llmc.workers.catch_up import catch_up as apply
+
+    apply(root)
+
+
+def _lists_changed(root: str) -> bool:
+    """Whether tasks or goals changed since somebody last told the attention list; a daemon tells it by itself."""
+    return max(_changed(f"{root}/{layout.TASKS_LEDGER}"), _changed(f"{root}/{layout.GOALS}")) > _changed(
+        f"{root}/{layout.LISTED}"
+    )
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def list_again(root: str) -> None:
+    from llmc.daemon.chores import list_again as apply
+
+    apply(root)
+
+
+def _is_stale(root: str, state: Raw, panes: Panes | None) -> bool:
+    from llmc.attention.rules import self_review_waits
+
+    for name, record in state.get("workers", {}).items():
+        if pending(root, name):
+            return True
+        pane = None if panes is None else agent_pane(record, panes)
+        alive = panes is None or (pane is not None and not pane.dead)
+        if alive and not (pane and pane.attached) and self_review_waits(record):
+            return True
+        if record.get("status") not in ("offline", "error") and not alive:
+            return True
+        if _may_be_resolved(record):
+            return True
+    return False
+
+
+def _may_be_resolved(record: Raw) -> bool:
+    """No hook tells that a person resolved its conflicts; a person who looks now wants to see it."""
+    return record.get("status") == "error" and bool(record.get("pre_rebase_sha"))
+
+
+def wait(root: str, workers: list[str], statuses: set[str], timeout_s: float | None) -> Waited:
+    """Block until every named worker has one of the statuses; one that goes to error or offline unasked ends it."""
+    from llmc.attention.rules import self_review_waits, worker_view
+
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    running_checked = 0.0
+    running = False
+    records: Raw = {}
+    while True:
+        if time.monotonic() - running_checked > 1:
+            running, running_checked = daemon_runs(root), time.monotonic()
+            if not running and any(self_review_waits(records.get(name, {})) for name in workers):
+                catch_up(root)
+        if not running and any(pending(root, name) for name in workers):
+            catch_up(root)
+        records = read_state(root).get("workers", {})
+        views = [worker_view(records[name], None) for name in workers if name in records]
+        if len(views) < len(workers):
+            raise Unreadable
+        missing = [view for view in views if view["status"] not in statuses]
+        if not missing:
+            return Waited(views)
+        stuck = next((v for v in missing if v["status"] in ("error", "offline")), None)
+        if stuck:
+            why = stuck["error_reason"] or stuck["reason"]
+            return Waited(views, f"{stuck['name']} is {stuck['status']}: {why}")
+        if deadline is not None and time.monotonic() >= deadline:
+            names = ", ".join(f"{v['name']} is {v['status']}" for v in missing)
+            return Waited(views, f"timed out: {names}")
+        time.sleep(POLL_S)
+
+
+def events(root: str, since: float, follow: bool, worker: str | None = None) -> Iterator[Raw]:
+    """What happened from a time on, oldest first; with `follow` without an end."""
+    from llmc.records.event_log import EventLog, rows_of, ts_of
+
+    log = EventLog(f"{root}/{layout.EVENTS}").reader(since)
+    while True:
+        for row in rows_of(log.lines()):
+            if ts_of(row) >= since and worker in (None, row.get("worker")):
+                yield row
+        if not follow:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _json(path: str) -> Raw | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            value = given.parse(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):
+        raise Unreadable from None
+    return value if isinstance(value, dict) else None

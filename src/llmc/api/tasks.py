@@ -1,0 +1,127 @@
+"""The list of tasks that people and agents share: what is on it, and what a person does with a task."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from llmc.base.names import TaskId as TaskId
+from llmc.base.text import gist
+from llmc.records.books import QUARANTINED, Books
+from llmc.records.task import PRIORITIES as PRIORITIES
+from llmc.records.task import Task as Task
+from llmc.repo.project import Project
+from llmc.tasks import commands, task_list
+from llmc.tasks.commands import approve as approve
+from llmc.tasks.commands import done as done
+from llmc.tasks.commands import release as release
+from llmc.tasks.commands import requeue as requeue
+from llmc.tasks.rules import draw
+from llmc.tasks.rules.claims import PROPOSED
+from llmc.tasks.rules.draft import Draft
+from llmc.tasks.source import source_of
+from llmc.tasks.task_list import Overview as Overview
+from llmc.tasks.task_list import left_to_do as left_to_do
+
+
+class TaskBoard(Struct, frozen=True):
+    """The list at this moment, with llmc's own books about it."""
+
+    found: Overview
+    books: Books
+
+    def hold(self, task: Task) -> str:
+        """The word for why it waits for a person; nothing when it does not."""
+        return self.books.kept_back(self.found.key(task.id)) or task.waits_for_a_person
+
+    def why(self, task: Task) -> str:
+        """The reason behind that word, as far as it is known."""
+        key = self.found.key(task.id)
+        word, kept = self.hold(task), self.books.kept.get(key)
+        if word == PROPOSED and (made := self.made_by(task)):
+            return f"made by {made}"
+        if word == QUARANTINED:
+            said, reason = self.books.why_kept(key)
+            return f"it {said}: {gist(reason)}" if reason else ""
+        if word and kept is not None:
+            return gist(kept.reason)
+        if self.found.states.get(task.id) == draw.QUESTION:
+            return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
+        return ""
+
+    def maker(self, task: Task) -> dict[str, str]:
+        """The worker whose session made it, and the task that one was at. A file without a row is of an older llmc."""
+        made = self.books.made.get(self.found.key(task.id))
+        if made is None:
+            return {key: str(value) for key, value in task.made_by.items()}
+        return {"worker": made.worker, **({"task": made.at} if made.at else {})}
+
+    def made_by(self, task: Task) -> str:
+        by = self.maker(task)
+        at = f" at task {by['task']}" if by.get("task") else ""
+        return f"{by['worker']}{at}" if by.get("worker") else ""
+
+    def attempts(self, task: Task) -> list[dict[str, Any]]:
+        return [
+            {"cause": failure.cause, "reason": failure.reason, "at_unix": failure.at_unix}
+            for failure in self.books.failures.get(self.found.key(task.id), ())
+        ]
+
+    def view(self, task: Task) -> dict[str, Any]:
+        """One task, as scripts get it."""
+        found = self.found
+        return {
+            "id": task.id,
+            "list": found.list_name,
+            "subject": task.subject,
+            "description": task.description,
+            "state": found.states[task.id],
+            "status": task.status,
+            "owner": task.owner or None,
+            "priority": task.priority,
+            "label": task.label or None,
+            "after": sorted(found.edges.get(task.id, ())),
+            "verify": task.verify or None,
+            "hold": self.hold(task) or None,
+            "hold_reason": self.why(task) or None,
+            "made_by": self.maker(task) or None,
+            "attempts": self.attempts(task),
+            "metadata": dict(task.metadata),
+        }
+
+
+def board(project: Project, *, recent: int | None = None) -> TaskBoard:
+    """The list; of what landed only so many, where `recent` says so."""
+    source = source_of(project)
+    return TaskBoard(task_list.overview(source, recent=recent), source.books())
+
+
+def get(project: Project, found: TaskBoard, task_id: str) -> Task:
+    """One task; that there is none is an error with the next command."""
+    source = source_of(project)
+    return found.found.tasks.get(TaskId(task_id)) or source.one(source.key(task_id))
+
+
+def releasable(project: Project, found: TaskBoard) -> Collection[str]:
+    """Tasks that somebody has, and no worker of this root is at."""
+    return commands.releasable(project, found.found)
+
+
+def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
+    """Which task waits for which, as lines."""
+    overview = found.found
+    draw_lines = draw.mermaid if mermaid else draw.tree
+    return draw_lines(list(overview.tasks.values()), overview.edges, overview.states)
+
+
+def add(project: Project, subject: str, file: Path | None, options: Mapping[str, Any]) -> Task:
+    """Add a task, by its subject or from a Markdown file; options win."""
+    written = task_list.read_drafts([file])[0] if file else Draft(subject)
+    return task_list.add(source_of(project), task_list.with_options(written, options))
+
+
+def import_files(project: Project, paths: Iterable[Path]) -> list[Task]:
+    """Add the tasks of Markdown files and directories: all of them, or none."""
+    drafts = task_list.read_drafts(paths)
+    return task_list.import_all(source_of(project), drafts)

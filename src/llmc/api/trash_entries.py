@@ -1,0 +1,42 @@
+"""What llmc put away before it removed something: listed, shown, restored, and removed for good."""
+
+from pathlib import Path
+
+from llmc.records.worker import Status as Status
+from llmc.repo.project import Project
+from llmc.workers import restore
+from llmc.workers.restore import Entry as Entry
+from llmc.workers.restore import GivenBack as GivenBack
+from llmc.workers.restore import Plan as Plan
+from llmc.workers.restore import Restored as Restored
+from llmc.workers.restore import plan as plan
+from llmc.workers.restore import restore_branch as restore_branch
+
+
+def entries(project: Project, worker: str | None = None) -> list[Entry]:
+    """The newest first; of one worker where it is named."""
+    return [entry for entry in restore.entries(project.root) if worker in (None, entry.worker)]
+
+
+def find(project: Project, ref: str) -> Entry:
+    return restore.find(project.root, ref)
+
+
+def show(project: Project, ref: str) -> tuple[Entry, str]:
+    """An entry, and what is in it; it is noted that a person saw it."""
+    entry = find(project, ref)
+    text = restore.describe(project, entry)
+    restore.seen(project, entry)
+    return entry, text
+
+
+def restore_to(project: Project, entry: Entry, to: str) -> GivenBack | Path:
+    """Give pinned work to the worker of that name; else copy a trashed directory to that new place."""
+    if to in project.store.read().workers:
+        return restore.restore_to_worker(project, entry, to)
+    return restore.restore_directory(entry, Path(to))
+
+
+def prune(project: Project, gone: list[Entry]) -> list[str]:
+    """Remove entries for good; the names of those that are gone."""
+    return [entry.name for entry in restore.remove(project, gone)]

@@ -1,0 +1,207 @@
+"""What a person does with a worker: add it, give it work, speak to it, hold it, look at it, reset it, remove it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from llmc.base.errors import NotFound, Refused, StateError, UsageError
+from llmc.base.names import OVERSEER
+from llmc.base.panes import Pane
+from llmc.base.tmux import answered, exact, outer, prefix_of
+from llmc.config.model import Worker as Worker
+from llmc.records.worker import WorkerRecord
+from llmc.repo import setup
+from llmc.repo.project import Project, for_overseer
+from llmc.repo.trash import short as short
+from llmc.sessions.rules.prompt_text import normalise
+from llmc.sessions.submit import Receipt as Receipt
+from llmc.workers import answering, nuke, reset
+from llmc.workers import start as starting
+from llmc.workers.answering import answer as answer
+from llmc.workers.catch_up import catch_up
+from llmc.workers.fleet import bring_up
+from llmc.workers.nuke import Removed as Removed
+from llmc.workers.reset import Reset as Reset
+
+#: the names that workers get which nobody named
+NAMES = (
+    *("adam", "baker", "charlie", "david", "edward", "frank", "george", "henry"),
+    *("ida", "john", "king", "lincoln", "mary", "nora", "ocean", "peter"),
+)
+
+#: what a front end is told meanwhile, for a person to read
+Tell = Callable[[str], None]
+
+
+class Question(Struct, frozen=True):
+    """What a worker asks, and what can be chosen."""
+
+    text: str
+    options: tuple[str, ...]
+
+
+class Screen(Struct, frozen=True):
+    """The end of what an agent's terminal shows."""
+
+    lines: list[str]
+    dead: bool
+    exit_code: int | None
+
+
+class Terminal(Struct, frozen=True):
+    """How a front end opens an agent's terminal: the program it becomes, and the keys that leave it."""
+
+    argv: list[str]
+    env: dict[str, str]
+    #: the prefix key of the root's tmux server
+    prefix: str
+    #: inside a tmux of the person's own: its prefix key
+    outer_prefix: str | None
+    #: they are on the root's own server already: their client only switches
+    switches: bool
+
+
+def add(project: Project, name: str, settings: Worker, warn: Tell) -> WorkerRecord:
+    """A new worker, with its worktree; a daemon that runs starts its agent at once."""
+    record = setup.add_worker(project, name, settings, warn=warn)
+    project.wake()
+    return record
+
+
+def check_text(text: str) -> None:
+    """Refuse what no agent can be sent: bad input is bad in every state of a worker."""
+    normalise(text)
+
+
+def start(
+    project: Project,
+    text: str,
+    worker: str | None,
+    self_review: bool | None,
+    tell: Tell,
+    *,
+    new: bool = False,
+) -> Receipt:
+    """Give a worker a task: the one that was named, else the first that is idle, else with `new` one that is added now."""
+    check_text(text)
+    if not project.daemon_runs():
+        catch_up(str(project.root.path))
+    if worker is not None:
+        starting.refuse_auto(project.store.worker(worker))
+    with ExitStack() as held:
+        name = _pick(project, held, new, tell) if worker is None else project.store.worker(worker).name
+        if worker is not None:
+            held.enter_context(project.worker_lock(name))
+        return starting.start_task(project, name, text, self_review)
+
+
+def _pick(project: Project, held: ExitStack, new: bool, tell: Tell) -> str:
+    """An idle worker, with its lock in `held`."""
+    try:
+        return held.enter_context(starting.idle_worker(project))
+    except NotFound as error:
+        if not new:
+            raise NotFound(
+                error.message, hint=f"{error.hint} Or let start do it: llmc start --new ..."
+            ) from error
+    name = _add_one(project, tell)
+    held.enter_context(project.worker_lock(name))
+    return name
+
+
+def _add_one(project: Project, tell: Tell) -> str:
+    names = set(project.store.read().workers)
+    name = next((n for n in NAMES if n not in names), None)
+    if name is None:
+        raise UsageError("all the usual names are in use", hint="Add a worker by hand: llmc add NAME")
+    tell(f"no worker is idle; adding {name}")
+    setup.add_worker(project, name, Worker())
+    problem = bring_up(setup.new_project(project.root), name)
+    if problem:
+        raise NotFound(f"{name} was added, but its agent did not start: {problem}")
+    return name
+
+
+def message(project: Project, name: str, text: str) -> tuple[Receipt, bool]:
+    """Say something in the running conversation, and whether that cancelled an accept."""
+    check_text(text)
+    return starting.message(project, name, text)
+
+
+def question(project: Project, name: str) -> Question:
+    """Refused where `answer` cannot answer it."""
+    return Question(*answering.question_of(project, name))
+
+
+def hold(project: Project, name: str, held: bool) -> bool:
+    """Keep llmc's hands off a worker, or give it back. Whether it changed."""
+    with project.store.transaction() as tx:
+        if tx.worker(name).held == held:
+            return False
+        tx.update(name, held=held, held_since_unix=tx.now if held else 0.0)
+        tx.emit("held" if held else "released", worker=name)
+    project.wake(name)
+    return True
+
+
+def worktree(project: Project, name: str) -> Path:
+    return Path(project.store.worker(name).worktree_path)
+
+
+def screen(project: Project, name: str, lines: int) -> Screen:
+    """The last lines of an agent's screen; `overseer` is the supervisor's."""
+    pane = _pane(project, name)
+    captured = project.tmux.capture(pane, history=lines).rstrip().split("\n")
+    return Screen([line.rstrip() for line in captured][-lines:], pane.dead, pane.exit_code)
+
+
+def terminal(project: Project, name: str, environ: Mapping[str, str], *, read_only: bool) -> Terminal:
+    """How to open an agent's terminal from where `environ` is; `overseer` is the supervisor's."""
+    pane = _pane(project, name)
+    around = outer(environ)
+    is_ours = around is not None and Path(around).name == project.tmux.server
+    # The agent comes to the front, but not under the eyes of another person who looks at something else there.
+    front = ["select-window", "-t", pane.id, ";", "select-pane", "-Z", "-t", pane.id, ";"]
+    verb = "switch-client" if is_ours else "attach-session"
+    flags = ["-r"] if read_only else []
+    # TMUX says which client is to switch.
+    drop = ("TMUX_TMPDIR",) if is_ours else tuple(key for key in environ if key.startswith("TMUX"))
+    return Terminal(
+        argv=project.tmux.argv(*([] if pane.attached else front), verb, *flags, "-t", exact(pane.session)),
+        env={key: value for key, value in environ.items() if key not in drop},
+        prefix=prefix_of(project.tmux.argv()),
+        outer_prefix=None if around is None or is_ours else prefix_of(["tmux", "-S", around]),
+        switches=is_ours,
+    )
+
+
+def _pane(project: Project, name: str) -> Pane:
+    """The pane of a worker's agent, or of the supervisor's; that there is none is an error with the fix."""
+    is_overseer = name == OVERSEER
+    of = for_overseer(project) if is_overseer else project
+    try:
+        pane = answered(of.pane(of.store.worker(name)))
+    except (NotFound, StateError):
+        if not is_overseer:
+            raise
+        pane = None  # there never was one
+    if pane is None:
+        starter = "overseer" if is_overseer else "up"
+        raise Refused(f"{name} has no agent", hint=f"Run `llmc {starter}` to start it.")
+    return pane
+
+
+def reset_to_idle(project: Project, name: str) -> Reset:
+    """Make a worker idle again, on the newest base; its work goes into the trash."""
+    with project.worker_lock(name):
+        return reset.reset_worker(project, name)
+
+
+def remove(project: Project, name: str) -> Removed:
+    """Remove a worker; all it had goes into the trash."""
+    with project.worker_lock(name):
+        done = nuke.nuke_worker(project, name)
+    project.wake()
+    return done

@@ -1,0 +1,292 @@
+"""A fresh start: `llmc reset`, `nuke`, and `trash`, where all of it is kept."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmc.api import roots, trash_entries, workers
+from llmc.api.roots import Project
+from llmc.api.trash_entries import Entry, GivenBack
+from llmc.api.workers import Reset
+from llmc.base.errors import Exit, LlmcError, UsageError
+from llmc.cli.arguments import Group, complete_worker, confirm, project_of
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
+from llmc.config.durations import format_duration
+
+
+@click.command("reset")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option("--all", "every", is_flag=True, help="Every worker.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask (only --all asks, on a terminal).")
+@json_option
+@click.pass_context
+def reset(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
+    """Make a worker idle again, clean and on the newest base, whatever it does now.
+
+    \b
+    Example:
+      llmc reset adam
+
+    Its commits, changes and new files are kept: the command says how to get them back.
+    """
+    project = project_of(ctx)
+    names = roots.chosen_workers(project, worker, every)
+    if every and sys.stdin.isatty():  # nothing is lost, so a script need not say --yes
+        confirm(f"Reset {', '.join(names)}?", "this resets every worker", yes)
+    if worker:
+        return _show_reset([_reset_row(workers.reset_to_idle(project, worker))], as_json, every)
+    rows = []
+    for name in names:
+        try:
+            rows.append(_reset_row(workers.reset_to_idle(project, name)))
+        except LlmcError as error:
+            rows.append({"worker": name, "error": error.message, "hint": error.hint})
+    return _show_reset(rows, as_json, every)
+
+
+def _reset_row(done: Reset) -> dict[str, Any]:
+    return {
+        "worker": done.worker,
+        "status": done.status,
+        "base": done.base,
+        "ref": done.pinned,
+        "restarted": done.restarted,
+        "error": done.problem,
+    }
+
+
+def _show_reset(rows: list[dict[str, Any]], as_json: bool, every: bool) -> int:
+    if as_json:
+        print_json({"workers": rows} if every else rows[0])
+    for row in [] if as_json else rows:
+        if "status" in row:
+            say(f"reset {row['worker']}: {row['status']} at {row['base'][:12]}")
+            if row["ref"]:
+                say(f"  its work is kept; get it back with: llmc trash restore {workers.short(row['ref'])}")
+        if row["error"]:
+            note(paint(f"{row['worker']}: {row['error']}. {row.get('hint', '')}".rstrip(), "red", err=True))
+    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
+
+
+@click.command("nuke")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option("--all", "every", is_flag=True, help="Every worker.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def nuke(ctx: click.Context, worker: str | None, every: bool, yes: bool, as_json: bool) -> int:
+    """Remove a worker: its agent, worktree, branch and configuration. All it had goes into the trash.
+
+    \b
+    Example:
+      llmc nuke adam --yes
+    """
+    project = project_of(ctx)
+    names = roots.chosen_workers(project, worker, every)
+    if names:
+        confirm(f"Remove {', '.join(names)}?", f"this removes {', '.join(names)}", yes)
+    if worker:
+        rows = [_nuke(project, worker)]
+    else:
+        rows = [_nuke_or_tell(project, name) for name in names]
+    if as_json:
+        print_json({"workers": rows} if every else rows[0])
+    else:
+        for row in rows:
+            _show_removed(row)
+    return Exit.FAILED if any(row["error"] for row in rows) else Exit.DONE
+
+
+def _nuke(project: Project, name: str) -> dict[str, Any]:
+    done = workers.remove(project, name)
+    directory = str(done.directory) if done.directory else None
+    return {"worker": name, "ref": done.ref, "directory": directory, "error": ""}
+
+
+def _nuke_or_tell(project: Project, name: str) -> dict[str, Any]:
+    try:
+        return _nuke(project, name)
+    except LlmcError as error:
+        return {"worker": name, "ref": None, "directory": None, "error": error.message, "hint": error.hint}
+
+
+def _show_removed(row: dict[str, Any]) -> None:
+    if row["error"]:
+        note(paint(f"{row['worker']}: {row['error']}. {row['hint']}".rstrip(), "red", err=True))
+        return
+    say(f"removed {row['worker']}")
+    if row["directory"]:
+        say(f"  its files are in {row['directory']}")
+    if row["ref"]:
+        say(f"  its commits and changes: llmc trash restore {workers.short(row['ref'])}")
+
+
+@click.group("trash", cls=Group)
+def trash() -> None:
+    """Look at what llmc put away before it removed something, and get it back.
+
+    \b
+    Examples:
+      llmc trash list
+      llmc trash restore adam/20261115T101612-1a2a-reset
+      llmc trash restore adam/20261115T101612-1a2a-reset --to adam
+      llmc trash restore adam-20261115T101612-1a2a --to ~/adams-files
+    """
+
+
+@trash.command("list")
+@click.option("--worker", "-w", help="Of this worker only.")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, worker: str | None, as_json: bool) -> None:
+    """List pinned work and trashed directories, newest first."""
+    found = trash_entries.entries(project_of(ctx), worker)
+    if as_json:
+        print_json([_view(entry) for entry in found])
+        return
+    now = time.time()
+    for entry in found:
+        say(_line(entry, now))
+    if not found:
+        say("the trash is empty")
+
+
+@trash.command("show")
+@click.argument("ref")
+@json_option
+@click.pass_context
+def show(ctx: click.Context, ref: str, as_json: bool) -> None:
+    """Show a trash entry."""
+    entry, text = trash_entries.show(project_of(ctx), ref)
+    print_json({**_view(entry), "text": text}) if as_json else say_lines(text)
+
+
+@trash.command("restore")
+@click.argument("ref")
+@click.option("--branch", "-b", help="The name of the new branch (default: llmc/restored/...).")
+@click.option(
+    "--to",
+    "to",
+    metavar="WORKER|PATH",
+    help="Give pinned work to this worker, which must be idle; or copy a trashed directory to this new place.",
+)
+@json_option
+@click.pass_context
+def restore(ctx: click.Context, ref: str, branch: str | None, to: str | None, as_json: bool) -> None:
+    """Make a branch of pinned work, here and in your repository; or give it to a worker; or copy a trashed directory.
+
+    No checkout of yours is touched, and the trash keeps what it has. A name with a slash (./adam) is a path.
+    """
+    if branch and to:
+        raise UsageError("--branch and --to were given", hint="Give one of them.")
+    project = project_of(ctx)
+    entry = trash_entries.find(project, ref)
+    if to:
+        _show_restored(entry, to, trash_entries.restore_to(project, entry, to), as_json)
+        return
+    done = trash_entries.restore_branch(project, entry, branch)
+    if as_json:
+        body = {"branch": done.branch, "commit": done.commit, "repositories": done.repositories}
+        print_json({"name": entry.name, **body})
+        return
+    where = done.repositories[-1]
+    say(f"{done.branch} is at {done.commit[:12]} in {' and '.join(done.repositories)}")
+    say(f"  look at it: git -C {where} log -p {project.config.repo.default_branch}..{done.branch}")
+    if entry.directory:
+        say(f"  more files: llmc trash restore {entry.name} --to PATH")
+
+
+def _show_restored(entry: Entry, name: str, done: GivenBack | Path, as_json: bool) -> None:
+    if isinstance(done, Path):
+        print_json({"name": entry.name, "directory": str(done)}) if as_json else say(f"copied to {done}")
+        return
+    if as_json:
+        body = {"worker": name, "commit": done.commit, "status": done.status, "dirty": list(done.dirty)}
+        print_json({"name": entry.name, **body})
+        return
+    files = f", with {len(done.dirty)} files that are not committed" if done.dirty else ""
+    say(f"{name} has {entry.name} again: {done.commit[:12]}{files}; it is {done.status}")
+    if entry.directory:
+        say(f"  more files: llmc trash restore {entry.name} --to PATH")
+    match done.status:
+        case "offline":
+            say("  next: llmc up --detach")
+        case "needs_review":
+            say(f"  next: llmc review {name}")
+        case _:
+            say(f"  next: llmc review {name}, then llmc message {name} 'Go on with it, and commit it.'")
+
+
+@trash.command("prune")
+@click.option(
+    "--older-than", metavar="DAYS", type=click.IntRange(0), help="Days (default: [trash].keep_days)."
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; keep what may be younger than it looks.")
+@json_option
+@click.pass_context
+def prune(ctx: click.Context, older_than: int | None, yes: bool, as_json: bool) -> None:
+    """Permanently delete old trash, after asking.
+
+    What goes is listed first. Where the clock, the event log and the files disagree about an entry's age, that is
+    said; --yes keeps such an entry.
+    """
+    project = project_of(ctx)
+    days = project.config.trash.keep_days if older_than is None else older_than
+    plan = trash_entries.plan(project, days)
+    wanted = [entry for entry in plan.old if not yes or entry.name not in plan.doubts]
+    kept = [entry for entry in plan.old if entry not in wanted]
+    now = time.time()
+    if not as_json:
+        for entry in plan.old:
+            say(_line(entry, now) + _doubt(plan.doubts.get(entry.name, "")))
+    if plan.doubts:
+        note("clocks disagree: an entry marked with ! may be younger than its name says")
+    if wanted:
+        many = f"{len(wanted)} {'entry' if len(wanted) == 1 else 'entries'} of the trash"
+        confirm(f"Permanently delete {many}?", f"this deletes {many} for good", yes)
+    gone = trash_entries.prune(project, wanted)
+    if as_json:
+        left = {entry.name: plan.doubts[entry.name] for entry in kept}
+        print_json({"removed": gone, "kept": left, "older_than_days": days})
+        return
+    for name in gone:
+        say(f"removed {name}")
+    for entry in kept:
+        say(f"kept {entry.name}: {plan.doubts[entry.name]}; without --yes you are asked")
+    if not plan.old:
+        say(f"nothing in the trash is older than {days} days")
+
+
+def _doubt(text: str) -> str:
+    return f"  (! {text})" if text else ""
+
+
+def _line(entry: Entry, now: float) -> str:
+    age = "?" if entry.at_unix is None else format_duration(max(0.0, now - entry.at_unix))
+    size = "" if entry.size_bytes is None else f"  [{_size(entry.size_bytes)} in {entry.directory}]"
+    return f"{entry.name}  {age} ago  {entry.subject}{size}".rstrip()
+
+
+def _view(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "worker": entry.worker,
+        "at_unix": entry.at_unix,
+        "why": entry.why,
+        "ref": entry.ref,
+        "commit": entry.commit,
+        "subject": entry.subject,
+        "directory": str(entry.directory) if entry.directory else None,
+        "size_bytes": entry.size_bytes,
+    }
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,71 @@
+"""What agents call: `llmc report` and `llmc hook`."""
+
+import os
+from typing import Any
+
+import click
+
+from llmc.api import agent_calls
+from llmc.base.errors import UsageError
+from llmc.cli.arguments import project_of
+from llmc.cli.output import json_option, print_json, say
+
+
+@click.command("report")
+@click.argument("kind", type=click.Choice(["done", "blocked", "progress"]))
+@click.argument("text", required=False, default="")
+@click.option("--no-changes", is_flag=True, help="With done: nothing needs to change, and TEXT says why.")
+@click.option("--progress", default="", metavar="TEXT", help="What exists now.")
+@click.option("--decision", "decisions", multiple=True, metavar='"WHAT | WHY"', help="What you decided.")
+@click.option(
+    "--question", "questions", multiple=True, metavar="TEXT", help="What is open, and stops nothing."
+)
+@click.option("--next", "steps", multiple=True, metavar="TEXT", help="What comes next, in order.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="KIND:VALUE",
+    help='What shows it: file, command, test, commit, pr, issue or link, as in test:"make test = passed".',
+)
+@json_option
+@click.pass_context
+def report(ctx: click.Context, /, kind: str, text: str, no_changes: bool, as_json: bool, **said: Any) -> None:
+    """Say how your own work stands (for agents, inside their session).
+
+    \b
+    Examples:
+      llmc report done --no-changes "The bug is fixed already, in commit 1a2b3c"
+      llmc report blocked "The test needs a database password"
+      llmc report progress "Reads both" --decision "no grammar | two formats"
+      llmc report done "Reads both" --evidence "test:make test = passed"
+
+    A task ends when you stop; a report says what your stopping means where git cannot tell. What the other options say
+    is kept with the goal of the task; all but --progress can be given several times.
+    """
+    if no_changes and (kind != "done" or not text.strip()):
+        raise UsageError(
+            "--no-changes goes with `done` and a reason", hint='llmc report done --no-changes "why"'
+        )
+    if kind == "blocked" and not text.strip():
+        raise UsageError("say what blocks you", hint='llmc report blocked "what you need"')
+    update = agent_calls.read_update(said)
+    name = agent_calls.report(project_of(ctx), kind, text.strip(), no_changes=no_changes, update=update)
+    if as_json:
+        print_json({"worker": name, "kind": kind, "no_changes": no_changes, **update})
+    else:
+        say(f"{name}: reported {kind}")
+
+
+@click.command("hook", context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def hook(arguments: tuple[str, ...]) -> None:
+    """Take a hook event of an agent from standard input, as the sender in the agent's settings does.
+
+    \b
+    Example:
+      llmc hook <inbox directory> <wake-up socket> < payload.json
+    """
+    if not arguments:
+        raise UsageError("no inbox was named", hint="`llmc hook --help` shows how it is used.")
+    argv = agent_calls.hook_command(list(arguments))
+    os.execv(argv[0], argv)

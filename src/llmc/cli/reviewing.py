@@ -1,0 +1,293 @@
+"""Work before it lands: `llmc review` shows it, `llmc reject` sends it back."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+
+import click
+from msgspec.structs import asdict
+
+from llmc.api import reviews, roots
+from llmc.api.reviews import FileChange, Review
+from llmc.api.roots import Project
+from llmc.base import proc
+from llmc.base.errors import NotFound, Refused, UsageError
+from llmc.base.text import printable, visible
+from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send
+from llmc.cli.output import (
+    cleaned,
+    has_colours,
+    is_terminal,
+    json_option,
+    note,
+    paint,
+    print_json,
+    say,
+    say_lines,
+    write_cleaned,
+)
+from llmc.cli.overview import age
+
+INTERFACES = ("diff", "difftastic", "vscode")
+
+
+@click.command("review")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option(
+    "--interface",
+    "-i",
+    type=click.Choice(INTERFACES),
+    help="How the diff is shown (default: difftastic if it is installed, else diff).",
+)
+@click.option(
+    "--name-only", is_flag=True, help="Only the names of the changed files; does not count as seen."
+)
+@json_option
+@click.pass_context
+def review(
+    ctx: click.Context, worker: str | None, interface: str | None, name_only: bool, as_json: bool
+) -> None:
+    """Show what a worker's accept would land: its commits, and the diff to the default branch.
+
+    Where the branch has moved, the commits are rebased first; conflicts go to the worker, and the review waits for it.
+    Of a worker that is not finished, this shows what it has so far, committed or not, and changes nothing.
+
+    \b
+    Examples:
+      llmc review                    # the worker that has waited longest
+      llmc review adam --interface vscode
+
+    llmc remembers what you saw: accept tells you if something else lands.
+    """
+    project = project_of(ctx)
+    name = reviews.choose(project, worker)
+    show = interface or ("difftastic" if shutil.which("difft") else "diff")
+    if not (as_json or name_only):
+        _check_installed(show)
+    shown = reviews.begin(project, name)
+    if as_json:
+        print_json(_view(shown, with_diff=not name_only))
+    elif name_only:
+        say_lines(_head(shown, time.time(), project.config.repo.default_branch), err=True)
+        for file in shown.files:
+            say(_name(file.path))
+    else:
+        _show(shown, _head(shown, time.time(), project.config.repo.default_branch), show)
+    if shown.so_far:
+        return  # nothing is remembered of it: what an accept lands is reviewed when it waits
+    has_agent = reviews.end(project, shown, seen=not name_only)
+    if not as_json and not has_agent:
+        note(f"next: llmc up --detach, which starts {shown.worker}; then it can be accepted or rejected")
+    elif not as_json:
+        note(f"next: llmc accept {shown.worker}   or: llmc reject {shown.worker} ...")
+
+
+def _view(review: Review, *, with_diff: bool) -> dict[str, object]:
+    return {
+        "worker": review.worker,
+        "so_far": review.so_far or None,
+        "left_out": [_text(name) for name in review.left_out],
+        "base": review.base,
+        "head": review.head,
+        "ahead": review.ahead,
+        "behind": review.behind,
+        "not_rebased": review.not_rebased,
+        "conflicts": [_text(name) for name in review.conflicts],
+        "warnings": [_text(text) for text in review.warnings],
+        "commits": [{"sha": commit.sha, "subject": _text(commit.subject)} for commit in review.commits],
+        "files": [_file_view(file) for file in review.files],
+        "dirty": [_text(name) for name in review.dirty],
+        "prompt": review.prompt,
+        "diff": _text(review.diff) if with_diff else "",
+    }
+
+
+def _file_view(file: FileChange) -> dict[str, object]:
+    old = None if file.renamed_from is None else _text(file.renamed_from)
+    return {**asdict(file), "path": _text(file.path), "renamed_from": old}
+
+
+def _head(review: Review, now: float, branch: str) -> str:
+    """Whose work, since when, which commits and files, and what else a reviewer has to know."""
+    waited = age(max(0.0, now - review.since_unix))
+    state = f"is {review.so_far} ({waited}); so far:" if review.so_far else f"has waited {waited}"
+    lines = [paint(f"{review.worker}  {state}", "yellow", bold=True)]
+    lines += [f"  {printable(line)}" for line in review.prompt.strip().splitlines()[:10]]
+    lines += [f"{commit.sha[:12]} {printable(commit.subject)}" for commit in review.commits]
+    lines += [f"  {_stat(file)}" for file in review.files]
+    if review.so_far:
+        return "\n".join([*lines, *_so_far(review)])
+    if not review.diff:
+        lines.append(paint("  the commits change nothing", "red"))
+    if review.behind:
+        lines.append(paint(f"note: {branch} is {review.behind} ahead of it; {_why_behind(review)}", "yellow"))
+    lines += [paint(f"warning: {_name(text)}", "red") for text in review.warnings]
+    if review.stale:
+        lines.append(paint(f"note: {branch} could not be fetched: {review.stale}", "yellow"))
+    if review.dirty:
+        lines.append(paint(f"note: not committed, and not part of this: {_some(review.dirty)}", "red"))
+    return "\n".join(lines)
+
+
+def _so_far(review: Review) -> list[str]:
+    """What there is to know of work that is not finished."""
+    lines = [] if review.diff else ["  nothing is changed"]
+    if review.dirty:
+        lines.append(paint(f"note: not committed yet: {_some(review.dirty)}", "yellow"))
+    if review.left_out:
+        lines.append(paint(f"note: not shown: {_some(review.left_out)}", "yellow"))
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(_name(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
+
+
+def _why_behind(review: Review) -> str:
+    why = f"it was not rebased: {review.not_rebased}" if review.not_rebased else "accept merges them"
+    if review.conflicts:
+        return f"{why}; this is without {len(review.conflicts)} conflict(s): {', '.join(map(_name, review.conflicts[:5]))}"
+    return f"{why}; this is the diff to it, as it would land"
+
+
+def _stat(file: FileChange) -> str:
+    counts = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
+    old = "" if file.renamed_from is None else f"{_name(file.renamed_from)} => "
+    return f"{counts:<12} {old}{_name(file.path)}"
+
+
+def _show(review: Review, head: str, interface: str) -> None:
+    if interface == "vscode":
+        say_lines(head)
+        reviews.open_difftool(review, "code --wait --diff")
+        return
+    body = _shown(review, _difftastic if interface == "difftastic" else _diff)
+    _page(review, cleaned(f"{head}\n\n" if body else f"{head}\n") + body)
+
+
+def _shown(review: Review, diff: Callable[[Review, str], str]) -> bytes:
+    """The diff as it goes to a terminal. What the change itself would do to the terminal is written out (`^[`), and then
+    there are no colours: only in a diff without such characters every escape sequence is known to be the tool's own."""
+    plain = diff(review, "never")
+    is_harmless = visible(plain) == plain
+    if has_colours() and is_harmless:
+        return diff(review, "always").encode("utf-8", "replace")
+    return cleaned(plain)
+
+
+def _diff(review: Review, colour: str) -> str:
+    """As the person's git shows it: their colours and settings, but no program of theirs in between."""
+    return reviews.diff(review, "--no-ext-diff", f"--color={colour}", "--find-renames")
+
+
+def _difftastic(review: Review, colour: str) -> str:
+    env = {
+        "GIT_EXTERNAL_DIFF": "difft",
+        "DFT_COLOR": colour,
+        "DFT_WIDTH": str(shutil.get_terminal_size().columns),
+        "LC_ALL": "C.UTF-8",
+    }
+    return reviews.diff(review, "--ext-diff", env=env)
+
+
+def _page(review: Review, data: bytes) -> None:
+    """Through the pager that git would use, on a terminal."""
+    if not is_terminal():
+        write_cleaned(data)
+        return
+    # clean_env drops GIT_PAGER, which is the person's own choice here. As git does: less keeps colours, ends if short.
+    chosen = {key: os.environ[key] for key in ("GIT_PAGER",) if key in os.environ}
+    pager = reviews.pager(review, chosen)
+    if pager in ("", "cat"):
+        write_cleaned(data)
+        return
+    proc.run_attached(
+        ["/bin/sh", "-c", pager], env={"LESS": "FRX", "LV": "-c", **proc.command_env()}, input=data
+    )
+
+
+def _check_installed(interface: str) -> None:
+    program = {"difftastic": "difft", "vscode": "code"}.get(interface)
+    if program and shutil.which(program) is None:
+        fix = "https://difftastic.wilfred.me.uk" if program == "difft" else "https://code.visualstudio.com"
+        raise proc.ToolMissing(
+            f"{program} is not installed or not on PATH",
+            hint=f"Install it ({fix}), or use: llmc review --interface diff",
+        )
+
+
+def _text(text: str) -> str:
+    """Names and diffs can hold bytes that are no UTF-8; what is printed cannot."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _name(text: str) -> str:
+    """A name in a line of ours; two that differ look different."""
+    return visible(text).replace("\n", "^J").replace("\t", "^I")
+
+
+#: a single word may be a worker's name with a slip of the finger: it is not sent to somebody else as feedback
+_ONE_WORD = re.compile(r"[a-z][a-z0-9-]{0,30}")
+
+
+@click.command("reject")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.argument("message", required=False)
+@click.option(
+    "--worker", "-w", "named", metavar="WORKER", shell_complete=complete_worker, help="Which worker."
+)
+@click.option("--file", "-f", "file", metavar="FILE", help="A file with the message; - is standard input.")
+@json_option
+@click.pass_context
+def reject(
+    ctx: click.Context,
+    worker: str | None,
+    message: str | None,
+    named: str | None,
+    file: str | None,
+    as_json: bool,
+) -> int:
+    """Request changes: the worker gets your message in the same conversation, with its diff, and amends its commit.
+
+    \b
+    Examples:
+      llmc reject "Keep the old name as an alias"  # the worker reviewed last
+      llmc reject adam "Keep the old name as an alias"
+      llmc reject adam --file notes.md
+
+    Without a message, $EDITOR opens.
+    """
+    project = project_of(ctx)
+    name, text = _whom_and_what(project, [a for a in (worker, message) if a is not None], named, file)
+    roots.require_worker(project, name)
+    feedback = text_to_send(text, file, "message")
+    return show_receipt(reviews.reject(project, name, feedback), as_json)
+
+
+def _whom_and_what(
+    project: Project, given: list[str], named: str | None, file: str | None
+) -> tuple[str, str | None]:
+    """The worker and the text, where one argument alone can be either."""
+    if named is not None:
+        if len(given) > 1:
+            raise UsageError("a worker was given twice", hint="`llmc reject --help` shows how it is used.")
+        return named, given[0] if given else None
+    if len(given) == 2:
+        return given[0], given[1]
+    if given and (file is not None or given[0] in roots.worker_names(project)):
+        return given[0], None
+    last = reviews.reviewed_last(project)
+    if given and _ONE_WORD.fullmatch(given[0]):
+        meant = last or "NAME"
+        raise NotFound(
+            f"there is no worker {given[0]!r}",
+            hint=f"If that is the message: llmc reject {meant} {given[0]}",
+        )
+    if last is None:
+        raise Refused(
+            "nothing that was reviewed waits, so it is not clear whose work is meant",
+            hint="Look at it first: `llmc review`; or name the worker: llmc reject NAME ...",
+        )
+    return last, given[0] if given else None

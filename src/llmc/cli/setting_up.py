@@ -1,0 +1,282 @@
+"""A root and its workers: `llmc init`, `add`, `uninstall`; the client: `claude`; the shell: `completion`."""
+
+import os
+import shlex
+import sys
+from typing import Any
+
+import click
+import msgspec
+from click.shell_completion import get_completion_class
+
+from llmc.api import new_roots, roots, workers
+from llmc.api import uninstall as removal
+from llmc.api.new_roots import Lack, Made
+from llmc.api.roots import Project
+from llmc.api.uninstall import Work
+from llmc.base.errors import Refused, UsageError
+from llmc.cli.arguments import confirm, project_of
+from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say, say_lines
+
+_SET = "llmc config set repo.validate"
+
+
+@click.command("init")
+@click.option("--source", metavar="PATH|URL", help="The repository to work on (default: the one you are in).")
+@click.option("--target", metavar="PATH", help="Where the root goes (default: ~/llmc, or ~/llmc-<repo>).")
+@click.option("--agent", type=click.Choice(["claude", "scripted"]), default="claude", show_default=True)
+@click.option(
+    "--trust/--no-trust", default=None, help="Tell Claude Code to trust the root and the source (else asked)."
+)
+@click.option(
+    "--validate", metavar="CMD", help="The check that work must pass before it lands (repo.validate)."
+)
+@click.option("--no-validate", is_flag=True, help="Propose no such check.")
+@json_option
+def init(
+    source: str | None,
+    target: str | None,
+    agent: str,
+    trust: bool | None,
+    validate: str | None,
+    no_validate: bool,
+    as_json: bool,
+) -> None:
+    """Make a root for a repository: a clone of its own, a configuration, and an empty state.
+
+    \b
+    Examples:
+      cd ~/src/myproject && llmc init
+      llmc init --validate "make test" --trust
+
+    Looks for git and tmux first, and says what else is missing. With --trust on a repository that has a root already, only
+    the trust entries are added.
+    """
+    if validate is not None and no_validate:
+        raise UsageError("--validate and --no-validate contradict each other", hint="Leave one out.")
+    made = new_roots.make(source, target, agent, reuse=bool(trust))
+    project = made.project
+    trusted = _trust(project, trust)
+    check = "" if made.existed or no_validate else _settle_check(project, validate)
+    if as_json:
+        print_json(_root_view(made, trusted))
+        return
+    say(f"root: {project.root.path}")
+    say(f"source: {project.source}, work lands on {project.config.repo.default_branch}")
+    _tell(made.lacks)
+    if trusted is False:
+        note(
+            "Claude Code does not trust the root yet: run `llmc init --trust` here, or start `llmc claude` in it once."
+        )
+    if check:
+        note(check)
+    if count := 0 if made.existed else new_roots.open_tasks(project):
+        note(f"its task list has {count} open tasks, of an earlier root here; `llmc tasks list` shows them")
+    first = "" if roots.worker_names(project) else "llmc add adam && "
+    say(f"next: {first}llmc up --detach")
+
+
+def _root_view(made: Made, trusted: bool | None) -> dict[str, Any]:
+    return {
+        "root": str(made.project.root.path),
+        "source": made.project.source,
+        "trusted": trusted,
+        **new_roots.settings(made.project),
+        "programs": {program.name: program.version for program in made.found},
+        "missing": [msgspec.structs.asdict(lack) for lack in made.lacks],
+    }
+
+
+def _tell(lacks: list[Lack]) -> None:
+    for lack in lacks:
+        if not lack.optional:
+            note(paint("warning: ", "yellow", err=True) + f"{lack.problem}. {lack.fix}")
+    extras = [f"{lack.problem}. {lack.fix}" for lack in lacks if lack.optional]
+    if extras:
+        note("optional: " + " ".join(extras))
+
+
+def _settle_check(project: Project, given: str | None) -> str:
+    """Set repo.validate as a person said, or says now; what is left to tell them. Never without their word: it is run."""
+    if given is not None:
+        new_roots.set_check(project, given)
+        return ""
+    found = new_roots.find_check(project)
+    if found is None:
+        return f"nothing checks the work before it lands yet; for example: {_SET} 'make test'"
+    question = f"Run `{found.command}` on each commit before it lands ({found.because})?"
+    if sys.stdin.isatty() and is_terminal() and ask(question, default=True):
+        new_roots.set_check(project, found.command)
+        return ""
+    return (
+        f"nothing checks the work before it lands yet; {found.because}: {_SET} {shlex.quote(found.command)}"
+    )
+
+
+def _trust(project: Project, wanted: bool | None) -> bool | None:
+    """Add entries to the client's own configuration, with consent; None when the agent needs none."""
+    missing = new_roots.untrusted(project, asked=bool(wanted))
+    if missing is None:
+        return None
+    if wanted is None and sys.stdin.isatty() and is_terminal():
+        asked = " and ".join(map(str, missing.places))
+        question = f"Claude Code works only in directories that you trust. Mark {asked} as trusted in {missing.config}?"
+        wanted = ask(question, default=True)
+    if wanted:
+        new_roots.trust(missing)
+    return bool(wanted)
+
+
+@click.command("add")
+@click.argument("name")
+@click.option("--model", help="The model of this worker (default: [defaults].model).")
+@click.option("--role-prompt", default="", help="Text put before each of its tasks.")
+@click.option("--excluded-from-pool", is_flag=True, help="Never chosen by `llmc start` on its own.")
+@json_option
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    model: str | None,
+    role_prompt: str,
+    excluded_from_pool: bool,
+    as_json: bool,
+) -> None:
+    """Add a worker: a worktree on its own branch. A running daemon starts its agent at once.
+
+    \b
+    Example:
+      llmc add adam --model sonnet
+    """
+    project = project_of(ctx)
+    settings = workers.Worker(model=model, role_prompt=role_prompt, excluded_from_pool=excluded_from_pool)
+    record = workers.add(project, name, settings, lambda problem: note(f"{name}: {problem}"))
+    if as_json:
+        print_json({"worker": name, "worktree": record.worktree_path, "branch": record.branch})
+        return
+    say(f"added {name}: {record.worktree_path} on {record.branch}")
+    if not project.daemon_runs():
+        say("next: llmc up --detach")
+
+
+@click.command("uninstall")
+@click.option("--dry-run", "-n", is_flag=True, help="Show what would go and what would stay; change nothing.")
+@click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask; work that has not landed is kept beside the root."
+)
+@click.option("--discard", is_flag=True, help="With --yes: keep no work.")
+@json_option
+@click.pass_context
+def uninstall(ctx: click.Context, dry_run: bool, yes: bool, discard: bool, as_json: bool) -> None:
+    """Take back what llmc made for this root: agents, worktrees, branches, settings, pinned work, and the root itself.
+
+    Your repository keeps its branches and files. Where the root has work that is nowhere else, that is listed and nothing
+    is done without --yes.
+
+    \b
+    Examples:
+      llmc uninstall --dry-run
+      llmc uninstall --yes
+    """
+    if discard and not (yes or dry_run):
+        raise UsageError("--discard needs --yes", hint="Look first: llmc uninstall --dry-run")
+    project = project_of(ctx)
+    root = project.root.path
+    work = removal.work_in(project)
+    if dry_run:
+        _show_removal(project, work, discard, as_json)
+        return
+    removal.refuse_in_use(project)
+    if work and not yes:
+        _refuse_with_work(project, work)
+    confirm(f"Remove {root}, and everything in it?", f"this removes {root}", yes)
+    left = removal.left_alone(project)
+    done = removal.take_back(project, keep=bool(work) and not discard, discard=discard)
+    if as_json:
+        kept = str(done.kept) if done.kept else None
+        print_json({"removed": list(done.removed), "kept": kept, "left": left, "program": how_to_remove()})
+        return
+    for what in done.removed:
+        say(f"removed {what}")
+    if done.kept:
+        say(
+            f"kept {done.kept}: a git repository with every pinned commit (git log --all), and what was in the trash"
+        )
+    for what in left:
+        note(f"left as it is: {what}")
+    note(f"llmc itself: {how_to_remove()}")
+
+
+def _refuse_with_work(project: Project, work: list[Work]) -> None:
+    rows = "\n".join(f"  {one.what} -> {one.save}" for one in work)
+    refusal = Refused(
+        f"{project.root.path} has work that is nowhere else:\n{rows}",
+        hint="`llmc uninstall --yes` keeps it in a directory beside the root; with --discard it is gone for good.",
+    )
+    refusal.details["work"] = [msgspec.structs.asdict(one) for one in work]
+    raise refusal
+
+
+def _show_removal(project: Project, work: list[Work], discard: bool, as_json: bool) -> None:
+    kept = str(removal.place_to_keep(project)) if work and not discard else None
+    left = removal.left_alone(project)
+    if as_json:
+        rows = [msgspec.structs.asdict(one) for one in work]
+        print_json({"root": str(project.root.path), "work": rows, "kept": kept, "left": left})
+        return
+    say(f"would remove {project.root.path}, and what llmc noted of it elsewhere")
+    for name in roots.worker_names(project):
+        say(f"would end and remove the worker {name}")
+    for one in work:
+        say(f"has not landed: {one.what} -> {one.save}")
+    if kept:
+        say("with --yes that is kept in a directory beside the root")
+    for what in left:
+        say(f"would leave as it is: {what}")
+
+
+def how_to_remove() -> str:
+    """The command that removes the program, by how it was installed."""
+    prefix = sys.prefix
+    if "/uv/tools/" in prefix:
+        return "uv tool uninstall llmc"
+    if "/pipx/" in prefix:
+        return "pipx uninstall llmc"
+    return f"{shlex.quote(sys.executable)} -m pip uninstall llmc"
+
+
+@click.command("claude", context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def claude(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run the Claude Code client that llmc uses, for example to log in.
+
+    That is defaults.agent_command, else the `claude` on your PATH, else the one that came with llmc's extra `claude`, which
+    is not on your PATH. It gets the variables of defaults.env, as workers do.
+
+    \b
+    Examples:
+      llmc claude auth login
+      llmc claude auth status
+      llmc claude -- --version
+    """
+    program, env = roots.client(ctx.find_root().obj["root"])
+    # As for the workers: what runs is what was found, until a person updates it.
+    environment = {**os.environ, **env, "DISABLE_AUTOUPDATER": "1"}
+    os.execve(program[0], [*program, *arguments], environment)
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    Example:
+      llmc completion bash > ~/.local/share/bash-completion/completions/llmc
+    """
+    completer = get_completion_class(shell)
+    assert completer is not None
+    root = ctx.find_root().command
+    say_lines(completer(root, {}, "llmc", "_LLMC_COMPLETE").source())

@@ -1,0 +1,294 @@
+"""What goes on: `llmc status`, `wait`, `events`, `logs` and `digest`."""
+
+import codecs
+import shutil
+import time
+
+import click
+from click.shell_completion import CompletionItem
+
+from llmc.api import digests, roots, seeing, tasks
+from llmc.api.logs import DAEMON, OTHERS, Log
+from llmc.api.roots import Project
+from llmc.base import given
+from llmc.base.clock import monotonic, now_unix
+from llmc.base.errors import Exit, NotFound, UsageError
+from llmc.base.text import uncoloured
+from llmc.cli import fast
+from llmc.cli.arguments import complete_worker, parse_since, project_of, root_of
+from llmc.cli.fast import in_a_line, time_of_day
+from llmc.cli.output import (
+    clear_screen,
+    completion,
+    is_terminal,
+    json_option,
+    print_error,
+    print_json,
+    say,
+    say_lines,
+    show_frame,
+)
+from llmc.config.durations import parse_duration
+
+
+@click.command("status")
+@click.option("--watch", "-w", is_flag=True, help="Go on showing it until Ctrl-C.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1), default=1.0, show_default=True, help="Seconds, with --watch."
+)
+@json_option
+@click.pass_context
+def status(ctx: click.Context, watch: bool, interval: float, as_json: bool) -> int:
+    """Show the workers: who needs you, what each does, since when, and the next useful command.
+
+    \b
+    Example:
+      llmc status --watch
+
+    On a terminal it is coloured (unless NO_COLOR is set) and as wide as that; else it is plain, and 80 columns wide.
+    """
+    project = project_of(ctx)
+    if as_json:
+        roots.require_state(project)
+        return fast.status(str(project.root.path))
+    if not watch:
+        say_lines(fast.status_text(project))
+        return 0
+    clear_screen()
+    while True:
+        _draw(fast.status_text(project), f"every {interval:g} s; Ctrl-C ends this")
+        time.sleep(interval)
+
+
+def _draw(text: str, foot: str) -> None:
+    """As much of it as the screen is high."""
+    if not is_terminal():
+        say_lines(f"{text}\n")
+        return
+    lines, rows = text.splitlines(), shutil.get_terminal_size().lines - 3
+    if len(lines) > rows:
+        lines = [*lines[: rows - 1], f"... and {len(lines) - rows + 1} more lines"]
+    show_frame([*lines, "", foot])
+
+
+TASKS_POLL_S = 0.2
+
+
+@click.command("wait")
+@click.argument("worker", required=False, shell_complete=complete_worker)
+@click.option("--status", "statuses", metavar="S[,S]", help="The statuses to wait for.")
+@click.option("--all-idle", is_flag=True, help="Wait until every worker is idle.")
+@click.option("--tasks-done", is_flag=True, help="Wait until every task of the list is completed.")
+@click.option("--timeout", metavar="SECONDS", help="Give up after this long (also 15m, 1h).")
+@json_option
+@click.pass_context
+def wait(
+    ctx: click.Context,
+    worker: str | None,
+    statuses: str | None,
+    all_idle: bool,
+    tasks_done: bool,
+    timeout: str | None,
+    as_json: bool,
+) -> int:
+    """Wait until a worker has one of some statuses: exit 0 when it has, 1 on a timeout.
+
+    \b
+    Examples:
+      llmc wait adam --status needs_review,needs_input --timeout 30m
+      llmc wait --tasks-done --timeout 8h
+
+    Ends at once with 1 and the reason when the worker goes to error or offline unasked, or when the tasks that are left need a person.
+    """
+    project = project_of(ctx)
+    if tasks_done:
+        if worker or statuses or all_idle:
+            raise UsageError("--tasks-done waits for the tasks alone", hint="llmc wait --tasks-done")
+        return _wait_for_tasks(project, _seconds(timeout), as_json)
+    wanted = {"idle"} if all_idle else set((statuses or "").split(",")) - {""}
+    if not wanted or bool(worker) == all_idle:
+        raise UsageError(
+            "say what to wait for", hint="llmc wait WORKER --status needs_review, or llmc wait --all-idle"
+        )
+    unknown = wanted - seeing.STATUSES
+    if unknown:
+        raise UsageError(
+            f"there is no status {', '.join(sorted(unknown))}",
+            hint="They are: " + " ".join(sorted(seeing.STATUSES)),
+        )
+    timeout_s = _seconds(timeout)
+    names = [roots.require_worker(project, worker)] if worker else roots.worker_names(project)
+    return fast.wait(str(project.root.path), names, wanted, timeout_s, as_json)
+
+
+def _seconds(timeout: str | None) -> float | None:
+    try:
+        return parse_duration(timeout) if timeout else None
+    except ValueError as error:
+        raise UsageError(f"--timeout: {error}") from error
+
+
+def _wait_for_tasks(project: Project, timeout_s: float | None, as_json: bool) -> int:
+    deadline = monotonic() + timeout_s if timeout_s is not None else None
+    while True:
+        left = tasks.left_to_do(project)
+        over = deadline is not None and monotonic() >= deadline
+        if not left.open or left.stuck or over:
+            break
+        time.sleep(TASKS_POLL_S)
+    if as_json:
+        print_json({"reached": not left.open, "open": left.open, "needs_a_person": left.held})
+    elif not left.open:
+        say("every task is completed")
+    elif left.stuck:
+        print_error(
+            f"{len(left.open)} tasks are left, and none can be begun",
+            "See `llmc tasks list`.",
+            Exit.FAILED,
+            False,
+        )
+    else:
+        print_error(f"{len(left.open)} tasks are not completed after {timeout_s:g} s", "", Exit.FAILED, False)
+    return Exit.DONE if not left.open else Exit.FAILED
+
+
+@click.command("events")
+@click.option("--follow", "-F", is_flag=True, help="Go on printing as things happen.")
+@click.option(
+    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+)
+@click.option("--worker", "-w", shell_complete=complete_worker, help="Only of this worker.")
+@json_option
+@click.pass_context
+def events(ctx: click.Context, follow: bool, since: str, worker: str | None, as_json: bool) -> int:
+    """Print what happened, oldest first; with --json one object a line.
+
+    \b
+    Example:
+      llmc events --follow --worker adam
+    """
+    root = root_of(ctx)
+    return fast.events(str(root.path), parse_since(since, time.time()), follow, as_json, worker)
+
+
+LOG_POLL_S = 0.2
+
+#: what a line says without its name, or below it
+_IN_THE_LINE = ("ts", "level", "logger", "message", "traceback")
+
+
+def complete_log(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    others = [completion(name) for name in OTHERS if name.startswith(incomplete)]
+    return complete_worker(ctx, param, incomplete) + others
+
+
+@click.command("logs")
+@click.argument("name", default=DAEMON, shell_complete=complete_log)
+@click.option(
+    "--follow", "-F", is_flag=True, help="Go on printing as it grows; wait for it if it is not there."
+)
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="How many lines to begin with.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The log of the daemon as it is written: JSON lines.")
+@click.pass_context
+def logs(ctx: click.Context, name: str, follow: bool, lines: int, as_json: bool) -> None:
+    """Print a worker's log (prompts, statuses, setup, validation, the last words of a crash), or one of llmc's own.
+
+    Those are daemon, overseer, auto, task_pool, post_accept and goals. Rotated files are read as if they were one.
+
+    \b
+    Examples:
+      llmc logs adam
+      llmc logs daemon --follow
+      llmc logs auto --lines 200
+    """
+    if as_json and name != DAEMON:
+        raise UsageError(f"the log of {name} is text", hint=f"llmc logs {name}, or llmc logs {DAEMON} --json")
+    log = Log(root_of(ctx), name, lines)
+    if not follow and not log.exists():
+        raise NotFound(
+            f"{log.path} is not there yet",
+            hint=f"It is written when there is something to say; `llmc logs {name} --follow` waits for it.",
+        )
+    # What is read may end in the middle of a character.
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    shown = _Rows() if name == DAEMON and not as_json else _Text()
+    _print(shown.of(decoder.decode(log.last_lines(), final=not follow), last=not follow))
+    while follow:
+        time.sleep(LOG_POLL_S)
+        _print(shown.of(decoder.decode(log.more())))
+
+
+class _Text:
+    """A log that is text: as it is."""
+
+    def of(self, text: str, *, last: bool = False) -> str:
+        return text
+
+
+class _Rows(_Text):
+    """A log of JSON lines, for people: a line is shown when all of it is there."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def of(self, text: str, *, last: bool = False) -> str:
+        *whole, self._rest = (self._rest + text).split("\n")
+        if last and self._rest:
+            whole, self._rest = [*whole, self._rest], ""
+        return "".join(f"{readable(line)}\n" for line in whole)
+
+
+def readable(line: str) -> str:
+    """A row of the daemon's log: time, level, message, then what else it knows; a traceback below it. Any other line as it is."""
+    row = given.row(line.encode(errors="surrogateescape"))
+    if row is None:
+        return line
+    when, level = time_of_day(row.get("ts"), "%Y-%m-%d %H:%M:%S"), str(row.get("level", ""))
+    rest = [
+        f"{key}={in_a_line(value)}"
+        for key, value in row.items()
+        if key not in _IN_THE_LINE and value not in (None, "")
+    ]
+    said = [f"{when} {level:<7} {in_a_line(str(row.get('message', '')))}", *rest]
+    below = str(row.get("traceback") or "").splitlines()
+    return "\n".join([" ".join(said).rstrip(), *(f"    {one}" for one in below)])
+
+
+def _print(text: str) -> None:
+    if text:
+        say_lines(uncoloured(text), nl=False)
+
+
+@click.command("digest")
+@click.option(
+    "--since",
+    metavar="T",
+    help="From this time on: unix seconds, ISO 8601, or 12h ago. Default: since you last ran this, at first 24h.",
+)
+@json_option
+@click.pass_context
+def digest(ctx: click.Context, since: str | None, as_json: bool) -> None:
+    """The morning report: what waits for you, what landed, what did not, and what it cost.
+
+    \b
+    Examples:
+      llmc digest
+      llmc digest --since 12h
+      llmc digest --json | jq '.waiting[].command'
+
+    What unblocks the most tasks comes first, with the command for it. Nothing is asked of a model.
+    """
+    project = project_of(ctx)
+    since_unix = None if since is None else parse_since(since, now_unix())
+    found = digests.report(project, since_unix, for_people=not as_json)
+    if as_json:
+        print_json(digests.as_json(found))
+        return
+    say_lines(digests.text_of(found, *fast.sheet()))

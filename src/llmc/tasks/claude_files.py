@@ -1,0 +1,254 @@
+"""Tasks in Claude Code's own files, with llmc's ledger as their books.
+
+The ledger decides: it is written before a task's file, and `settle` finishes in the file what a crash cut off between the
+two. Agents and other roots write to the same files, so each change is made under the client's own locks.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.claude.layout import TASKS, list_name
+from llmc.agents.claude.task_files import TaskFiles, file_name
+from llmc.base.clock import now_unix
+from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.faults import step as fault_step
+from llmc.base.files import private_dir
+from llmc.base.names import TaskKey
+from llmc.base.wake import Watch
+from llmc.records.books import Action, Books, Claim, entry
+from llmc.records.ledger import Ledger
+from llmc.records.task import Changes, Edit, Listing, NoTask, Task, Unreadable
+from llmc.repo.project import Project, agent_for
+from llmc.tasks.rules import claims
+from llmc.tasks.source import TaskSource
+
+
+def open_files(project: Project) -> "ClaudeTasks":
+    auto = project.config.auto
+    name = list_name(auto.task_list_id) if auto.task_list_id else ""
+    ledger = Ledger(project.root.tasks_ledger, project.root.log("task_pool"), name)
+    if not name:
+        return ClaudeTasks(None, ledger)
+
+    def agents_own() -> Path:
+        return agent_for(project).config_dir(os.environ) / TASKS
+
+    parent = Path(os.path.expanduser(auto.tasks_root)) if auto.tasks_root else agents_own()
+    return ClaudeTasks(TaskFiles(parent / name), ledger, agents_own)
+
+
+class ClaudeTasks(TaskSource):
+    def __init__(
+        self, files: TaskFiles | None, ledger: Ledger, agents_own: Callable[[], Path] | None = None
+    ) -> None:
+        """`files`: the configured list, if there is one. `agents_own`: where the agents' task tools have their lists."""
+        self._configured = files
+        self.ledger = ledger
+        self._agents_own = agents_own
+        #: one look at the configured list at a time
+        self._looking = threading.Lock()
+        self._noting = threading.Lock()
+        self._is_watched = False
+        #: the only files that can be different since the last look; None: any
+        self._changed: set[str] | None = None
+        self._being_written: set[str] = set()
+
+    @property
+    def files(self) -> TaskFiles:
+        if self._configured is None:
+            raise UsageError(
+                "this root has no task list", hint="Name one: llmc config set auto.task_list_id my-project"
+            )
+        return self._configured
+
+    @property
+    def list_name(self) -> str:
+        return self._configured.list_name if self._configured is not None else ""
+
+    def _of(self, name: str) -> TaskFiles:
+        """The list of that name; the configured one for "", which is in records of an older llmc."""
+        return self.files.beside(name) if name else self.files
+
+    def listing(self, list_name: str = "") -> Listing:
+        with self._looking:
+            return self._of(list_name).listing()
+
+    def changes(self) -> Changes:
+        with self._noting:
+            changed, self._changed = self._changed, set() if self._is_watched else None
+        try:
+            with self._looking:
+                found = self.files.changes(changed)
+        except BaseException:
+            self.note_changed(None)
+            raise
+        self._being_written = found.unsettled
+        self.note_changed(found.unsettled)
+        return found
+
+    def note_changed(self, names: Collection[str] | None) -> None:
+        """Only these files can be different since the last look, and what was noted before; None: any."""
+        with self._noting:
+            self._changed = None if names is None or self._changed is None else self._changed | set(names)
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(self._changed) or bool(self._being_written)
+
+    @property
+    def unreadable(self) -> list[Unreadable]:
+        with self._looking:
+            return self.files.unreadable
+
+    def one(self, task: TaskKey) -> Task:
+        return self._of(task.list).get(task.id)
+
+    def written_unix(self, task_id: str) -> float:
+        return self.files.changed_unix(task_id)
+
+    def prepare(self) -> None:
+        private_dir(self.files.directory)
+
+    def watch(self) -> "_Watching":
+        self.prepare()
+        watching = _Watching(self, Watch(self.files.directory))
+        with self._noting:
+            self._is_watched, self._changed = True, None  # whatever was written before the watch began
+        return watching
+
+    def not_watched(self) -> None:
+        with self._noting:
+            self._is_watched, self._changed = False, None
+
+    def add(self, new: Task, by: str) -> Task:
+        """The file, and then the row that says that it is ours: without one, it is a file that somebody put there."""
+        task = self.files.create(new, self.books().highest_in(self.list_name))
+        of_goal = _given(dispatch=task.dispatch, part=task.part)
+        with fault_step("task.created"):
+            self.write("created", Claim("", self.key(task.id), ""), by=by, **of_goal)
+        return task
+
+    def edit(self, task: TaskKey, edit: Edit) -> Task:
+        return self._of(task.list).change(task.id, edit)
+
+    def remove(self, task: TaskKey, may: Callable[[Task], bool]) -> bool:
+        return self._of(task.list).remove(task.id, may)
+
+    def claim(
+        self, task: TaskKey, worker: str, subject: str = "", dispatch: str = "", part: str = ""
+    ) -> Claim | None:
+        claim = Claim(os.urandom(6).hex(), task, worker)
+        with fault_step("claim.ledger"):
+            self.write("claimed", claim, subject=subject, **_given(dispatch=dispatch, part=part))
+        with fault_step("claim.file"):
+            try:
+                won = self.edit(task, partial(claims.taken, claim=claim)).claim == claim.id
+            except (NotFound, NoTask):
+                won = False
+            except LlmcError:
+                self.write("released", claim, reason="its file could not be written")
+                raise
+        if task.list == self.list_name:  # the watch may tell of it only after the next worker has asked
+            self.note_changed([file_name(task.id)])
+        if not won:
+            self.write("released", claim, reason="somebody else was faster")
+        return claim if won else None
+
+    def renew(self, claim_id: str) -> bool:
+        return self.books().holds(claim_id)
+
+    def about_to_land(self, claim: Claim, commit: str) -> None:
+        self.write("landing", claim, commit=commit)
+
+    def finish(self, claim: Claim, commit: str) -> None:
+        with fault_step("claim.complete"):
+            self.write("completed", claim, commit=commit)
+        self._edit_if_there(claim.task, partial(claims.done, claim=claim))
+
+    def release(
+        self, claim: Claim, reason: str, *, cause: str = "", counts: bool = False, hold: str = ""
+    ) -> Books:
+        with fault_step("claim.release"):
+            self.write(
+                "failed" if counts else "released", claim, reason=reason, cause=cause, **_given(hold=hold)
+            )
+        books = self.books()
+        edit = partial(claims.given_back, claim=claim, hold=books.kept_back(claim.task))
+        self._edit_if_there(claim.task, edit)
+        return books
+
+    def settle(self) -> list[TaskKey]:
+        """Only where our own claim is on the file: what else a file says is somebody's word (see `is_in_question`)."""
+        put_right, books = [], self.books()
+        for task in self.listing().tasks.values():
+            key = self.key(task.id)
+            claim = Claim(task.claim, key, task.owner)
+            if not books.has_ended(task.claim, key):
+                continue
+            edit = partial(claims.given_back, claim=claim, hold=books.kept_back(key))
+            if books.is_completed(key):
+                edit = partial(claims.done, claim=claim)
+            self._edit_if_there(key, edit)
+            put_right.append(key)
+        return put_right
+
+    def _edit_if_there(self, task: TaskKey, edit: Edit) -> None:
+        if self._configured is None:
+            return  # the list was taken out of the configuration since
+        try:
+            self.edit(task, edit)
+        except (NotFound, NoTask):
+            return  # somebody removed it meanwhile, or broke it: the ledger knows
+
+    def books(self) -> Books:
+        return self.ledger.books()
+
+    def write(self, action: Action, claim: Claim, **details: Any) -> None:
+        self.ledger.write(entry(action, claim, now_unix(), **details))
+
+    def note(self, text: str, *, worker: str = "", task: str = "") -> None:
+        self.ledger.note(text, worker=worker, task=task)
+
+    def where(self, task: TaskKey | None = None) -> str:
+        files = self._of(task.list if task else "")
+        return str(files.directory / file_name(task.id) if task else files.directory)
+
+    @property
+    def how_to_unblock(self) -> str:
+        return f"change `blockedBy` or `blocks` in {self.files.directory}"
+
+    @property
+    def agents_write_here(self) -> bool:
+        if self._configured is None or self._agents_own is None:
+            return False
+        own = self._agents_own() / self.list_name
+        return self._configured.directory.resolve() == own.resolve()
+
+
+class _Watching:
+    """The directory of a list, under watch."""
+
+    def __init__(self, tasks: ClaudeTasks, watch: Watch) -> None:
+        self._tasks = tasks
+        self._watch = watch
+
+    def fileno(self) -> int:
+        return self._watch.fileno()
+
+    def heard(self) -> bool:
+        """The directory may be another one after what cannot be told; an old watch would never tell of it."""
+        changed = self._watch.changed()
+        self._tasks.note_changed(changed)
+        return changed is not None
+
+    def close(self) -> None:
+        self._tasks.not_watched()
+        self._watch.close()
+
+
+def _given(**values: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}

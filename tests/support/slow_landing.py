@@ -1,0 +1,77 @@
+"""A second way to land, as a pull request would be: somebody else merges it, after a while, or sends it back.
+
+`python -m tests.support.slow_landing FOLDER <llmc's arguments>` is the command `llmc` with it. The folder is the other
+side: `offers/` has what was handed over, `answer` what is said of it, `asked` a line for each question.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from llmc import __main__ as command
+from llmc.landing import accept, fast_forward, ways
+from llmc.repo.project import Project
+
+#: an answer that never comes: whoever asks hangs
+HANG = "hang"
+MERGE = "merge"
+
+
+class SlowLanding:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, project: Project, offer: ways.Offer) -> ways.Landed | ways.Waits:
+        offers = self.folder / "offers"
+        offers.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "begun").open("a") as file:
+            file.write(f"{offer.commit}\n")
+        (offers / offer.commit).write_text(str(project.root.path))
+        return ways.Waits(offer.commit, "a reviewer")
+
+    def poll(
+        self, project: Project, offer: ways.Offer, receipt: str
+    ) -> ways.Landed | ways.Waits | ways.SentBack:
+        assert receipt == offer.commit
+        with (self.folder / "asked").open("a") as file:
+            file.write(f"{receipt}\n")
+        said = self._answer()
+        if said == HANG:
+            signal.pause()
+        if said == MERGE:
+            self._merge(project, receipt)
+            return ways.Landed()
+        return ways.SentBack(said) if said else ways.Waits(receipt, "a reviewer")
+
+    def verify(self, project: Project, commit: str) -> bool:
+        return fast_forward.is_landed(project, commit)
+
+    def _answer(self) -> str:
+        try:
+            return (self.folder / "answer").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def _merge(self, project: Project, commit: str) -> None:
+        """As the other side does it, with a merge commit of its own."""
+        git = ["git", "-C", project.source, "-c", "user.name=Forge", "-c", "user.email=forge@example.com"]
+        env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        for args in (
+            ["fetch", "-q", str(project.root.path), "refs/llmc/land/*:refs/offers/*"],
+            ["merge", "-q", "--no-ff", "-m", f"Merge {commit[:12]}", commit],
+        ):
+            subprocess.run([*git, *args], env=env, check=True)
+
+
+def main() -> None:
+    folder, *args = sys.argv[1:]
+    ways._WAY = SlowLanding(Path(folder))
+    accept.POLL_S = 0.2
+    sys.argv = ["llmc", *args]
+    command.main()
+
+
+if __name__ == "__main__":
+    main()
