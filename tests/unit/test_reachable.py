@@ -34,8 +34,6 @@ ALLOWED = {
     "llmc.rehearsal.drills.model.Drill.instead_of",
     # says which problems the schema has to find too: the two are compared with each other
     "llmc.goals.plan.plan_check.Problem.of_shape",
-    # of the scripted agent, for its own test
-    "llmc.agents.scripted.directives.prompt_id",
 }
 
 
