@@ -71,6 +71,8 @@ def _nothing_of_a_person(monkeypatch: pytest.MonkeyPatch, trap: Path) -> None:
     monkeypatch.setenv("HOME", str(trap))
     monkeypatch.setenv("TMUX_TMPDIR", str(trap))
     for name in list(os.environ):
+        if name == "LLMC_PORTABLE":
+            continue  # `make soak` runs the tests with it
         if name.startswith(("LLMC_", "CLAUDE", "ANTHROPIC_", "GIT_")) or name in (
             "TMUX",
             "TMUX_PANE",

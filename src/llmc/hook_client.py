@@ -20,6 +20,8 @@ MAX_BYTES = 8 * 1024 * 1024
 
 #: the marks of a launch, in the variables of its process
 MARKS = (b"LLMC_WORKER", b"LLMC_INSTANCE", b"LLMC_ROOT")
+#: without what only Linux has: on another system, or to try those ways here (docs/architecture.md)
+PORTABLE = sys.platform != "linux" or bool(posix.environ.get(b"LLMC_PORTABLE"))
 #: a process: pid, parent, session, terminal (0: none), start in ticks, name, marks
 Kin = tuple[int, int, int, int, int, bytes, dict[bytes, bytes]]
 
@@ -45,9 +47,9 @@ def read_file(path: str) -> bytes:
 
 
 def lineage(pid: int) -> list[Kin]:
-    """A process and those it comes from, nearest first, as the kernel knows them."""
+    """A process and those it comes from, nearest first, as the kernel knows them; nothing without /proc."""
     found: list[Kin] = []
-    for _ in range(5):  # a parent that ends while we look leaves its child to another one
+    for _ in range(0 if PORTABLE else 5):  # a parent that ends while we look leaves its child to another one
         found = _walk(pid)
         if found and found[-1][1] == 0:
             break

@@ -18,10 +18,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
-    import ctypes  # sessions/sessions.py imports this file for its path only
-
     path = sys.argv[1]
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it lasts across exec
+    if sys.platform == "linux" and not os.environ.get("LLMC_PORTABLE"):
+        import ctypes  # sessions/sessions.py imports this file for its path only
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # it lasts across exec
     try:
         with open(path, "rb") as file:
             spec = json.loads(file.read())

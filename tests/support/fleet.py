@@ -99,6 +99,7 @@ class Fleet:
             "NO_COLOR": "1",
             "LLMC_AGENT": self.agent,
             "GIT_CONFIG_NOSYSTEM": "1",
+            **{name: value for name, value in os.environ.items() if name == "LLMC_PORTABLE"},
         }
         if api is not None:
             self.config_dir.mkdir()

@@ -34,11 +34,6 @@ ALLOWED = {
     "llmc.rehearsal.drills.model.Drill.instead_of",
     # says which problems the schema has to find too: the two are compared with each other
     "llmc.goals.plan.plan_check.Problem.of_shape",
-    # what --reply-thread and --reply-account said: kept with the goal, for who reads it there
-    "llmc.goals.model.DeliveryContext.account",
-    "llmc.goals.model.DeliveryContext.thread",
-    # of the scripted agent, for its own test
-    "llmc.agents.scripted.directives.prompt_id",
 }
 
 

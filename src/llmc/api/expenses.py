@@ -11,7 +11,7 @@ from llmc.auto.prices import update as update
 from llmc.auto.prices import view as view
 from llmc.auto.rules.costs import PriceList as PriceList
 from llmc.auto.rules.costs import Prices as Prices
-from llmc.auto.rules.costs import Row, Tally, sums
+from llmc.auto.rules.costs import Row, priced, sums
 from llmc.auto.rules.costs import Spent as Spent
 from llmc.auto.rules.costs import complaint as complaint
 from llmc.auto.usage import rows
@@ -40,8 +40,8 @@ class Usage(Struct, frozen=True):
 def usage(project: Project, by: str, since_unix: float) -> Usage:
     tallies = sums((KEYS[by](row), row) for row in rows(project, since_unix))
     prices = prices_of(project)
-    spent = {key: tally.priced(prices) for key, tally in tallies.items()}
-    total = _sum(list(tallies.values())).priced(prices)
+    spent = {key: priced(prices, tally) for key, tally in tallies.items()}
+    total = priced(prices, sum(tallies.values(), Spent()))
     keys = sorted(spent) if by == "day" else sorted(spent, key=lambda key: (-weight(spent[key], total), key))
     return Usage({key: spent[key] for key in keys}, total, complaint(prices.listed, date.today()))
 
@@ -49,10 +49,3 @@ def usage(project: Project, by: str, since_unix: float) -> Usage:
 def weight(spent: Spent, total: Spent) -> float:
     """What the share is a share of: money where all of it is known, else tokens."""
     return spent.tokens.new if total.unpriced or not total.cost else spent.cost
-
-
-def _sum(tallies: list[Tally]) -> Tally:
-    found = Tally()
-    for tally in tallies:
-        found = found.joined(tally)
-    return found

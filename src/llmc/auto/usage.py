@@ -13,7 +13,7 @@ from llmc.agents.claude.layout import transcript_name
 from llmc.agents.claude.transcripts import Meter
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
-from llmc.auto.rules.costs import Delta, Reading, Row, Spent, Tally, Verdict, cost_of, measure
+from llmc.auto.rules.costs import Delta, Reading, Row, Verdict, cost_of, measure
 from llmc.base.clock import now_unix
 from llmc.base.faults import step as fault_step
 from llmc.base.files import json_row
@@ -21,7 +21,7 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskKey, WorkerName, task_of
 from llmc.config.paths import OverseerRoot
 from llmc.records.event_log import EventLog, ts_of
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Spent, Tokens
 from llmc.records.worker import Metered, WorkerRecord
 from llmc.repo.project import Project
 
@@ -35,7 +35,7 @@ class Meters:
     def __init__(self) -> None:
         self._meters: dict[str, dict[str, Meter]] = {}
 
-    def read(self, worker: str, transcripts: set[str]) -> Mapping[str, Mapping[str, Usage]]:
+    def read(self, worker: str, transcripts: set[str]) -> Mapping[str, Mapping[str, Tokens]]:
         """The totals of these transcripts; others of this worker are forgotten."""
         known = self._meters.get(worker, {})
         self._meters[worker] = {path: known.get(path) or Meter(Path(path)) for path in transcripts if path}
@@ -105,18 +105,18 @@ def _known_of(
 
 def _sessions(
     project: Project, worker: str, last: str, session: str
-) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Usage]]]:
+) -> tuple[list[tuple[str, TaskKey | None]], dict[str, dict[str, Tokens]]]:
     """The worker's conversations in the order they began, each with its task; what the log has of each, by model.
 
     From the one that was counted `last` on, and with all of the present `session`: older ones are of no interest.
     """
     started: list[tuple[str, TaskKey | None]] = []
-    told: dict[str, dict[str, Usage]] = {}
+    told: dict[str, dict[str, Tokens]] = {}
     task: TaskKey | None = None
     for event in _events_of(project, worker, last, session):
         if (row := costs.usage_row(event)) is not None:
             counted = told.setdefault(row.claude_session_id, {})
-            counted[row.model] = counted.get(row.model, Usage()) + row.tokens
+            counted[row.model] = counted.get(row.model, Tokens()) + row.tokens
         elif event.get("action") == "session_started" and event.get("claude_session_id"):
             started.append((str(event["claude_session_id"]), task))
         elif event.get("action") in _TASK_BEGAN_OR_ENDED:
@@ -153,7 +153,7 @@ class Totals:
     def __init__(self) -> None:
         self._day = 0.0
         self._log: LogReader | None = None
-        self._of_day = self._of_run = Tally()
+        self._of_day = self._of_run = Spent()
 
     def read(self, project: Project, now: float | None = None) -> tuple[Spent, Spent]:
         """The day (the calendar day here) and the run (since the newest `auto_started`), at today's prices."""
@@ -161,20 +161,20 @@ class Totals:
         lines = list(self._log.lines()) if self._log is not None and day == self._day else []
         if self._log is None or day != self._day or self._log.truncated:
             self._day, self._log = day, _reader(project, day)
-            self._of_day = self._of_run = Tally()
+            self._of_day = self._of_run = Spent()
             lines = list(self._log.lines())
         for line in lines:
             self._add(line)
         prices = prices_of(project)
-        return self._of_day.priced(prices), self._of_run.priced(prices)
+        return costs.priced(prices, self._of_day), costs.priced(prices, self._of_run)
 
     def _add(self, line: bytes) -> None:
         if _STARTED in line and (json_row(line) or {}).get("action") == "auto_started":
-            self._of_run = Tally()
+            self._of_run = Spent()
         if (row := _row(line)) is not None:
-            self._of_run = self._of_run.plus(row)
+            self._of_run = self._of_run + row.spent
             if row.ts >= self._day:
-                self._of_day = self._of_day.plus(row)
+                self._of_day = self._of_day + row.spent
 
 
 def _reader(project: Project, day: float) -> LogReader:

@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from llmc.hook_client import Kin, lineage, read_file
+from llmc.hook_client import PORTABLE, Kin, lineage, read_file
+
+if PORTABLE:
+    from llmc.base.portable import lineage
+    from llmc.base.portable import words as portable_words
 
 
 class Mark(NamedTuple):
@@ -65,7 +69,7 @@ def server(kin: Sequence[Kin]) -> Server | None:
 
 def _server_name(pid: int) -> str:
     try:
-        words = read_file(f"/proc/{pid}/cmdline").split(b"\0")
+        words = portable_words(pid) if PORTABLE else read_file(f"/proc/{pid}/cmdline").split(b"\0")
     except OSError:
         return ""
     name = words[2] if words[1:2] == [b"-L"] and len(words) > 2 else b""

@@ -1,5 +1,6 @@
 """File locks that vanish with their process, always taken in the order accept, worker, ticket, merge, slot, repo, state."""
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -16,8 +17,9 @@ from llmc.base.files import explain, private_dir
 from llmc.base.flocks import is_locked as is_locked
 from llmc.base.flocks import signature
 from llmc.base.flocks import signer as signer
-from llmc.base.processes import is_alive, wait_until
+from llmc.base.processes import command_of, is_alive, wait_until
 from llmc.base.urls import scrub
+from llmc.hook_client import PORTABLE
 
 
 class Rank(IntEnum):
@@ -170,7 +172,12 @@ def holder(path: Path) -> str:
 
 
 def holds(pid: int, path: Path) -> bool:
-    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder."""
+    """Whether the kernel says that this process holds the lock: nobody else is taken for its holder.
+
+    Where the kernel does not tell, who signed it counts while it is locked.
+    """
+    if PORTABLE:
+        return signer(path) == pid and is_locked(path)
     try:
         wanted = os.stat(path)
         fds = os.listdir(f"/proc/{pid}/fd")
@@ -250,3 +257,14 @@ def _sign(fd: int) -> None:
         os.pwrite(fd, f"pid {os.getpid()} ({command})".encode(errors="replace"), 0)
     except OSError:
         pass  # a full disk must not stop anybody from taking a lock; only the name is lost
+
+
+def writer_of(path: Path) -> str:
+    """Who holds a POSIX lock for writing, as the kernel knows it. (Opening the file would drop this process's own.)"""
+    with contextlib.suppress(OSError, ValueError):
+        inode = str(os.stat(path).st_ino)
+        for line in Path("/proc/locks").read_text().splitlines() if not PORTABLE else ():
+            words = line.split()
+            if len(words) >= 6 and words[3] == "WRITE" and words[5].rpartition(":")[2] == inode:
+                return f"pid {words[4]} ({command_of(int(words[4]))[:120]})"
+    return "another process"

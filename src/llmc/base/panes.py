@@ -76,15 +76,11 @@ def _number(pane: Pane) -> int:
 
 def instance_of(pid: int) -> str | None:
     """The launch of an agent that a process was started with, "" for any other; None when it has ended."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
-    except PermissionError:
-        return ""
-    except OSError:
-        return None
-    marks = (entry[len(_VARIABLE) :] for entry in variables if entry.startswith(_VARIABLE))
-    return None if variables == [b""] else next(marks, b"").decode(errors="replace")
+    from llmc.base.processes import environ  # the hot commands see marked panes
+
+    variables = environ(pid)
+    marks = (entry[len(_VARIABLE) :] for entry in variables or () if entry.startswith(_VARIABLE))
+    return None if variables is None else next(marks, b"").decode(errors="replace")
 
 
 def _pane(line: str) -> Pane | None:

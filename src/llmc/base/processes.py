@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from llmc.hook_client import lineage
+from llmc import hook_client
+from llmc.hook_client import PORTABLE, Kin
+
+if PORTABLE:
+    from llmc.base import portable
 
 
 class Process(NamedTuple):
@@ -32,50 +36,45 @@ def identify(pid: int, *, parent: int | None = None) -> Process | None:
 
 def start_of(pid: int) -> str | None:
     """When a process began, in the kernel's ticks; None for one that does not run, a zombie too."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == b"Z" else fields[19].decode()
+    found = _state(pid)
+    return None if found is None or found[0] == "Z" else found[1]
 
 
 def marked(name: str, value: str) -> list[Process]:
     """Our processes that were started with this environment variable, and what they started."""
     wanted = f"{name}={value}".encode()
     found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
+    for pid in _pids():
+        if pid == os.getpid():
             continue
-        process = identify(int(entry))  # first: whoever has the pid later is then not signalled
-        if process is not None and wanted in _environ(process.pid):
+        process = identify(pid)  # first: whoever has the pid later is then not signalled
+        if process is not None and wanted in (environ(pid) or ()):
             found.append(process)
     return found
 
 
 def environment(pid: int) -> dict[str, str]:
     """The variables a process of ours was started with; empty when they cannot be read."""
-    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in _environ(pid) if entry)
+    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in environ(pid) or () if entry)
     return {name: value for name, _, value in pairs}
 
 
 def works_in(directory: str) -> list[int]:
     """Processes whose working directory is this one or below, or that have a file below it open."""
     inside = directory.rstrip("/") + "/"
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and any(f"{path}/".startswith(inside) for path in _places(entry)):
-            found.append(int(entry))
-    return found
+    return [pid for pid in _pids() if any(f"{path}/".startswith(inside) for path in _places(pid))]
 
 
 def name_of(pid: int) -> str:
     """The program's name, as the kernel keeps it; "" for a process that is gone."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    if PORTABLE:
+        return portable.name(pid)
+    return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+
+
+def lineage(pid: int) -> list[Kin]:
+    """A process and those it comes from, nearest first."""
+    return portable.lineage(pid) if PORTABLE else hook_client.lineage(pid)
 
 
 def ancestors(pid: int) -> list[int]:
@@ -85,32 +84,22 @@ def ancestors(pid: int) -> list[int]:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
-    except OSError:
-        return False
+    return start_of(pid) is not None
 
 
 def waits_for_a_turn(pid: int) -> bool:
     """Whether a process has something to do that the machine, or a stop signal, does not let it do now."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"T", b"t", b"D")
-    except OSError:
-        return False
+    found = _state(pid)
+    return found is not None and found[0] in "RTtD"
 
 
 def began_unix(pid: int) -> float | None:
     """When a process began; None for one that does not run, a zombie too."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        with open("/proc/stat", "rb") as file:
-            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime "))
-    except (OSError, StopIteration):
-        return None
-    return None if fields[0] == b"Z" else booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    if PORTABLE:
+        return portable.began_unix(pid)
+    ticks = start_of(pid)
+    booted = [line.split()[1] for line in _read("/proc/stat").splitlines() if line.startswith(b"btime ")]
+    return int(booted[0]) + int(ticks) / os.sysconf("SC_CLK_TCK") if ticks and booted else None
 
 
 def terminate(process: Process | None, *, grace_s: float) -> None:
@@ -120,11 +109,11 @@ def terminate(process: Process | None, *, grace_s: float) -> None:
 
 def command_of(pid: int) -> str:
     """The command line of a process; empty when it is gone."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
+    return b" ".join(_words(pid)).decode(errors="replace").strip()
+
+
+def _words(pid: int) -> list[bytes]:
+    return portable.words(pid) if PORTABLE else _read(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def end_all(processes: Iterable[Process], *, grace_s: float) -> list[Process]:
@@ -147,7 +136,7 @@ def send(process: Process, number: int) -> bool:
     A pidfd stands for one process: between the look at its start and the signal the pid cannot become another's.
     """
     try:
-        fd = os.pidfd_open(process.pid)
+        fd = -1 if PORTABLE else os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
     except OSError:  # an old kernel
@@ -178,26 +167,50 @@ def wait_until(
     return True
 
 
-def _environ(pid: int) -> list[bytes]:
+def environ(pid: int) -> list[bytes] | None:
+    """The variables that a process was started with; empty for one that is not ours, None when it has ended."""
+    if PORTABLE:
+        return portable.environ(pid)
     try:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
-            return []
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
+            found = file.read().split(b"\0")
+        return None if found == [b""] else found if os.stat(f"/proc/{pid}").st_uid == os.getuid() else []
+    except PermissionError:
         return []
+    except OSError:
+        return None
 
 
-def _places(pid: str) -> list[str]:
+def _places(pid: int) -> list[str]:
     """Working directory and open files; none of a process that is gone or not ours."""
+    if PORTABLE:
+        return portable.places(pid)
     found = []
     try:
         links = [f"/proc/{pid}/cwd", *(f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd"))]
     except OSError:
         return []
     for link in links:
-        try:
+        with contextlib.suppress(OSError):
             found.append(os.readlink(link))
-        except OSError:
-            continue
     return found
+
+
+def _pids() -> list[int]:
+    return portable.pids() if PORTABLE else [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _state(pid: int) -> tuple[str, str] | None:
+    """What a process does, as the kernel's letter, and when it began; None when there is no such process."""
+    if PORTABLE:
+        return portable.state(pid)
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return (fields[0].decode(), fields[19].decode()) if fields else None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,10 +1,17 @@
 """What wakes the daemon: a socket that names a worker, and the kernel's word that files of a directory changed."""
 
+import contextlib
 import errno
 import os
 import socket
 import struct
+import threading
 from pathlib import Path
+
+from llmc.hook_client import PORTABLE
+
+#: how often a directory is looked at where the kernel tells nothing
+POLL_S = 0.25
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -24,7 +31,8 @@ def listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     # Before the name exists: a wake-up that came first would carry no credentials and be dropped.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    if not PORTABLE:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     sock.setblocking(False)
     try:
         # Not by the umask: that is the whole process's, and other threads make files meanwhile.
@@ -45,12 +53,18 @@ def inode(path: Path) -> int:
 
 
 def receive(sock: socket.socket) -> str | None:
-    """The worker a wake-up names ("" for all); None when nothing waits. Other people's are dropped."""
+    """The worker a wake-up names ("" for all); None when nothing waits. Other people's are dropped.
+
+    Where the kernel does not say whose one is, the mode of the socket alone keeps others out.
+    """
     while True:
         try:
-            data, ancillary, _, _ = sock.recvmsg(256, socket.CMSG_SPACE(_CREDENTIALS.size))
+            room = 0 if PORTABLE else socket.CMSG_SPACE(_CREDENTIALS.size)
+            data, ancillary, _, _ = sock.recvmsg(256, room)
         except BlockingIOError:
             return None
+        if PORTABLE:
+            return data.decode(errors="replace")
         for level, kind, value in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                 _, uid, _ = _CREDENTIALS.unpack(value[: _CREDENTIALS.size])
@@ -67,6 +81,84 @@ _HEADER = struct.Struct("iIII")
 
 class Watch:
     """A directory under watch. `fileno()` becomes readable when something changed."""
+
+    def __new__(cls, directory: Path) -> "Watch":
+        return super().__new__(_Polled if PORTABLE else _Told)
+
+    def __init__(self, directory: Path) -> None:
+        raise NotImplementedError
+
+    def fileno(self) -> int:
+        raise NotImplementedError
+
+    def changed(self) -> set[str] | None:
+        """The names that were written, moved or removed since the last call; None: it cannot be told, look at all."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class _Polled(Watch):
+    """Looks again and again; for systems without inotify."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known = self._look()
+        self._names: set[str] = set()
+        self._sure = True
+        self._lock = threading.Lock()
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="watch", daemon=True)
+        self._thread.start()
+
+    def _look(self) -> dict[str, tuple[int, int, int]]:
+        found = {}
+        for entry in os.scandir(self._directory):
+            with contextlib.suppress(FileNotFoundError):
+                info = entry.stat(follow_symlinks=False)
+                found[entry.name] = (info.st_ino, info.st_mtime_ns, info.st_size)
+        return found
+
+    def _poll(self) -> None:
+        while not self._ended.wait(POLL_S):
+            try:
+                now: dict[str, tuple[int, int, int]] | None = self._look()
+            except OSError:
+                now = None
+            if now == self._known:
+                continue
+            with self._lock:
+                self._sure = self._sure and now is not None
+                self._names |= {name for name, _ in (now or {}).items() ^ self._known.items()}
+                self._known = now or {}
+                with contextlib.suppress(OSError):
+                    os.write(self._write_fd, b".")
+            if now is None:
+                return  # the directory is gone
+
+    def fileno(self) -> int:
+        return self._read_fd
+
+    def changed(self) -> set[str] | None:
+        with self._lock:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._read_fd, 4096)
+            names, self._names = self._names, set()
+            sure, self._sure = self._sure, True
+            return names if sure else None
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+
+class _Told(Watch):
+    """The kernel tells: inotify."""
 
     def __init__(self, directory: Path) -> None:
         import ctypes  # 2 ms that only a daemon needs
@@ -85,7 +177,6 @@ class Watch:
         return self._fd
 
     def changed(self) -> set[str] | None:
-        """The names that were written, moved or removed since the last call; None: it cannot be told, look at all."""
         names: set[str] = set()
         sure = True
         while data := self._read():

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.auto import attend, landing
-from llmc.auto import attend as auto
 from llmc.auto.auto_run import HardFailure, Run
 from llmc.auto.parks import Parks
 from llmc.auto.rules import waiting
@@ -247,11 +246,11 @@ class AutoMode:
 
     def look(self, project: Project, name: str, clock: Clock, problem: LlmcError | None) -> None:
         """What a worker needs, in its lane; `problem` kept the lane from finishing what was interrupted."""
-        self._guarded(partial(auto.attend, self._run, project, name, clock, problem))
+        self._guarded(partial(attend.attend, self._run, project, name, clock, problem))
 
     def could_not_look(self, name: str, error: LlmcError) -> None:
         """Its lane failed before anything could be decided."""
-        self._guarded(partial(auto.could_not_look, self._run, self._project, name, error))
+        self._guarded(partial(attend.could_not_look, self._run, self._project, name, error))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         if self._failed is not None or self._loop is None:

@@ -14,7 +14,9 @@ from llmc.base import clock
 from llmc.base.clock import now_unix
 from llmc.base.files import write_atomic
 from llmc.base.processes import is_alive
+from llmc.base.wake import POLL_S
 from llmc.config.paths import Root
+from llmc.hook_client import PORTABLE
 from llmc.workers.rules import Clock, clock_jump
 
 #: how soon to look again at an agent that has ended, while tmux says that it runs
@@ -31,6 +33,11 @@ class AgentsWatch:
 
     def watch(self, name: str, pid: int) -> None:
         """In the loop's own thread: look at the worker once this process has ended."""
+        if PORTABLE:
+            if self.pids.get(name) != pid:
+                self.pids[name] = pid
+                self._look_again(name, pid)
+            return
         try:
             fd = os.pidfd_open(pid)
         except OSError:
@@ -48,6 +55,14 @@ class AgentsWatch:
             self._poke_after(name, 0.0)
 
         self._loop.add_reader(fd, ended)
+
+    def _look_again(self, name: str, pid: int) -> None:
+        """Where no file stands for a process: is it still there?"""
+        if self.pids.get(name) == pid and is_alive(pid):
+            self._loop.call_later(POLL_S, self._look_again, name, pid)
+        elif self.pids.get(name) == pid:
+            del self.pids[name]
+            self._poke_after(name, 0.0)
 
     def found(self, name: str, pid: int) -> None:
         """From any thread: an agent that a command has launched; or one that has ended, of which tmux does not know yet."""

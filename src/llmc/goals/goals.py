@@ -16,7 +16,6 @@ from msgspec.structs import replace as replaced
 
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
-from llmc.auto.rules.costs import Tally
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused, UsageError
 from llmc.base.files import json_row
@@ -25,9 +24,7 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
 from llmc.goals import status
-from llmc.goals.drive import goal_end as budget
-from llmc.goals.drive import goal_end as unplanned
-from llmc.goals.drive import policy
+from llmc.goals.drive import goal_end, policy
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.moves import HUMAN, move_goal, move_node
 from llmc.goals.drive.rollup import leaves, settled
@@ -46,6 +43,7 @@ from llmc.goals.model import (
 from llmc.goals.planner import repo_context
 from llmc.goals.store.goal_store import GoalStore
 from llmc.records.event_log import EventLog
+from llmc.records.tokens import Spent
 from llmc.repo.project import Project
 from llmc.tasks.source import TaskSource, source_of
 
@@ -74,8 +72,8 @@ class GoalSpending:
         #: from when on it was read: the oldest goal that was asked about
         self._since = 0.0
         self._source: TaskSource | None = None
-        self._of_task: dict[TaskKey, Tally] = {}
-        self._of_goal: dict[str, Tally] = {}
+        self._of_task: dict[TaskKey, Spent] = {}
+        self._of_goal: dict[str, Spent] = {}
 
     def of(self, project: Project, view: GoalView) -> GoalCost:
         self._read(project, view.goal.created_at)
@@ -87,8 +85,8 @@ class GoalSpending:
             if run or dispatch in made
         }
         prices = prices_of(project)
-        work = [self._of_task.get(task, Tally()).priced(prices) for task in tasks]
-        own = self._of_goal.get(view.goal.goal_id, Tally()).priced(prices)
+        work = [costs.priced(prices, self._of_task.get(task, Spent())) for task in tasks]
+        own = costs.priced(prices, self._of_goal.get(view.goal.goal_id, Spent()))
         unpriced = {model for one in (*work, own) for model in one.unpriced}
         return GoalCost(sum(one.cost for one in work), own.cost, tuple(sorted(unpriced)))
 
@@ -104,10 +102,10 @@ class GoalSpending:
                 continue
             if event.get("goal_id"):
                 key = str(event["goal_id"])
-                self._of_goal[key] = self._of_goal.get(key, Tally()).plus(row)
+                self._of_goal[key] = self._of_goal.get(key, Spent()) + row.spent
             elif row.task_id:
                 task = self._whole(text(event.get("task_list")), row.task_id)
-                self._of_task[task] = self._of_task.get(task, Tally()).plus(row)
+                self._of_task[task] = self._of_task.get(task, Spent()) + row.spent
 
     def _whole(self, list_name: str, task_id: str) -> TaskKey:
         assert self._source is not None
@@ -216,7 +214,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     except LlmcError as error:
         why = error.message
         # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
-        store.update(goal_id, lambda now: unplanned.failed(now, why, now_unix(), asks=file is None))
+        store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
         project.wake()
         status.after_a_word(project, store)
         raise
@@ -271,7 +269,7 @@ def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
         raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
     limit = view.goal.budget_usd
     spent = GoalSpending().of(project, view).total if limit else 0.0
-    if budget.used_up(view.goal, spent):
+    if goal_end.used_up(view.goal, spent):
         raise Refused(
             f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
             hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",

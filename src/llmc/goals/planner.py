@@ -16,7 +16,6 @@ from msgspec import Struct, field
 
 from llmc.agents.claude import print_mode
 from llmc.agents.claude.client import ClaudeCode
-from llmc.agents.claude.print_mode import Tokens
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema
@@ -26,6 +25,7 @@ from llmc.goals.plan.plan import DEFAULT_LIMITS, Limits, Plan, Provenance, Split
 from llmc.goals.plan.plan_check import Problems, check_plan, check_split, plan_schema, split_schema
 from llmc.goals.plan.plan_prompt import MANIFESTS, READMES, PromptTemplate, RepoFacts, snapshot
 from llmc.goals.plan.replan import merge_plan, room_for_split, settled_ids, split_leaf, wants_plan
+from llmc.records.tokens import Spent
 from llmc.repo import git, provision
 from llmc.repo.project import Project
 
@@ -76,7 +76,7 @@ class Said(Struct, frozen=True):
     """An answer, whatever it is worth."""
 
     text: str
-    tokens: Tokens
+    spent: Spent
     model: str
 
 
@@ -86,7 +86,7 @@ class Silent(Struct, frozen=True):
     failure: Failure
     text: str
     hint: str = ""
-    tokens: Tokens = field(default_factory=Tokens)
+    spent: Spent = field(default_factory=Spent)
     model: str = ""
 
 
@@ -143,7 +143,7 @@ def _named(setup: PlannerSetup, message: str) -> str:
 
 def _of_command(setup: PlannerSetup, done: proc.Done) -> Said | Silent:
     if done.ok:
-        return Said(done.stdout.strip(), Tokens(), known_as(setup))
+        return Said(done.stdout.strip(), Spent(), known_as(setup))
     failure = Failure.MISSING if done.returncode == 127 else Failure.FAILED
     return Silent(failure, _ended(_who(setup), done))
 
@@ -155,8 +155,8 @@ def _of_client(done: proc.Done) -> Said | Silent:
     if answer.error or not done.ok:
         failure = _STATUSES.get(answer.status, Failure.API if answer.status else Failure.FAILED)
         text = f"the client could not answer: {answer.error[:ERROR_CHARS] or done.returncode}"
-        return Silent(failure, text, _HINTS.get(failure, ""), answer.tokens, answer.model)
-    return Said(answer.text, answer.tokens, answer.model)
+        return Silent(failure, text, _HINTS.get(failure, ""), answer.spent, answer.model)
+    return Said(answer.text, answer.spent, answer.model)
 
 
 _STATUSES = {401: Failure.AUTH, 403: Failure.AUTH, 429: Failure.LIMIT}
@@ -216,7 +216,7 @@ class Attempt(Struct, frozen=True):
     """One answer: how long it took, what it cost, and what was wrong with it."""
 
     elapsed_s: float
-    tokens: Tokens
+    spent: Spent
     problems: tuple[str, ...] = ()
     #: the beginning of an answer that was refused
     output: str = ""
@@ -230,8 +230,8 @@ class Planned(Struct, Generic[T], frozen=True):
     attempts: tuple[Attempt, ...]
 
     @property
-    def tokens(self) -> Tokens:
-        return sum((attempt.tokens for attempt in self.attempts), Tokens())
+    def spent(self) -> Spent:
+        return sum((attempt.spent for attempt in self.attempts), Spent())
 
 
 class PlanFailed(Struct, frozen=True):
@@ -244,8 +244,8 @@ class PlanFailed(Struct, frozen=True):
     attempts: tuple[Attempt, ...] = ()
 
     @property
-    def tokens(self) -> Tokens:
-        return sum((attempt.tokens for attempt in self.attempts), Tokens())
+    def spent(self) -> Spent:
+        return sum((attempt.spent for attempt in self.attempts), Spent())
 
     @property
     def validation_errors(self) -> tuple[str, ...]:
@@ -363,14 +363,14 @@ def _planned(setup: PlannerSetup, request: _Request[T]) -> Planned[T] | PlanFail
         model = said.model or model
         ref = request.template.ref(model or known_as(setup))
         if isinstance(said, Silent):
-            attempts.append(Attempt(elapsed_s, said.tokens, (said.text,)))
+            attempts.append(Attempt(elapsed_s, said.spent, (said.text,)))
             return PlanFailed(said.failure, said.text, said.hint, ref, tuple(attempts))
         found = request.check(said.text)
         if not isinstance(found, tuple):
             provenance = Provenance(ref, prompts.kept_inputs(request.inputs), said.text, _errors(attempts))
-            return Planned(found, provenance, (*attempts, Attempt(elapsed_s, said.tokens)))
+            return Planned(found, provenance, (*attempts, Attempt(elapsed_s, said.spent)))
         problems = tuple(map(str, found))
-        attempts.append(Attempt(elapsed_s, said.tokens, problems, said.text[:OUTPUT_CHARS]))
+        attempts.append(Attempt(elapsed_s, said.spent, problems, said.text[:OUTPUT_CHARS]))
         prompt = prompts.repair_prompt(first, problems, said.text)
     text = f"no answer of the planner could be used ({len(attempts)} attempts); the last one: {attempts[-1].problems[0]}"
     hint = "Write the plan by hand, or give the goal a clearer problem statement and plan it again."

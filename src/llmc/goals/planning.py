@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from llmc.agents.claude.print_mode import Tokens
 from llmc.auto.rules import costs
 from llmc.base import locks
 from llmc.base.clock import now_unix
@@ -27,7 +26,7 @@ from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
 from llmc.goals.planner import PlanFailed, PlannerSetup
 from llmc.goals.store.goal_store import GoalStore
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Spent
 from llmc.repo.project import Project, agent_for
 
 #: who used the tokens that a plan cost, in `llmc usage`
@@ -118,7 +117,7 @@ def _diagnosed(project: Project, store: GoalStore, action: Action) -> Done:
     seen = seen_of(view.assignments[action.assignment_id], stalled, told, now_unix())
     found = planner.diagnose(setup_of(project), view, action.work_node_id, seen)
     ref = found.planner if isinstance(found, PlanFailed) else found.provenance.planner
-    record_planning(project, action.goal_id, ref, found.tokens)
+    record_planning(project, action.goal_id, ref, found.spent)
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
     advice = advice_of(found.made, now_unix())
@@ -145,7 +144,7 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
         project,
         action.goal_id,
         found.planner if isinstance(found, PlanFailed) else found.provenance.planner,
-        found.tokens,
+        found.spent,
     )
     if isinstance(found, PlanFailed):
         return Done(Result.ERROR, found.text)
@@ -171,32 +170,22 @@ def _replanned(project: Project, store: GoalStore, action: Action) -> Done:
     return Done(Result.OK, f"{action.work_node_id} became {len(found.made.subtasks)} smaller steps")
 
 
-def record_planning(project: Project, goal_id: str, ref: PlannerRef, tokens: Tokens) -> None:
+def record_planning(project: Project, goal_id: str, ref: PlannerRef, spent: Spent) -> None:
     """What a planner used is in the event log like that of any agent, with the goal it was for."""
-    if tokens == Tokens():
+    if spent == Spent():
         return
-    used = Usage(input_tokens=tokens.input_tokens, output_tokens=tokens.output_tokens)
     about: dict[str, Any] = {"worker": PLANNER, "task_id": None, "model": ref.model_ref, "goal_id": goal_id}
     with project.store.transaction() as tx:
-        tx.emit(
-            costs.ACTION,
-            **about,
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            cache_creation_input_tokens=0,
-            cache_read_input_tokens=0,
-            cost=tokens.cost_usd,
-            claude_session_id="",
-        )
+        tx.emit(costs.ACTION, **about, **asdict(spent.tokens), cost=spent.cost, claude_session_id="")
 
 
 def _asked(project: Project, view: GoalView) -> tuple[Plan, Provenance]:
     check_can_plan(project)
     found = planner.plan_goal(setup_of(project), view)
     if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        record_planning(project, view.goal.goal_id, found.planner, found.spent)
         raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
     return found.made, found.provenance
 
 
@@ -274,7 +263,7 @@ def _asked_again(project: Project, view: GoalView, why: str) -> tuple[Plan, Prov
     check_can_plan(project)
     found = planner.replan_goal(setup_of(project), view, why)
     if isinstance(found, PlanFailed):
-        record_planning(project, view.goal.goal_id, found.planner, found.tokens)
+        record_planning(project, view.goal.goal_id, found.planner, found.spent)
         raise LlmcError(found.text, hint=found.hint)
-    record_planning(project, view.goal.goal_id, found.provenance.planner, found.tokens)
+    record_planning(project, view.goal.goal_id, found.provenance.planner, found.spent)
     return found.made, found.provenance

@@ -19,8 +19,7 @@ from llmc.base.errors import LlmcError, Refused, StateError
 from llmc.base.faults import step as fault_step
 from llmc.base.locks import Rank
 from llmc.goals import criteria as goal_criteria
-from llmc.goals import dispatch, status
-from llmc.goals import planning as goal_planning
+from llmc.goals import dispatch, planning, status
 from llmc.goals.desk import Aside, Desk
 from llmc.goals.drive import goal_end, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
@@ -40,7 +39,7 @@ from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
 
 #: deeds that take a planner, and its time
-_PLANNING = {REPLAN: goal_planning.replan, DIAGNOSE: goal_planning.diagnose}
+_PLANNING = {REPLAN: planning.replan, DIAGNOSE: planning.diagnose}
 
 #: a tick that takes longer leaves the rest to the next one
 MOST_TICK_S = 20.0
@@ -307,9 +306,9 @@ class Runner:
         """A deed, and what became of it; one that could not be tried stays an intent for the next tick."""
         view = tick.store.view(action.goal_id)
         node = view.nodes.get(action.work_node_id)
-        planning = _PLANNING.get(action.purpose)
-        if planning is not None:
-            self._run(tick, action, partial(planning, self._project, tick.store, action))
+        begin = _PLANNING.get(action.purpose)
+        if begin is not None:
+            self._run(tick, action, partial(begin, self._project, tick.store, action))
         else:
             self._told(tick, action, dispatch.perform(self._project, action, view.goal, node))
 
@@ -421,8 +420,8 @@ def policy_of(project: Project) -> Policy:
         max_reminders=goals.reminders,
         allow_agents=goals.policy.allow_agents,
         allow_cross_agent=goals.policy.allow_cross_agent,
-        planner=goal_planning.has_planner(project),
-        diagnose=goals.planner.diagnose and goal_planning.has_planner(project),
+        planner=planning.has_planner(project),
+        diagnose=goals.planner.diagnose and planning.has_planner(project),
     )
 
 

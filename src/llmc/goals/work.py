@@ -8,7 +8,6 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
-from llmc.goals import status as goal_concerns
 from llmc.goals.drive import by_hand, goal_end
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.moves import HUMAN
@@ -28,6 +27,7 @@ from llmc.goals.model import (
 from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
 from llmc.goals.runner import policy_of
+from llmc.goals.status import after_a_word
 from llmc.goals.store.rows import Reader
 from llmc.goals.store.store_errors import unknown_goal
 from llmc.repo.project import Project
@@ -239,7 +239,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
 
     store.update(goal_id, write)
     project.wake()
-    goal_concerns.after_a_word(project, store)
+    after_a_word(project, store)
 
 
 def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
@@ -276,7 +276,7 @@ def _on_node(
         known = {one.work_node_id: one for one in tx.crystallizations(view.goal.goal_id)}
         tx.apply(by_hand.told_above(view, change, known, now, partial(new_id, "C")))
     project.wake()
-    goal_concerns.after_a_word(project, store)
+    after_a_word(project, store)
     return after(view, change).nodes[node_id]
 
 

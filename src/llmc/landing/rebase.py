@@ -28,8 +28,7 @@ from llmc.records.worker import Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, trash, worktrees
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
-from llmc.sessions import intake
-from llmc.sessions import leftovers as quiet
+from llmc.sessions import intake, leftovers
 from llmc.sessions.rules import decide
 from llmc.sessions.sessions import is_taken, status_of
 
@@ -492,7 +491,7 @@ def _comes_to_rest(record: WorkerRecord, pane: Pane) -> bool:
     """
 
     def rests() -> bool:
-        return status_of(record, pane) is not ClientStatus.BUSY and not quiet.has_queue(record, pane)
+        return status_of(record, pane) is not ClientStatus.BUSY and not leftovers.has_queue(record, pane)
 
     wait_until(rests, AFTER_STOP_S, interval_s=0.02)
     return rests() and status_of(record, pane) is not ClientStatus.WAITING

@@ -6,6 +6,7 @@ it reads small files with the standard library. Nothing is changed, and no lock 
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -90,6 +91,10 @@ def _client(config_dir: Any, pid: int) -> Raw:
 
 def _start_of(pid: int) -> str:
     """As base/processes.py has it: a pid alone may be another process by now."""
+    if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
+        from llmc.base.processes import start_of
+
+        return start_of(pid) or ""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -15,7 +15,7 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Tokens
 
 
 class Status(StrEnum):
@@ -233,12 +233,12 @@ class Metered(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClassVar[str] = "transcript"
     transcript: str = ""
     #: by model
-    counted: dict[str, Usage] = {}
+    counted: dict[str, Tokens] = {}
     #: the assignment that the conversation belongs to, and what it used, in earlier conversations too
     claim: str = ""
     task_id: TaskId | None = None
     task_list: str = ""
-    spent: dict[str, Usage] = {}
+    spent: dict[str, Tokens] = {}
 
     @property
     def task(self) -> TaskKey | None:

@@ -17,7 +17,6 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.auto import usage as service
-from llmc.auto.rules.costs import Spent
 from llmc.auto.usage import Meters, Totals, day_start, record_usage
 from llmc.base import faults
 from llmc.base.names import SessionName, TaskId, WorkerName
@@ -25,7 +24,7 @@ from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Price, Repo
 from llmc.config.paths import Root
 from llmc.records.store import Store
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Spent, Tokens
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 
@@ -111,15 +110,15 @@ def test_an_event_for_each_model_with_what_is_new(desk: Desk) -> None:
     desk.say("c1", 100)
     desk.say("c1", 30, "claude-haiku-9", subagent="x")
     first = record_usage(desk.project, "auto-1")
-    assert first.tokens == Usage(
+    assert first.tokens == Tokens(
         input_tokens=6, output_tokens=130, cache_creation_input_tokens=4, cache_read_input_tokens=40_000
     )
-    assert first.unpriced == ("claude-haiku-9",)
+    assert list(first.unpriced) == ["claude-haiku-9"]
     haiku, opus = desk.rows()
     assert (haiku["model"], haiku["output_tokens"], haiku["cost"]) == ("claude-haiku-9", 30, None)
     assert opus["cost"] == pytest.approx((3 * 10 + 100 * 50 + 2 * 12.5 + 20_000 * 1) / 1e6)
     assert (opus["worker"], opus["task_id"], opus["claude_session_id"]) == ("auto-1", "7", "c1")
-    assert {key: opus[key] for key in Usage.__struct_fields__} == {
+    assert {key: opus[key] for key in Tokens.__struct_fields__} == {
         "input_tokens": 3,
         "output_tokens": 100,
         "cache_creation_input_tokens": 2,
@@ -349,7 +348,7 @@ def test_the_day_and_the_run_are_summed_from_the_log(desk: Desk) -> None:
     write_log(desk, (tomorrow, "usage_recorded", 8))
     day, run = totals.read(desk.project, tomorrow)
     assert (day.tokens.output_tokens, run.tokens.output_tokens) == (8, 12)
-    assert totals.read(replace_config(desk.project), tomorrow)[0].unpriced == ("claude-opus-1",)
+    assert totals.read(replace_config(desk.project), tomorrow)[0].unpriced.keys() == {"claude-opus-1"}
 
 
 def replace_config(project: Project) -> Project:

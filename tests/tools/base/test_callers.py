@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmc import launch
+from llmc.hook_client import PORTABLE
 from tests.support.waiting import wait_until
 
 WHO = """
@@ -88,6 +89,7 @@ def test_a_window_is_a_persons_and_a_job_is_nobodys(server: list[str], tmp_path:
     assert said(job).startswith("unknown   tmux itself started it")
 
 
+@pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 def test_what_an_agent_leaves_behind_stays_below_it(tmp_path: Path) -> None:
     """Break: no prctl in launch.py."""
     answer = tmp_path / "answer"

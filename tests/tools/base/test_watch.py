@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from llmc.base.wake import Watch
+from llmc.hook_client import PORTABLE
+
+pytestmark = pytest.mark.skipif(PORTABLE, reason="this is what Linux alone has")
 
 
 def test_what_is_written_moved_and_removed_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from llmc.agents.claude.print_mode import Tokens
 from llmc.base import proc
 from llmc.goals.drive.ladder import Diagnosis, Nudge
 from llmc.goals.model import Change, Goal, GoalView
@@ -28,6 +27,7 @@ from llmc.goals.planner import (
     replan_goal,
     split_work,
 )
+from llmc.records.tokens import Spent
 from tests.support.goal_plans import Json, node, plan, small_plan
 from tests.support.loopback_api import STRUCTURED, LoopbackApi
 from tests.support.real_client import client_env, find_client, seed_config
@@ -88,8 +88,8 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
     (error,) = origin.validation_errors
     assert error.startswith("attempt 1: $.phases[1].deps: a circle: S1.1.1 waits for")
     assert len(made.attempts) == 2
-    assert made.tokens.input_tokens > 1000
-    assert made.tokens.cost_usd > 0
+    assert made.spent.tokens.input_tokens > 1000
+    assert made.spent.cost > 0
     requests = [request for request in api.requests[asked:] if request.tools]
     assert [request.reply for request in requests] == [STRUCTURED, STRUCTURED]
     assert {"Read", "Grep", "Glob", STRUCTURED} <= set(requests[0].tools)
@@ -212,7 +212,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     odd.chmod(0o755)
     strange = plan_goal(PlannerSetup(cwd=tmp_path, client=str(odd), max_repair_attempts=0), goal())
     assert isinstance(strange, PlanFailed)
-    assert (strange.failure, strange.tokens) == (Failure.INVALID, Tokens())
+    assert (strange.failure, strange.spent) == (Failure.INVALID, Spent())
 
 
 @pytest.mark.req("3-085")

@@ -1,6 +1,6 @@
 """The directive language. Breaks when a conditional line runs for the wrong kind of prompt."""
 
-from llmc.agents.scripted.directives import Step, kind, prompt_id, steps
+from llmc.agents.scripted.directives import Step, kind, steps
 
 
 def test_directives_are_lines_in_order_and_other_text_is_ignored() -> None:
@@ -13,9 +13,8 @@ def test_a_prompt_without_directives_has_no_steps() -> None:
 
 
 def test_the_header_names_id_and_kind() -> None:
-    assert prompt_id("[llmc reject-12-ab]\ntext") == "reject-12-ab"
     assert kind("[llmc reject-12-ab]\ntext") == "reject"
-    assert (prompt_id("hello"), kind("hello")) == (None, "message")
+    assert kind("hello") == "message"
 
 
 def test_conditional_lines_run_only_for_their_kind() -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from llmc.agents.claude.transcripts import Meter, Usage
+from llmc.agents.claude.transcripts import Meter, Tokens
 
 
 def row(message_id: str, output: int, model: str = "opus") -> str:
@@ -22,7 +22,7 @@ def test_a_message_of_several_blocks_counts_once(tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(row("m1", 1) + row("m1", 7) + row("m2", 3))
     assert Meter(transcript).read() == {
-        "opus": Usage(input_tokens=20, output_tokens=10, cache_read_input_tokens=10)
+        "opus": Tokens(input_tokens=20, output_tokens=10, cache_read_input_tokens=10)
     }
 
 

@@ -9,22 +9,21 @@ from llmc.auto.rules.costs import (
     Level,
     Prices,
     Row,
-    Spent,
-    Tally,
     cost_of,
     limits,
+    priced,
     spent_on,
     sums,
     usage_row,
     verdict,
 )
 from llmc.config.model import Budget, Price
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Spent, Tokens
 
 OPUS = Price(input=15.0, output=75.0, cache_write=18.75, cache_read=1.5)
 COUNTS = st.sampled_from([0, 1, 250_000, 10**6, 10**9])
 USAGES = st.builds(
-    Usage,
+    Tokens,
     input_tokens=COUNTS,
     output_tokens=COUNTS,
     cache_creation_input_tokens=COUNTS,
@@ -34,7 +33,7 @@ SPENT = st.builds(
     Spent,
     tokens=USAGES,
     cost=st.sampled_from([0.0, 0.5, 1.0, 399.0, 500.0]),
-    unpriced=st.sampled_from([(), (), ("claude-x",)]),
+    unpriced=st.sampled_from([{}, {}, {"claude-x": Tokens()}]),
 )
 BUDGETS = st.builds(
     Budget,
@@ -48,8 +47,8 @@ BUDGETS = st.builds(
 )
 
 
-def million(**kinds: int) -> Usage:
-    return Usage(**{name: count * 1_000_000 for name, count in kinds.items()})
+def million(**kinds: int) -> Tokens:
+    return Tokens(**{name: count * 1_000_000 for name, count in kinds.items()})
 
 
 @pytest.mark.req("5-005")
@@ -97,39 +96,39 @@ def test_half_a_price_is_none() -> None:
 
 
 @given(st.lists(st.tuples(USAGES, st.sampled_from(["claude-opus", "gpt"])), max_size=8))
-def test_the_cost_of_a_sum_is_the_sum_of_the_costs(parts: list[tuple[Usage, str]]) -> None:
+def test_the_cost_of_a_sum_is_the_sum_of_the_costs(parts: list[tuple[Tokens, str]]) -> None:
     table = Prices(own={"claude": OPUS})
     costs = [cost_of(table, model, used) for used, model in parts]
     rows = [row(used, model, cost) for (used, model), cost in zip(parts, costs, strict=True)]
-    tally = Tally()
+    tally = Spent()
     for one in rows:
-        tally = tally.plus(one)
-    spent = tally.priced(table)
-    assert spent.tokens == sum((used for used, _ in parts), Usage())
+        tally = tally + one.spent
+    spent = priced(table, tally)
+    assert spent.tokens == sum((used for used, _ in parts), Tokens())
     assert abs(spent.cost - sum(cost or 0.0 for cost in costs)) < 1e-6
-    assert spent.unpriced == (("gpt",) if any(model == "gpt" for _, model in parts) else ())
-    joined = Tally()
+    assert tuple(spent.unpriced) == (("gpt",) if any(model == "gpt" for _, model in parts) else ())
+    joined = Spent()
     for part in sums((one.model, one) for one in rows).values():
-        joined = joined.joined(part)
-    assert joined.priced(table).tokens == spent.tokens
+        joined = joined + part
+    assert priced(table, joined).tokens == spent.tokens
 
 
-def row(used: Usage, model: str = "claude-opus", cost: float | None = None) -> Row:
+def row(used: Tokens, model: str = "claude-opus", cost: float | None = None) -> Row:
     return Row(ts=1.0, worker="w", task_id=None, model=model, tokens=used, cost=cost)
 
 
 def test_a_price_that_came_later_counts_for_what_had_none() -> None:
     """Break: forget the tokens of rows without a cost."""
-    tally = Tally().plus(row(million(input_tokens=1), cost=None)).plus(row(million(input_tokens=1), cost=7.0))
-    assert tally.priced(Prices()).unpriced == ("claude-opus",)
-    spent = tally.priced(Prices(own={"claude": OPUS}))
-    assert (spent.cost, spent.unpriced) == (22.0, ())
+    tally = row(million(input_tokens=1), cost=None).spent + row(million(input_tokens=1), cost=7.0).spent
+    assert list(priced(Prices(), tally).unpriced) == ["claude-opus"]
+    spent = priced(Prices(own={"claude": OPUS}), tally)
+    assert (spent.cost, spent.unpriced) == (22.0, {})
 
 
 def test_other_events_and_broken_ones_are_no_rows() -> None:
     event = {"ts": 1.0, "action": "usage_recorded", "worker": "w", "task_id": "3", "model": "m", "cost": None}
     assert usage_row({**event, "input_tokens": 4, "reason": "", "seq": 9}) == Row(
-        ts=1.0, worker="w", task_id="3", model="m", tokens=Usage(input_tokens=4), cost=None
+        ts=1.0, worker="w", task_id="3", model="m", tokens=Tokens(input_tokens=4), cost=None
     )
     assert usage_row({**event, "action": "held"}) is None
     assert usage_row({**event, "model": 3}) is None
@@ -137,13 +136,13 @@ def test_other_events_and_broken_ones_are_no_rows() -> None:
 
 @pytest.mark.req("5-007")
 def test_cache_reads_do_not_count_against_token_limits_but_cost_what_they_cost() -> None:
-    """Each step reads the whole context again: it would be nearly all of every limit. Break: add them in Usage.new."""
+    """Each step reads the whole context again: it would be nearly all of every limit. Break: add them in Tokens.new."""
     allowed = limits(Budget(task_tokens=1000, task_cost=1.0))
     spent = spent_on(Prices(own={"claude": OPUS}), {"claude-opus": million(cache_read_input_tokens=1)})
     found = verdict(allowed, task=spent)
     assert (found.level, [line.limit.unit for line in found.lines]) == (Level.HARD, ["cost"])
     for kind in ("input_tokens", "output_tokens", "cache_creation_input_tokens"):
-        found = verdict(limits(Budget(task_tokens=1000)), task=Spent(tokens=Usage(**{kind: 1000})))
+        found = verdict(limits(Budget(task_tokens=1000)), task=Spent(tokens=Tokens(**{kind: 1000})))
         assert found.level is Level.HARD
 
 
@@ -173,7 +172,7 @@ def test_hard_is_reached_exactly_where_some_limit_is(b: Budget, task: Spent, day
 @pytest.mark.parametrize("spender", ["task", "day", "run"])
 def test_each_limit_is_about_its_own_scope(limited: str, spender: str, unit: str) -> None:
     """Break: `>` for `>=`, or hold the run's spending against the day's limit."""
-    much = Spent(tokens=Usage(output_tokens=10), cost=10.0)
+    much = Spent(tokens=Tokens(output_tokens=10), cost=10.0)
     found = verdict(limits(Budget(**{f"{limited}_{unit}": 10})), **{spender: much})
     assert found.level is (Level.HARD if limited == spender else Level.OK)
     assert found.concerns(limited) == (limited == spender)

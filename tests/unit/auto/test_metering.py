@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from llmc.auto.rules.costs import Delta, Reading, measure
 from llmc.base.names import TaskId
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Tokens
 from llmc.records.worker import Assignment, Metered
 
 
-def tokens(count: int) -> Usage:
-    return Usage(input_tokens=count, output_tokens=2 * count, cache_read_input_tokens=3 * count)
+def tokens(count: int) -> Tokens:
+    return Tokens(input_tokens=count, output_tokens=2 * count, cache_read_input_tokens=3 * count)
 
 
 def task(name: str) -> Assignment:
@@ -21,7 +21,7 @@ def task(name: str) -> Assignment:
 
 
 def look(
-    before: Metered, files: dict[str, dict[str, Usage]], path: str, assignment: Assignment | None
+    before: Metered, files: dict[str, dict[str, Tokens]], path: str, assignment: Assignment | None
 ) -> tuple[Metered, list[Delta]]:
     return measure(before, files.get(before.transcript, {}), Reading(path, files.get(path, {})), assignment)
 
@@ -41,14 +41,14 @@ STEPS = st.lists(
 @given(STEPS)
 def test_every_token_is_told_once_and_to_the_task_that_used_it(steps: list[tuple[str, str, int]]) -> None:
     """Looks come at any time, and not at each /clear. Break: leave out `deltas` or `skipped` in measure()."""
-    files: dict[str, dict[str, Usage]] = {"c0": {}}
+    files: dict[str, dict[str, Tokens]] = {"c0": {}}
     number, (metered, _) = 0, look(Metered(), {}, "c0", task("t0"))
     used: Counter[tuple[str, str]] = Counter()
     told: Counter[tuple[str, str]] = Counter()
     for kind, model, count in [*steps, (GROW, "opus", 1), (LOOK, "", 0)]:
         path = f"c{number}"
         if kind == GROW:
-            files[path][model] = files[path].get(model, Usage()) + tokens(count)
+            files[path][model] = files[path].get(model, Tokens()) + tokens(count)
             used[f"t{number}", model] += count
         elif kind == CLEAR:
             number += 1

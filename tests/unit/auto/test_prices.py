@@ -29,7 +29,7 @@ from llmc.doctor.looking import config_advice, open_any
 from llmc.doctor.registry import notes
 from llmc.doctor.rules.facts import Facts
 from llmc.records.store import Store
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Tokens
 
 TODAY = date(2026, 11, 16)
 #: what the client calls opus, sonnet, haiku and fable today, and an older one
@@ -75,7 +75,7 @@ def test_a_persons_numbers_go_over_the_list() -> None:
     assert own.of("claude-a-1") == Price(input=4.0, output=10.0, cache_write=5.0, cache_read=0.2)
     own = Prices(own={"claude-a": Price(input=8.0)}, listed=listed)
     assert own.of("claude-a-1") == Price(input=8.0, output=20.0)
-    assert cost_of(own, "claude-a-1", Usage(cache_read_input_tokens=1_000_000)) == 0.8
+    assert cost_of(own, "claude-a-1", Tokens(cache_read_input_tokens=1_000_000)) == 0.8
     assert own.of("claude-a-2") is None, "half a price is none"
 
 

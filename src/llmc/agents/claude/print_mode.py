@@ -6,23 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from llmc.records.tokens import Spent, Tokens
+
 #: a planner looks at the repository, and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"
-
-
-class Tokens(Struct, frozen=True):
-    """What an answer cost, as the client says; all zero where it says nothing."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cost_usd + other.cost_usd,
-        )
 
 
 class Answer(Struct, frozen=True):
@@ -30,7 +17,8 @@ class Answer(Struct, frozen=True):
 
     text: str
     model: str = ""
-    tokens: Tokens = Tokens()
+    #: as the client says; nothing where it says nothing
+    spent: Spent = Spent()
     error: str = ""
     status: int = 0
 
@@ -59,7 +47,7 @@ def read_answer(stdout: str) -> Answer | None:
     return Answer(
         text=said,
         model=", ".join(_models(result)),
-        tokens=_tokens(result),
+        spent=_spent(result),
         error="; ".join(map(str, errors)) if failed else "",
         status=status if isinstance(status, int) else 0,
     )
@@ -70,15 +58,15 @@ def _models(result: Mapping[str, Any]) -> list[str]:
     return sorted(map(str, used)) if isinstance(used, dict) else []
 
 
-def _tokens(result: Mapping[str, Any]) -> Tokens:
+def _spent(result: Mapping[str, Any]) -> Spent:
     usage = result.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return Tokens(
+    tokens = Tokens(
         input_tokens=sum(int(_number(usage.get(name))) for name in read),
         output_tokens=int(_number(usage.get("output_tokens"))),
-        cost_usd=_number(result.get("total_cost_usd")),
     )
+    return Spent(tokens=tokens, cost=_number(result.get("total_cost_usd")))
 
 
 def _number(value: Any) -> float:

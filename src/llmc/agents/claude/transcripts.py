@@ -15,7 +15,7 @@ from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
 from llmc.base import given
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId
-from llmc.records.tokens import Usage as Usage
+from llmc.records.tokens import Tokens as Tokens
 
 
 def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -> Path | None:
@@ -202,10 +202,10 @@ class Meter:
         self._transcript = transcript
         #: of each file: its inode, and how far it was read
         self._read_to: dict[Path, tuple[int, int]] = {}
-        self._messages: dict[str, Usage] = {}
-        self._totals: dict[str, Usage] = {}
+        self._messages: dict[str, Tokens] = {}
+        self._totals: dict[str, Tokens] = {}
 
-    def read(self) -> dict[str, Usage]:
+    def read(self) -> dict[str, Tokens]:
         """Tokens by model so far; reads only what was written since the last call.
 
         What was counted stays counted when a file is gone or was replaced.
@@ -239,15 +239,15 @@ class Meter:
             if row.get("type") != "assistant":
                 return
             message = row["message"]
-            usage = msgspec.convert(message["usage"], Usage)
+            usage = msgspec.convert(message["usage"], Tokens)
             model, key = str(message["model"]), str(message["id"])
         except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
             return
         if model != "<synthetic>":  # the client's own words, such as an API error; nobody was asked
-            before = self._messages.get(key, Usage())
+            before = self._messages.get(key, Tokens())
             more = usage.since(before)
             self._messages[key] = before + more
-            self._totals[model] = self._totals.get(model, Usage()) + more
+            self._totals[model] = self._totals.get(model, Tokens()) + more
 
 
 #: so much of the end of a transcript is read; a single row of output can be longer

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from llmc.agents.scripted.command_line import Options, UsageError
 from llmc.agents.scripted.session import Session
+from llmc.hook_client import PORTABLE
 
 TERM_GRACE_S = 1.0
 PIPE_BYTES = 65536
@@ -66,7 +67,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def wait(child: subprocess.Popen[bytes], timeout_s: float) -> int | None:
     """The exit code, or None after the timeout. Popen.wait polls; a pidfd does not."""
-    if not hasattr(os, "pidfd_open"):
+    if PORTABLE:
         try:
             return child.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ from msgspec import Struct
 PLAIN = ("sh", "say", "sleep", "ask", "task", "update", "crash", "hang", "limit", "error", "background")
 CONDITIONAL = ("on-conflict", "on-reject", "on-review", "on-verify", "on-commit", "on-resume")
 
-_HEADER = re.compile(r"^\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\]$", re.MULTILINE)
+_HEADER = re.compile(r"^\[llmc (?P<kind>[a-z]+)-[0-9a-z-]+\]$", re.MULTILINE)
 _LINE = re.compile(r"^@(?P<name>[a-z-]+)(?:[ \t]+(?P<arg>.*?))?[ \t]*$", re.MULTILINE)
 
 
@@ -22,12 +22,6 @@ class Step(Struct, frozen=True):
 
     name: str
     arg: str
-
-
-def prompt_id(prompt: str) -> str | None:
-    """The id in llmc's header line, if llmc sent this prompt."""
-    match = _HEADER.search(prompt)
-    return match["id"] if match else None
 
 
 def kind(prompt: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from llmc.agents.claude import layout
 from llmc.agents.scripted.command_line import VERSION, Options, UsageError
 from llmc.base.patterns import pattern
+from llmc.base.processes import start_of
 
 _UUID = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -98,7 +99,7 @@ class StatusFile:
         self._lock = threading.Lock()
         self._started = now_ms()
         self._name = f"{os.path.basename(session.cwd)}-{os.urandom(1).hex()}"
-        self._start_ticks = _start_ticks()
+        self._start_ticks = start_of(os.getpid()) or ""
         self.status = ""
 
     def create(self) -> None:
@@ -144,15 +145,6 @@ class StatusFile:
             if self._enabled:
                 with open(self._path, "w", encoding="utf-8") as file:
                     file.write(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
-
-
-def _start_ticks() -> str:
-    """Field 22 of /proc/self/stat: with the pid it names this process for good."""
-    try:
-        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
 
 
 Row = dict[str, Any]

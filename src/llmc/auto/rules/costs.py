@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from llmc.base.names import TaskKey
 from llmc.config.model import Budget, Price
-from llmc.records.tokens import Usage
+from llmc.records.tokens import Spent as Spent
+from llmc.records.tokens import Tokens
 from llmc.records.worker import Assignment, Metered
 
 #: what a cache costs where the table has no price of its own, as parts of the input price
@@ -66,7 +67,7 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def cost_of(prices: Prices, model: str, tokens: Usage) -> float | None:
+def cost_of(prices: Prices, model: str, tokens: Tokens) -> float | None:
     """Dollars; None when the model has no price."""
     price = prices.of(model)
     if price is None or price.input is None or price.output is None:
@@ -187,40 +188,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     task_id: str | None
     model: str
-    tokens: Usage
+    tokens: Tokens
     cost: float | None
     claude_session_id: str = ""
 
-
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, and what they cost; `unpriced` names the models whose part of it is not known."""
-
-    tokens: Usage = Usage()
-    cost: float = 0.0
-    unpriced: tuple[str, ...] = ()
-
-
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """A sum of rows; what had no price when it was used is kept by model, for it may have one now."""
-
-    tokens: Usage = Usage()
-    cost: float = 0.0
-    unpriced: Mapping[str, Usage] = {}
-
-    def plus(self, row: Row) -> "Tally":
-        if row.cost is not None:
-            return Tally(tokens=self.tokens + row.tokens, cost=self.cost + row.cost, unpriced=self.unpriced)
-        unpriced = {**self.unpriced, row.model: self.unpriced.get(row.model, Usage()) + row.tokens}
-        return Tally(tokens=self.tokens + row.tokens, cost=self.cost, unpriced=unpriced)
-
-    def joined(self, other: "Tally") -> "Tally":
-        unpriced = dict(self.unpriced)
-        for model, tokens in other.unpriced.items():
-            unpriced[model] = unpriced.get(model, Usage()) + tokens
-        return Tally(tokens=self.tokens + other.tokens, cost=self.cost + other.cost, unpriced=unpriced)
-
-    def priced(self, prices: Prices) -> Spent:
-        return spent_on(prices, self.unpriced, already=Spent(tokens=self.tokens, cost=self.cost))
+    @property
+    def spent(self) -> Spent:
+        if self.cost is None:
+            return Spent(tokens=self.tokens, unpriced={self.model: self.tokens})
+        return Spent(tokens=self.tokens, cost=self.cost)
 
 
 def usage_row(event: Mapping[str, Any]) -> Row | None:
@@ -233,22 +209,26 @@ def usage_row(event: Mapping[str, Any]) -> Row | None:
         return None
 
 
-def spent_on(prices: Prices, by_model: Mapping[str, Usage], already: Spent | None = None) -> Spent:
-    """What tokens cost at today's prices. With `already`: its sum, whose tokens are counted there."""
-    costs = {model: cost_of(prices, model, tokens) for model, tokens in by_model.items()}
-    tokens = already.tokens if already else sum(by_model.values(), Usage())
+def priced(prices: Prices, spent: Spent) -> Spent:
+    """What it cost at today's prices, where those of its day were not known."""
+    costs = {model: cost_of(prices, model, tokens) for model, tokens in sorted(spent.unpriced.items())}
     return Spent(
-        tokens=tokens,
-        cost=(already.cost if already else 0.0) + sum(cost for cost in costs.values() if cost is not None),
-        unpriced=tuple(sorted(model for model, cost in costs.items() if cost is None)),
+        tokens=spent.tokens,
+        cost=spent.cost + sum(cost for cost in costs.values() if cost is not None),
+        unpriced={model: spent.unpriced[model] for model, cost in costs.items() if cost is None},
     )
 
 
-def sums(rows: Iterable[tuple[str, Row]]) -> dict[str, Tally]:
+def spent_on(prices: Prices, by_model: Mapping[str, Tokens]) -> Spent:
+    """What tokens cost at today's prices."""
+    return priced(prices, Spent(tokens=sum(by_model.values(), Tokens()), unpriced=by_model))
+
+
+def sums(rows: Iterable[tuple[str, Row]]) -> dict[str, Spent]:
     """One sum for each key."""
-    found: dict[str, Tally] = {}
+    found: dict[str, Spent] = {}
     for key, row in rows:
-        found[key] = found.get(key, Tally()).plus(row)
+        found[key] = found.get(key, Spent()) + row.spent
     return found
 
 
@@ -365,7 +345,7 @@ def _is_amount(value: object) -> bool:
     return 0 <= value <= 10**15
 
 
-ByModel = Mapping[str, Usage]
+ByModel = Mapping[str, Tokens]
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -384,12 +364,12 @@ class Delta(msgspec.Struct, frozen=True):
     task: TaskKey | None
     transcript: str
     model: str
-    tokens: Usage
+    tokens: Tokens
 
 
 def measure(
     before: Metered,
-    left: Mapping[str, Usage],
+    left: Mapping[str, Tokens],
     here: Reading,
     assignment: Assignment | None,
     skipped: Sequence[Reading] = (),
@@ -428,12 +408,13 @@ def _moved(
 
 def _grown(reading: Reading, task: TaskKey | None) -> list[Delta]:
     news = {
-        model: now.since(reading.counted.get(model, Usage())) for model, now in sorted(reading.totals.items())
+        model: now.since(reading.counted.get(model, Tokens()))
+        for model, now in sorted(reading.totals.items())
     }
     return [Delta(task, reading.transcript, model, new) for model, new in news.items() if new]
 
 
-def _counted(reading: Reading) -> dict[str, Usage]:
+def _counted(reading: Reading) -> dict[str, Tokens]:
     """A model that is not there now stays as it was: a transcript that is gone says nothing.
 
     Where it shrank (somebody put an older copy back) what is left is counted already, and growth counts from there.
@@ -448,8 +429,8 @@ def _owned(metered: Metered, assignment: Assignment | None) -> Metered:
     return replace(metered, claim=assignment.claim, task_id=task.id, task_list=task.list, spent={})
 
 
-def _with(spent: ByModel, deltas: list[Delta]) -> dict[str, Usage]:
+def _with(spent: ByModel, deltas: list[Delta]) -> dict[str, Tokens]:
     total = dict(spent)
     for delta in deltas:
-        total[delta.model] = total.get(delta.model, Usage()) + delta.tokens
+        total[delta.model] = total.get(delta.model, Tokens()) + delta.tokens
     return total

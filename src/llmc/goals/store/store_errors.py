@@ -1,11 +1,10 @@
 """What can be wrong with the goals' store, in words: SQLite's own errors do not get any further."""
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, StateError
 from llmc.base.files import DiskFull
+from llmc.base.locks import writer_of
 from llmc.base.text import did_you_mean
 
 SET_ASIDE = "The next command that writes sets it aside as it is, and goes on with an empty one in safe mode."
@@ -47,7 +46,7 @@ def is_damage(error: BaseException) -> bool:
 
 def busy(path: Path, busy_s: float) -> LockTimeout:
     return LockTimeout(
-        f"the goals are busy: {_holder(path)} has been writing for over {busy_s:g} s",
+        f"the goals are busy: {writer_of(path)} has been writing for over {busy_s:g} s",
         hint="Wait for that command to end, or end it by its pid, then run this again.",
     )
 
@@ -61,15 +60,3 @@ def _code(error: BaseException) -> int:
     """SQLite's primary number of an error; 0 for one of Python's own."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
-
-
-def _holder(path: Path) -> str:
-    """Who holds SQLite's lock, as the kernel knows it. (Opening the file here would drop this process's own locks.)"""
-    with suppress(OSError, ValueError):
-        inode = str(os.stat(path).st_ino)
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if len(words) >= 6 and words[3] == "WRITE" and words[5].rpartition(":")[2] == inode:
-                command = Path(f"/proc/{words[4]}/cmdline").read_bytes().replace(b"\0", b" ")
-                return f"pid {words[4]} ({command.decode(errors='replace').strip()[:120]})"
-    return "another process"
