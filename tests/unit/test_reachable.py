@@ -34,6 +34,9 @@ ALLOWED = {
     "llmc.rehearsal.drills.model.Drill.instead_of",
     # says which problems the schema has to find too: the two are compared with each other
     "llmc.goals.plan.plan_check.Problem.of_shape",
+    # what --reply-thread and --reply-account said: kept with the goal, for who reads it there
+    "llmc.goals.model.DeliveryContext.account",
+    "llmc.goals.model.DeliveryContext.thread",
 }
 
 
