@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llmc.config.layout import HEARTBEAT
 
+from llmc.config.root_layout import HEARTBEAT
 from tests.support.auto import add, commit, set_up, statuses, until
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
