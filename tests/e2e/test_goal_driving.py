@@ -114,8 +114,8 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
         row for row in fleet.llmc("digest", "--json").json["waiting"] if row["kind"] == "goal_question"
     ]
     assert item["unblocks"] == 1
-    assert item["command"].startswith("llmc overseer answer ")
-    assert "1 waits for your answer: llmc overseer inbox" in fleet.llmc("status").out
+    assert item["command"].startswith("llmc answer ")
+    assert "1 waits for your answer: llmc inbox" in fleet.llmc("status").out
 
     # Drawn, as a diagram, as a handoff; what it cost, the overseer's part apart.
     drawn = fleet.llmc("goal", "show", goal).out
@@ -264,7 +264,7 @@ def test_a_silent_worker_is_asked_and_goes_on(scripted: Fleet) -> None:
     (question,) = goals.wait_questions(fleet)
     assert goals.shown(fleet, goal)["phases"][0]["status"] == "done"
     goals.wait_for(fleet, lambda: told.exists() and "Which colour?" in told.read_text())
-    assert f"llmc overseer answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
+    assert f"llmc answer {question['id']}" in fleet.llmc("overseer", "why", "S2.1.1").out
     fleet.llmc("overseer", "answer", question["id"], f"Blue\n{goals.commit(2)}")
     goals.wait_status(fleet, goal)
     assert sorted(goals.parts(fleet)) == [1, 2]

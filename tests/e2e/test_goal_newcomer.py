@@ -167,4 +167,4 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     store(fleet).path.write_bytes(b"no database " * 1000)
     assert "is damaged" in fleet.llmc("doctor", code=None).out
     assert "safe mode" in fleet.llmc("goal", "create", "--title", "x", "--no-plan").err
-    assert "`llmc overseer safe-mode --clear`" in fleet.llmc("doctor", code=None).out
+    assert "`llmc goal safe-mode --clear`" in fleet.llmc("doctor", code=None).out

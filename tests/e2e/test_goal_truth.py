@@ -77,7 +77,7 @@ def test_a_goal_is_planned_with_its_repository_or_a_person_is_asked(scripted: Fl
     )
     assert "no answer of the planner could be used" in question["question"]
     (item,) = attention(fleet)
-    assert (item["severity"], item["next"]) == ("blocked", f'llmc overseer answer {goal} "..."')
+    assert (item["severity"], item["next"]) == ("blocked", f'llmc answer {goal} "..."')
     fleet.llmc("overseer", "tick")
     fleet.llmc("overseer", "tick")
     (asked,) = fleet.events("goal_asked")

@@ -6,6 +6,7 @@ import sys
 import click
 
 from llmc.api import roots, workers
+from llmc.api.roots import Project
 from llmc.base.errors import UsageError
 from llmc.base.text import fitted
 from llmc.cli.arguments import complete_worker, project_of, show_receipt, text_to_send, worker_argument
@@ -74,31 +75,46 @@ def message(ctx: click.Context, worker: str, text: str | None, file: str | None,
 
 
 @click.command("answer")
-@worker_argument
+@click.argument("asker", metavar="WORKER|ID", shell_complete=complete_worker)
 @click.argument("text", required=False)
+@click.option("--goal", "goal_id", default="", help="With the ID of a plan item: of this goal.")
 @json_option
 @click.pass_context
-def answer(ctx: click.Context, worker: str, text: str | None, as_json: bool) -> int:
-    """Answer what a worker asks: a question of its client, or its `llmc report blocked`.
+def answer(ctx: click.Context, asker: str, text: str | None, goal_id: str, as_json: bool) -> int | None:
+    """Answer a question: of a worker's client, of its `llmc report blocked`, or of a goal (`llmc inbox`).
 
     \b
     Examples:
       llmc answer adam 2
       llmc answer adam "neither, use the old name"
+      llmc answer S1.1.2 "Excel's"
 
-    TEXT is the number of an option, or the answer in your words; without it the question is shown, and you are
+    TEXT is the number of an option, or the answer in your words; without it the question of a worker is shown, and you are
     asked for the answer. Permissions, and dialogs that llmc does not recognise for certain, need `llmc attach`.
     """
     project = project_of(ctx)
-    asked = workers.question(project, worker)
+    if goal_id or asker not in roots.worker_names(project):
+        _answer_goal(project, asker, text, goal_id, as_json)
+        return None
+    asked = workers.question(project, asker)
     if text is None:
         say(asked.text)
         for number, label in enumerate(asked.options, 1):
             say(f"  {number}. {label}")
         if not sys.stdin.isatty():
-            raise UsageError("an answer is missing", hint=f'llmc answer {worker} "..."')
+            raise UsageError("an answer is missing", hint=f'llmc answer {asker} "..."')
         text = read_line("Answer")
-    return show_receipt(workers.answer(project, worker, text), as_json)
+    return show_receipt(workers.answer(project, asker, text), as_json)
+
+
+def _answer_goal(project: Project, question_id: str, text: str | None, goal_id: str, as_json: bool) -> None:
+    from llmc.cli.goal_verbs import answer_question  # what is asked of goals is much to load
+
+    if not goal_id and not any(sign.isdigit() for sign in question_id):  # each id of a plan item has one
+        roots.require_worker(project, question_id)
+    if text is None:
+        raise UsageError("an answer is missing", hint=f'llmc answer {question_id} "..."; llmc inbox')
+    answer_question(project, question_id, text, goal_id, as_json)
 
 
 @click.command("hold")

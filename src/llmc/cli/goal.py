@@ -13,7 +13,7 @@ from llmc.api.goal_orders import Goal, Priority
 from llmc.api.goal_views import GoalView
 from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
-from llmc.cli import goal_show
+from llmc.cli import goal_show, goal_verbs
 from llmc.cli.arguments import (
     Group,
     complete_worker,
@@ -283,6 +283,8 @@ _mover(
 
 
 goal_show.add_to(goal)
+for _verb in goal_verbs.VERBS:
+    goal.add_command(_verb)
 
 
 def _say(goal: Goal, as_json: bool) -> None:

@@ -62,11 +62,11 @@ def warn(found: Troubles) -> None:
     elif mode is not None:
         note(
             paint(f"safe mode: {mode.reason}. ", "red", err=True)
-            + f"The file is kept as {mode.file}; `llmc overseer safe-mode --clear` ends it."
+            + f"The file is kept as {mode.file}; `llmc goal safe-mode --clear` ends it."
         )
 
     for goal_id, why in found.unreadable.items():
-        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc overseer export` has it.")
+        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc goal export` has it.")
 
 
 def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
@@ -126,7 +126,7 @@ def question_lines(one: Question, now: float) -> list[str]:
     part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}".strip()
     lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
     lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
-    return [*lines, f'    llmc overseer answer {one.id} "..."']
+    return [*lines, f'    llmc answer {one.id} "..."']
 
 
 def _ago(then: float, now: float) -> str:
@@ -226,7 +226,7 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         "owner": goal.owner,
     }
     if goal.asks is not None:
-        facts["asks"] = f"{goal.asks.reason.question} (llmc overseer answer {goal.goal_id} ...)"
+        facts["asks"] = f"{goal.asks.reason.question} (llmc answer {goal.goal_id} ...)"
     if goal.checked is not None:
         found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
         found += [f"not checked, for you to judge: {text}" for text in goal_views.unchecked(goal)]

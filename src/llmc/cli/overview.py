@@ -264,7 +264,7 @@ def goals_line(page: Page) -> str:
     questions = sum(item["kind"] == "goal_question" for item in page.view["attention"])
     if questions:
         word = "waits" if questions == 1 else "wait"
-        parts.append(f"{questions} {word} for your answer: llmc overseer inbox")
+        parts.append(f"{questions} {word} for your answer: llmc inbox")
     if not seen.ok:
         parts.append(f"the last tick failed: {seen.problem}")
     when = "" if page.daemon_runs else f" ({age(page.now - seen.ended_at)} ago; no daemon drives them)"

@@ -228,7 +228,7 @@ def how_told(project: Project, context: DeliveryContext | None) -> str:
     if wanted not in ways:
         raise Refused(
             f"nobody can be reached over {wanted!r}, which is not configured in [notify].",
-            hint="`llmc overseer inbox` has the question.",
+            hint="`llmc inbox` has the question.",
         )
     return f"told by {wanted}"
 

@@ -1,6 +1,6 @@
 """Goals, their plans, who works on what, and what was said about it. Pure data.
 
-Every record is written as JSON with the names of `llmc overseer export` (camelCase). Times are unix seconds.
+Every record is written as JSON with the names of `llmc goal export` (camelCase). Times are unix seconds.
 """
 
 from collections.abc import Mapping

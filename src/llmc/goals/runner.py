@@ -1,6 +1,6 @@
 """The tick of the goals: observe, decide by rule, store the intent, act, write down what became of it.
 
-One at a time for a root, in the daemon's own lane or by `llmc overseer tick`. Whatever goes wrong here is in goals.log, and
+One at a time for a root, in the daemon's own lane or by `llmc goal tick`. Whatever goes wrong here is in goals.log, and
 stops nobody else.
 """
 
@@ -205,7 +205,7 @@ class Runner:
         with store.reading() as found:
             mode = found.safe_mode()
             if mode is not None:
-                return f"safe mode since a damaged store was set aside ({mode.file}): llmc overseer safe-mode --clear"
+                return f"safe mode since a damaged store was set aside ({mode.file}): llmc goal safe-mode --clear"
             if store.damage:
                 return store.damage
             if not self._desk.read(found):

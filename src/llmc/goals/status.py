@@ -31,12 +31,12 @@ def of_goal(view: GoalView) -> Concerns:
         who = f"{one.work_node_id} {one.node_name}".strip()
         said = f"{who} ({one.goal_title}) asks: {one.reason.question or one.reason.text}"
         listed = "".join(f" [{number}] {text}" for number, text in enumerate(one.reason.options, 1))
-        answer = f'llmc overseer answer {one.id} "..."'
+        answer = f'llmc answer {one.id} "..."'
         found[question_key(one)] = _item("goal_question", "blocked", view.goal.goal_id, said + listed, answer)
     for part in view.assignments.values():
         if part.status is AssignmentStatus.STALLED:
             said = f"nothing moves in {part.work_node_id} of {view.goal.title}; llmc tries to get it going"
-            why = f"llmc overseer why {part.work_node_id}"
+            why = f"llmc goal why {part.work_node_id}"
             found[f"{_STALLED}{part.assignment_id}"] = _item(
                 "goal_stalled", "notice", view.goal.goal_id, said, why
             )

@@ -56,9 +56,7 @@ def _of_part(project: Project, found: Reader, id: str, goal_id: str) -> Why:
     elif (of_goal := found.view(given.goal_id)) is not None:
         view = of_goal
     else:
-        raise NotFound(
-            f"the goal {given.goal_id} of {id} is gone", hint="`llmc overseer events` has what was."
-        )
+        raise NotFound(f"the goal {given.goal_id} of {id} is gone", hint="`llmc goal events` has what was.")
     return why_assignment(
         view,
         given,
@@ -232,7 +230,7 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
 
     def write(view: GoalView) -> Change:
         if view.goal.asks is None or view.goal.asks.reason != question.reason:
-            raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+            raise Refused("this was answered meanwhile", hint="`llmc inbox` shows what is open.")
         if question.reason.kind == goal_end.REPLAN:
             return goal_end.kept(view, now_unix())
         return goal_end.answered(view, said, now_unix())
@@ -248,7 +246,7 @@ def _asked(open_: list[Question], question_id: str, goal_id: str) -> Question:
     if not found:
         hint = (
             did_you_mean(question_id, [one.id for one in open_], cutoff=0.3)
-            or "`llmc overseer inbox` lists what is asked."
+            or "`llmc inbox` lists what is asked."
         )
         raise NotFound(f"nothing waits for an answer under {question_id!r}", hint=hint)
     if len(found) > 1:

@@ -132,7 +132,7 @@ def test_another_plan_that_is_not_made_asks_a_person(tmp_path: Path) -> None:
         "it goes on with the plan it has"
     )
     (item,) = raising.current(project)
-    assert (item.kind, item.next) == ("goal_question", f'llmc overseer answer {goal_id} "..."')
+    assert (item.kind, item.next) == ("goal_question", f'llmc answer {goal_id} "..."')
 
     work.answer(project, goal_id, "2")
     assert work.inbox(project) == []

@@ -109,7 +109,7 @@ def test_what_comes_next_follows_from_the_rules() -> None:
     assert "as soon as there is room" in _next(view, status=S.QUEUED)[0]
     asks = (dispatch("D_1", ts=900.0, mode=Mode.ESCALATE, purpose="escalate", result=Result.OK),)
     what, at = _next(view, status=S.BLOCKED, blocked_reason=BLOCKED, dispatch_history=asks)
-    assert 'llmc overseer answer A_1 "..."' in what
+    assert 'llmc answer A_1 "..."' in what
     assert at == 900.0 + POLICY.reminder_every_s
     assert _next(view, status=S.DONE) == ("nothing: it is over", None)
     paused = replaced(view, goal=replace(view.goal, status=GoalStatus.PAUSED))
@@ -141,4 +141,4 @@ def test_a_part_and_a_goal_say_what_keeps_them() -> None:
     after = waits_of(replaced(view, nodes=done))
     assert (after.ready, after.waiting) == (("S1.1.2",), {"T2.1": ("P1",)})
     stuck = replace(view.nodes["T2.1"], status=NodeStatus.BLOCKED, blocked_reason=BLOCKED)
-    assert "llmc overseer answer T2.1" in why_node(view, stuck).data["next"]["what"]
+    assert "llmc answer T2.1" in why_node(view, stuck).data["next"]["what"]

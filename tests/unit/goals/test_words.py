@@ -130,5 +130,5 @@ def test_what_a_worker_needs_is_asked_in_its_own_words() -> None:
     assert question_lines(asked, START + 5) == [
         "A_1  S1.1.2 Dates (Calendars), 5s ago",
         "    Which dialects count?",
-        '    llmc overseer answer A_1 "..."',
+        '    llmc answer A_1 "..."',
     ]

@@ -110,10 +110,10 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
         return [(f"the goals' store: {error.message}", error.hint)]
     if store.damage:
         return [(store.damage, f"put a good copy there; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
-    told = [(f"{goal}: {why}", "`llmc overseer export` has it") for goal, why in found.unreadable.items()]
+    told = [(f"{goal}: {why}", "`llmc goal export` has it") for goal, why in found.unreadable.items()]
     if mode is not None:
         text = f"goals are in safe mode, and nothing is sent: a damaged store was set aside as {mode.file}"
-        told.append((text, "look at it, then `llmc overseer safe-mode --clear`"))
+        told.append((text, "look at it, then `llmc goal safe-mode --clear`"))
     return told
 
 

@@ -67,7 +67,7 @@ def _of_goal(goal: Goal, asks: Asking) -> Question:
 def answered(view: GoalView, question: Question, text: str, now: float) -> Change:
     """The work goes on; the answer is an event, for whoever delivers it."""
     if question not in questions(view):
-        raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
+        raise Refused("this was answered meanwhile", hint="`llmc inbox` shows what is open.")
     node = view.nodes[question.work_node_id]
     event = Event(
         ts=now,

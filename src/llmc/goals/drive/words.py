@@ -109,7 +109,7 @@ def question_text(goal: Goal, node: Node, assignment: Assignment, reason: Blocke
         *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
         f"Tried so far: {tried}" if tried else "",
         f"Asked before: {asked} times" if asked else "",
-        f'Answer with: llmc overseer answer {assignment.assignment_id} "..."',
+        f'Answer with: llmc answer {assignment.assignment_id} "..."',
     ]
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)
 
@@ -121,7 +121,7 @@ def goal_question_text(goal: Goal, reason: BlockedReason, told: int) -> str:
         f"{fit(goal.title, 200)} needs you.",
         fit(reason.question or reason.text, 1000),
         *(f"  {number}. {fit(option, 200)}" for number, option in enumerate(reason.options[:9], start=1)),
-        f'Answer with: llmc overseer answer {goal.goal_id} "..."',
+        f'Answer with: llmc answer {goal.goal_id} "..."',
     ]
     return fit("\n".join(line for line in lines if line), MAX_QUESTION)
 

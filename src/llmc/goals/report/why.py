@@ -108,7 +108,7 @@ def next_of(view: GoalView, assignment: Assignment, node: Node | None, policy: P
     if not may_touch(assignment, policy):
         return Next(f"nothing: overseer.goals.policy does not allow the pool {assignment.agent_id}")
     if assignment.status is S.BLOCKED:
-        answer = f'it waits for your answer: llmc overseer answer {assignment.assignment_id} "..."'
+        answer = f'it waits for your answer: llmc answer {assignment.assignment_id} "..."'
         due = ladder.reminder_due(assignment, policy)
         return Next(f"{answer}; you are reminded" if due is not None else answer, due)
     if (pending := intents.pending(assignment)) is not None:
@@ -222,9 +222,7 @@ def _comes_of_node(view: GoalView, node: Node, waits: Sequence[str], *, is_ready
     if node.status in ("done", "cancelled"):
         return "nothing: it is over"
     if node.status == "blocked":
-        return (
-            f'it waits for your answer: llmc overseer answer {node.node_id} "..." --goal {view.goal.goal_id}'
-        )
+        return f'it waits for your answer: llmc answer {node.node_id} "..." --goal {view.goal.goal_id}'
     if view.goal.status is not GoalStatus.ACTIVE:
         return f"nothing while the goal is {view.goal.status}"
     if is_ready:
@@ -258,7 +256,7 @@ def why_goal(view: GoalView, percent: int) -> Why:
         f"  {word:<9} {_some(ids) or 'nothing'}" for word, ids in rows.items() if ids or word == "ready"
     ]
     if by[S.BLOCKED]:
-        lines.append("            llmc overseer inbox")
+        lines.append("            llmc inbox")
     lines += [f"  waits     {leaf} for {_some(ids)}" for leaf, ids in list(found.waiting.items())[:MAX_SHOWN]]
     if len(found.waiting) > MAX_SHOWN:
         lines.append(f"            and {len(found.waiting) - MAX_SHOWN} more")

@@ -397,5 +397,5 @@ def decoded(kind: type[R], payload: str) -> R:
     except msgspec.MsgspecError as error:
         raise StateError(
             f"a {kind.__name__.lower()} in the goals' store cannot be read: {error}",
-            hint="`llmc overseer export` shows what is in it; a newer llmc may have written it.",
+            hint="`llmc goal export` shows what is in it; a newer llmc may have written it.",
         ) from error
