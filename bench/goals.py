@@ -26,7 +26,7 @@ from llmc.goals.model import (
 )
 from llmc.goals.report.crystals import of_merge
 from llmc.goals.runner import Runner
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.repo.project import Project
 
 NAME = "goals"

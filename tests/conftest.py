@@ -11,6 +11,7 @@ import pytest
 from tests.support.fleet import Fleet
 from tests.support.loopback_api import LoopbackApi
 from tests.support.npm_client import Unavailable
+from tests.support.order import by_file, in_parts
 from tests.support.webhook import Webhook
 
 pytest_plugins = ["tests.support.requirements"]
@@ -19,10 +20,28 @@ pytest_plugins = ["tests.support.requirements"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers the end-to-end tests come first, and each worker begins with as much of them."""
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    if workers > 1:
+        files = by_file([item.nodeid for item in items])
+        slow = ("tests/e2e/", "tests/tools/")
+        kinds = [[(size_of(file), at) for file, at in files if file.startswith(kind)] for kind in slow]
+        quick = [one for file, at in files if not file.startswith(slow) for one in at]
+        items[:] = [items[at] for at in in_parts(kinds, quick, workers)]
+
+
+def size_of(file: str) -> int:
+    """How much there is in a file says roughly how long its tests take together."""
+    return (Path(__file__).parents[1] / file).stat().st_size
+
+
 def pytest_collection_finish() -> None:
     """What collection made stays until the end: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.fleet import OLD_CLIENT_TOO, REAL_IN_SOAK, Fleet
+from tests.support.fleet import NEW_CLIENT, REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 
 
@@ -21,7 +21,7 @@ def answers(fleet: Fleet) -> dict[str, str]:
 
 
 @pytest.mark.req("7-044")
-@pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
+@pytest.mark.parametrize("fleet", NEW_CLIENT, indirect=True)
 def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
     """Break: press Enter without a look at the line; believe a dialog that closed; or type into one of another question."""
     fleet.set_up("adam")

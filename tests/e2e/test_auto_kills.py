@@ -64,7 +64,7 @@ SOME = [f"{point}:{('before', 'after')[index % 2]}" for index, point in enumerat
 @pytest.mark.req("0-004", "0-048", "4-042", "4-065")
 @pytest.mark.parametrize("faults", [SOME, pytest.param(FAULTS, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_a_kill_at_each_step_of_a_task(scripted: Fleet, faults: list[str]) -> None:
-    """Break: leave the files of ended claims out of settle_files, or count `no_changes` only before its claim ends;
+    """Break: leave the files of ended claims out of ClaudeTasks.settle, or count `no_changes` only before its claim ends;
     or give a lost claim back without its event."""
     fleet = scripted
     ran = fleet.dir / "ran"

@@ -10,7 +10,7 @@ import pytest
 from llmc import hook_client
 from llmc.cli.app import FOR_AGENTS
 from llmc.cli.commands import COMMANDS
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

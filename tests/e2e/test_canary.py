@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from tests.support.attention import TOLD_OF_ALL, is_told, on_every_surface
 from tests.support.fleet import REAL_IN_SOAK, Fleet, Result
 from tests.support.odd_client import OddClient

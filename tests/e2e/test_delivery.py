@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from llmc.agents.claude.files import client_status
+from llmc.agents.claude.client_files import client_status
 from llmc.agents.protocol import ClientStatus
 from llmc.base.names import header_id
 from llmc.base.panes import Pane

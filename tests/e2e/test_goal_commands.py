@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals.drive.transitions import move_assignment
+from llmc.goals.drive.moves import move_assignment
 from llmc.goals.model import AssignmentStatus, Change, Event, NodeStatus, Result
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from tests.e2e.test_task_commands import completed_words
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, dispatch, node

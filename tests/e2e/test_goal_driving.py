@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmc.goals.model import AssignmentStatus
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from tests.support import goals
 from tests.support.auto import Daemon, state, until
 from tests.support.fleet import Fleet

@@ -13,7 +13,7 @@ import pytest
 from llmc.base.names import header_id
 from llmc.goals.drive.intents import WORK
 from llmc.goals.model import Assignment, Dispatch, Result
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from tests.support import goals
 from tests.support.auto import Daemon, at_work, wait_for
 from tests.support.fleet import Fleet

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from llmc.cli.app import cli
 from llmc.goals.model import AssignmentStatus, Change, Event
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from tests.support.fleet import Fleet
 from tests.support.goal_records import BLOCKED, assignment, node
 from tests.support.texts import HOSTILE, acts_on_a_terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import auto
-from tests.support.fleet import CLIENTS_IN_SOAK, OLD_CLIENT_TOO, Fleet
+from tests.support.fleet import CLIENTS_IN_SOAK, Fleet
 from tests.support.people import (
     SHELL,
     Seat,
@@ -24,7 +24,6 @@ from tests.support.people import (
 from tests.support.waiting import wait_until
 
 COMMIT = "git -c user.name=Worker -c user.email=worker@example.com commit -q -m"
-every_client = pytest.mark.parametrize("fleet", OLD_CLIENT_TOO, indirect=True)
 clients_in_soak = pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)
 
 
@@ -158,7 +157,7 @@ def test_what_is_set_for_a_window_is_not_for_the_agent(scripted: Fleet) -> None:
 MOVES_OF_CLIENTS = ("swap-pane across sessions", "join-pane", "rename-session")
 
 
-@every_client
+@clients_in_soak
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_wherever_a_person_moves_it(fleet: Fleet, every: bool) -> None:
     """Break: look for the pane in the session that the record names; or target `=session:%N`, which is another pane."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from llmc.base.names import TaskId, TaskKey
 from llmc.repo.project import open_project
-from llmc.tasks import commands, queue
+from llmc.tasks import queue, task_orders
 from llmc.tasks.source import source_of
 from tests.support import auto
 from tests.support.auto import Daemon, add, commit, set_up, task_dir
@@ -97,7 +97,7 @@ def test_config_set_is_the_first_that_a_new_llmc_does(scripted: Fleet) -> None:
 
 
 def test_a_pending_file_under_a_completed_number_is_a_question(scripted: Fleet) -> None:
-    """One is done again, and one is left as it is. Break: let claims.settle_files rewrite every file that the ledger
+    """One is done again, and one is left as it is. Break: let ClaudeTasks.settle rewrite every file that the ledger
     knows as completed."""
     fleet = set_up(scripted)
     for number in (1, 2):
@@ -161,16 +161,16 @@ def test_a_task_whose_work_is_undone_is_taken_back(scripted: Fleet) -> None:
         assert back is not None
         assert (back.status, back.owner) == ("pending", "")
     assert not source_of(project).books().is_completed(task)
-    assert commands.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
+    assert task_orders.pending_again(project, commits["1"]) == ("1", "task 1 is pending again"), (
         "as after a crash"
     )
-    assert commands.pending_again(project, "0" * 40) == ("", "")
+    assert task_orders.pending_again(project, "0" * 40) == ("", "")
     assert states(fleet) == {"1": "ready", "2": "completed"}
     assert books.landed_as("0" * 40) is None
     (task_dir(fleet) / "2.json").unlink()
     two = TaskKey("plan", TaskId("2"))
     assert queue.take_back(project, two, "its work was undone") is None
-    assert "its file is gone" in commands.pending_again(project, commits["2"])[1]
+    assert "its file is gone" in task_orders.pending_again(project, commits["2"])[1]
     assert source_of(project).books().is_completed(two)
     # Somebody has begun it again since: it stays theirs.
     taken = source_of(project).claim(task, "auto-1", "Do 1")

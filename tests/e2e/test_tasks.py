@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import SCRIPTED_IN_SOAK, Fleet
 from tests.support.plans import auto_config, task_files
 from tests.support.waiting import wait_until
 
@@ -105,6 +105,7 @@ def _problems(fleet: Fleet, count: int) -> list[str]:
 
 
 @pytest.mark.req("4-001", "4-005")
+@pytest.mark.parametrize("fleet", SCRIPTED_IN_SOAK, indirect=True)
 def test_agents_and_llmc_share_one_list(fleet: Fleet) -> None:
     """Break: launch without CLAUDE_CODE_TASK_LIST_ID."""
     fleet.set_up("adam", config={"auto.task_list_id": "our list"})

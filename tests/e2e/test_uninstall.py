@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmc.base.processes import is_alive
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from tests.support.fleet import Fleet, in_soak
 from tests.support.mess import lost, make_mess
 from tests.support.repos import snapshot

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.base.locks import Rank, lock
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

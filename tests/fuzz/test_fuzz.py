@@ -19,7 +19,7 @@ import pytest
 from llmc.base.errors import LlmcError
 from llmc.cli.app import cli
 from llmc.cli.commands import COMMANDS
-from llmc.config import layout
+from llmc.config import root_layout
 from llmc.goals.drive.updates import parse as parse_update
 from llmc.goals.plan.plan import Limits
 from llmc.goals.plan.plan_check import check_plan, check_split
@@ -204,7 +204,7 @@ def inbox(grounds: Grounds, dice: Random) -> None:
     (folder / f"{after}-2.json").write_text(json.dumps({**envelope, "payload": ok}))
     said = grounds.llmc("status", "--json")
     assert said.code == 0, said
-    lines = (grounds.root / layout.EVENTS).read_bytes().split(b"\n")[-40:]
+    lines = (grounds.root / root_layout.EVENTS).read_bytes().split(b"\n")[-40:]
     rows = [json.loads(line) for line in lines if line]
     assert [row for row in rows if f"{after}-2" in str(row.get("event"))], (
         "the next event counts all the same"
@@ -256,7 +256,7 @@ _NAMES = ("x", "..", "0", "007", "9" * 200, "\u2028", "a b", "\x1b[2J", "\udcff"
 
 
 def ledger(grounds: Grounds, dice: Random) -> None:
-    path = grounds.root / layout.TASKS_LEDGER
+    path = grounds.root / root_layout.TASKS_LEDGER
     rows = [json.dumps(row).encode() for row in LEDGER]
     for _ in range(dice.choice((1, 2, 5))):
         rows.insert(dice.randrange(len(rows) + 1), mutate.document(dice, dice.choice(LEDGER)))
@@ -285,7 +285,7 @@ def ledger(grounds: Grounds, dice: Random) -> None:
 
 
 def events(grounds: Grounds, dice: Random) -> None:
-    path = grounds.root / layout.EVENTS
+    path = grounds.root / root_layout.EVENTS
     grounds.llmc(
         "digest", "--json"
     )  # what an earlier case left on the list of what needs a person goes now, with an event
@@ -448,4 +448,4 @@ def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
 def _clear(grounds: Grounds) -> None:
     for path in grounds.tasks.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    (grounds.root / layout.TASKS_LEDGER).unlink(missing_ok=True)
+    (grounds.root / root_layout.TASKS_LEDGER).unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.claude.files import client_status
+from llmc.agents.claude.client_files import client_status
 from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake
 from llmc.config.edit import set_value
-from llmc.config.layout import tmux_server
+from llmc.config.root_layout import tmux_server
 from llmc.records.event_log import EventLog
 from tests.support import zygote
 from tests.support.loopback_api import LoopbackApi
@@ -39,12 +40,6 @@ SCRIPTED_IN_SOAK = [
 #: the new client alone in `make test`: it shows all that the scripted agent and an old client do
 NEW_CLIENT = [
     *SCRIPTED_IN_SOAK,
-    pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
-]
-#: both agents as usual, and an old client in `make soak`: what a person does at a terminal, clients answer differently
-OLD_CLIENT_TOO = [
-    "scripted",
-    pytest.param("claude", marks=pytest.mark.real_client),
     pytest.param("claude-2.1.197", marks=[pytest.mark.real_client, pytest.mark.soak]),
 ]
 #: the real clients, old and new, in `make soak` only: another test shows the same on the new one
@@ -149,17 +144,18 @@ class Fleet:
     def answered(self, text: bytes, *args: str) -> int:
         """The exit code of a command at a terminal, where a person answers its question."""
         master, slave = pty.openpty()
+        terminal = os.ttyname(slave)
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "llmc", *args],
+            begun = zygote.spawn(
+                list(args),
                 cwd=self.source,
                 env=self.env,
-                stdin=slave,
-                stdout=subprocess.DEVNULL,
-                stderr=slave,
+                stdin=terminal,
+                out=os.devnull,
+                output=Path(terminal),
             )
             os.write(master, text)
-            return process.wait(60)
+            return begun.wait(60)
         finally:
             os.close(master)
             os.close(slave)
@@ -168,22 +164,25 @@ class Fleet:
         """What a command shows on a terminal of so many columns, colours and all."""
         master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (50, columns))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "llmc", *args],
-            cwd=self.source,
-            env={name: value for name, value in self.env.items() if name != "NO_COLOR"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        )
-        os.close(slave)
-        shown = b""
-        with contextlib.suppress(OSError):  # the end of a terminal is an error
-            while data := os.read(master, 65536):
-                shown += data
-        os.close(master)
-        process.wait(60)
-        return shown.decode()
+        env = {name: value for name, value in self.env.items() if name != "NO_COLOR"}
+        terminal = os.ttyname(slave)
+        shown: list[bytes] = []
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # the end of a terminal is an error
+                while data := os.read(master, 65536):
+                    shown.append(data)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        begun = zygote.spawn(list(args), cwd=self.source, env=env, stdin=terminal, output=Path(terminal))
+        try:
+            begun.wait(60)
+        finally:
+            os.close(slave)
+            reader.join()
+            os.close(master)
+        return b"".join(shown).decode()
 
     def spawn(self, *args: str) -> "subprocess.Popen[bytes]":
         """Run a command in the background."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from tests.support import auto
 from tests.support.fleet import Fleet
 from tests.support.plans import COMMIT

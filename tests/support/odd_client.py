@@ -31,14 +31,14 @@ for word in broken:
 sys.argv[place] = str(folder / f"{{os.getpid()}}.settings.json")
 Path(sys.argv[place]).write_text(json.dumps(settings))
 
-from llmc.agents.scripted import app, keyboard
+from llmc.agents.scripted import keyboard, program
 from llmc.agents.scripted.__main__ import main
 
 if "clear" in broken:
     del keyboard.ACTIONS["clear"]
 if "exit" in broken:
-    good = app.App._exit
-    app.App._exit = lambda self, reason, code: good(self, reason, 3 if reason == "prompt_input_exit" else code)
+    good = program.App._exit
+    program.App._exit = lambda self, reason, code: good(self, reason, 3 if reason == "prompt_input_exit" else code)
 sys.exit(main(sys.argv[1:]))
 """
 

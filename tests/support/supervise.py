@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.base.errors import LlmcError
-from llmc.cli.overseer import show
+from llmc.cli.overseeing import show
 from llmc.repo.project import Project, open_project
 from llmc.supervisor.roles import Timing
 from llmc.supervisor.rules import decide

@@ -38,9 +38,17 @@ def run(
     return done
 
 
-def spawn(argv: list[str], *, cwd: Path, env: Mapping[str, str], output: Path) -> "Spawned":
-    """Begin a command that runs on."""
-    return Spawned(_idle_one(), argv, cwd, env, output)
+def spawn(
+    argv: list[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: Path,
+    stdin: str = os.devnull,
+    out: str = "",
+) -> "Spawned":
+    """Begin a command that runs on; what it prints goes to `out` where that is another file than its errors."""
+    return Spawned(_idle_one(), argv, cwd, env, (stdin, out or str(output), str(output)))
 
 
 def _idle_one() -> "_Zygote":
@@ -55,20 +63,17 @@ class Spawned:
     """A command at work; its zygote does nothing else meanwhile."""
 
     def __init__(
-        self, zygote: "_Zygote", argv: list[str], cwd: Path, env: Mapping[str, str], output: Path
+        self,
+        zygote: "_Zygote",
+        argv: list[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        files: tuple[str, str, str],
     ) -> None:
         self._zygote = zygote
         self._code: int | None = None
-        self.pid = zygote.begin(
-            {
-                "argv": argv,
-                "cwd": str(cwd),
-                "env": dict(env),
-                "in": os.devnull,
-                "out": str(output),
-                "err": str(output),
-            }
-        )
+        names = dict(zip(("in", "out", "err"), files, strict=True))
+        self.pid = zygote.begin({"argv": argv, "cwd": str(cwd), "env": dict(env), **names})
 
     def wait(self, timeout_s: float) -> int:
         """Its exit code; TimeoutError while it runs on."""
@@ -143,6 +148,7 @@ def _serve() -> None:
     _import_everything()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)  # most commands end before there is anything to collect
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         pid = os.fork()

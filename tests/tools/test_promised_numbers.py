@@ -13,14 +13,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.screen import Box, Composer
-from llmc.agents.events import AgentEvent, What
 from llmc.agents.protocol import ClientStatus
 from llmc.api.status_view import overseer_view
 from llmc.base import processes
@@ -97,7 +98,14 @@ def test_a_heartbeat_at_once_and_then_every_5_seconds(
 
     module = SimpleNamespace(Event=Stop, Thread=threading.Thread)
     monkeypatch.setattr(watches, "threading", module)
-    auto = AutoMode(project, AutoOptions(), logging.getLogger("quiet"), lambda _, __: None, lambda _: None)
+    auto = AutoMode(
+        project,
+        AutoOptions(),
+        logging.getLogger("quiet"),
+        ThreadPoolExecutor(1),
+        lambda _, __: None,
+        lambda _: None,
+    )
     loop = asyncio.new_event_loop()
     auto.show_life(loop, "i-1")
     loop.close()

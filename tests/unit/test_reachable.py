@@ -27,13 +27,16 @@ ALLOWED = {
     "llmc.records.state.State.auto_workers",
     "llmc.records.state.State.overseer_active",
     "llmc.records.state.State.patrol_last_run_unix",
-    "llmc.doctor.rules.canary.Verdict.probes",
+    "llmc.doctor.rules.canary_verdict.Verdict.probes",
     # a value that a planner may give
     "llmc.goals.plan.plan.RiskLevel.MED",
     # scripts/make-docs prints it
     "llmc.rehearsal.drills.model.Drill.instead_of",
     # says which problems the schema has to find too: the two are compared with each other
     "llmc.goals.plan.plan_check.Problem.of_shape",
+    # what --reply-thread and --reply-account said: kept with the goal, for who reads it there
+    "llmc.goals.model.DeliveryContext.account",
+    "llmc.goals.model.DeliveryContext.thread",
 }
 
 

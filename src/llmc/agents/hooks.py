@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import overload
 
+from llmc.agents.agent_events import PANE_DIED, REPORT, AgentEvent, What
 from llmc.agents.claude import hooks as claude
-from llmc.agents.events import PANE_DIED, REPORT, AgentEvent, What
 from llmc.config.paths import Root
 from llmc.records import inbox
 from llmc.records.hook_events import HookEvent, Malformed

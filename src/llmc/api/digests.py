@@ -3,8 +3,8 @@
 from llmc.repo.project import Project
 from llmc.reports import digest
 from llmc.reports.digest import text_of as text_of
-from llmc.reports.rules.digest import Digest as Digest
-from llmc.reports.rules.digest import as_json as as_json
+from llmc.reports.rules.digest_parts import Digest as Digest
+from llmc.reports.rules.digest_parts import as_json as as_json
 
 
 def report(project: Project, since: float | None, *, for_people: bool) -> Digest:

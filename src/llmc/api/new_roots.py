@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.claude.client import ClaudeCode
-from llmc.agents.claude.files import add_trust, user_config
+from llmc.agents.claude.client_files import add_trust, user_config
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.config.load import load_config

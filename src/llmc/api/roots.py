@@ -1,5 +1,7 @@
 """An open root, which every operation is given: how a front end finds one, and what it may ask of it at once."""
 
+import contextlib
+
 from llmc.agents.claude.client import ClaudeCode
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
@@ -55,3 +57,13 @@ def client(given: str | None) -> tuple[list[str], dict[str, str]]:
     if not isinstance(agent, ClaudeCode):
         agent = ClaudeCode(project.config.defaults.agent_command)
     return agent.program(), env
+
+
+def name_old_tasks(root: Root) -> None:
+    """Before the configuration changes: rows of an older llmc, which had no lists, are of the one that is configured until now."""
+    if not root.tasks_ledger.exists():
+        return
+    from llmc.tasks.source import source_of
+
+    with contextlib.suppress(LlmcError, OSError):
+        source_of(open_project(str(root.path))).books()

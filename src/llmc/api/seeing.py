@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llmc.base import given
 from llmc.base.flocks import is_locked
 from llmc.base.panes import FORMAT, Panes, parse
-from llmc.config import layout, trust
+from llmc.config import root_layout, trust
 from llmc.records.items import Facts, Raw
 from llmc.records.sight import agent_pane, look
 
@@ -60,7 +60,7 @@ def find_root(given: str | None) -> str:
         ).path
     except trust.Untrusted:
         raise Unreadable from None
-    if not os.path.isfile(f"{path}/{layout.STATE}"):
+    if not os.path.isfile(f"{path}/{root_layout.STATE}"):
         raise Unreadable
     return path
 
@@ -139,7 +139,7 @@ def current(root: str) -> tuple[Raw, Facts]:
 
 
 def read_state(root: str) -> Raw:
-    state = _json(f"{root}/{layout.STATE}")
+    state = _json(f"{root}/{root_layout.STATE}")
     version = None if state is None else state.get("version", 1)
     if state is None or not isinstance(version, int) or version > 1 or not _has_workers(state):
         raise Unreadable  # click's path says what is wrong with it
@@ -156,12 +156,12 @@ def _has_workers(state: Raw) -> bool:
 
 
 def daemon_runs(root: str) -> bool:
-    return is_locked(f"{root}/{layout.DAEMON_LOCK}")
+    return is_locked(f"{root}/{root_layout.DAEMON_LOCK}")
 
 
 def tmux_panes(root: str) -> Panes | None:
     """Every pane; None when tmux gave no answer. Same question as base/tmux.py asks."""
-    argv = ["tmux", "-L", layout.tmux_server(root), "list-panes", "-a", "-F"]
+    argv = ["tmux", "-L", root_layout.tmux_server(root), "list-panes", "-a", "-F"]
     argv.append(FORMAT)
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
     env.pop("TMUX_TMPDIR", None)  # see base/tmux.py
@@ -180,7 +180,7 @@ def pending(root: str, worker: str) -> bool:
     try:
         return any(
             name[0].isdigit() and name.endswith(".json")
-            for name in os.listdir(f"{root}/{layout.INBOX}/{worker}")
+            for name in os.listdir(f"{root}/{root_layout.INBOX}/{worker}")
         )
     except OSError:
         return False
@@ -195,9 +195,9 @@ def catch_up(root: str) -> None:
 
 def _lists_changed(root: str) -> bool:
     """Whether tasks or goals changed since somebody last told the attention list; a daemon tells it by itself."""
-    return max(_changed(f"{root}/{layout.TASKS_LEDGER}"), _changed(f"{root}/{layout.GOALS}")) > _changed(
-        f"{root}/{layout.LISTED}"
-    )
+    return max(
+        _changed(f"{root}/{root_layout.TASKS_LEDGER}"), _changed(f"{root}/{root_layout.GOALS}")
+    ) > _changed(f"{root}/{root_layout.LISTED}")
 
 
 def _changed(path: str) -> int:
@@ -271,7 +271,7 @@ def events(root: str, since: float, follow: bool, worker: str | None = None) -> 
     """What happened from a time on, oldest first; with `follow` without an end."""
     from llmc.records.event_log import EventLog, rows_of, ts_of
 
-    log = EventLog(f"{root}/{layout.EVENTS}").reader(since)
+    log = EventLog(f"{root}/{root_layout.EVENTS}").reader(since)
     while True:
         for row in rows_of(log.lines()):
             if ts_of(row) >= since and worker in (None, row.get("worker")):

@@ -12,17 +12,17 @@ from llmc.records.books import QUARANTINED, Books
 from llmc.records.task import PRIORITIES as PRIORITIES
 from llmc.records.task import Task as Task
 from llmc.repo.project import Project
-from llmc.tasks import commands, task_list
-from llmc.tasks.commands import approve as approve
-from llmc.tasks.commands import done as done
-from llmc.tasks.commands import release as release
-from llmc.tasks.commands import requeue as requeue
-from llmc.tasks.rules import draw
+from llmc.tasks import task_list, task_orders
+from llmc.tasks.rules import task_drawing
 from llmc.tasks.rules.claims import PROPOSED
 from llmc.tasks.rules.draft import Draft
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import Overview as Overview
 from llmc.tasks.task_list import left_to_do as left_to_do
+from llmc.tasks.task_orders import approve as approve
+from llmc.tasks.task_orders import done as done
+from llmc.tasks.task_orders import release as release
+from llmc.tasks.task_orders import requeue as requeue
 
 
 class TaskBoard(Struct, frozen=True):
@@ -46,7 +46,7 @@ class TaskBoard(Struct, frozen=True):
             return f"it {said}: {gist(reason)}" if reason else ""
         if word and kept is not None:
             return gist(kept.reason)
-        if self.found.states.get(task.id) == draw.QUESTION:
+        if self.found.states.get(task.id) == task_drawing.QUESTION:
             return f"it was completed before: llmc tasks requeue {task.id} has it done again, or llmc tasks done {task.id}"
         return ""
 
@@ -105,13 +105,13 @@ def get(project: Project, found: TaskBoard, task_id: str) -> Task:
 
 def releasable(project: Project, found: TaskBoard) -> Collection[str]:
     """Tasks that somebody has, and no worker of this root is at."""
-    return commands.releasable(project, found.found)
+    return task_orders.releasable(project, found.found)
 
 
 def drawn(found: TaskBoard, *, mermaid: bool) -> Iterable[str]:
     """Which task waits for which, as lines."""
     overview = found.found
-    draw_lines = draw.mermaid if mermaid else draw.tree
+    draw_lines = task_drawing.mermaid if mermaid else task_drawing.tree
     return draw_lines(list(overview.tasks.values()), overview.edges, overview.states)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.agents.claude.client import ClaudeCode
-from llmc.agents.claude.files import is_only_trusted, is_trusted, remove_trust, user_config
+from llmc.agents.claude.client_files import is_only_trusted, is_trusted, remove_trust, user_config
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree

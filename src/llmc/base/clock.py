@@ -27,6 +27,8 @@ def age_s(since_unix: float, now: float) -> float:
 
 class _Round(Struct):
     name: str
+    #: what it is done for: a process may work for several roots
+    owner: str
     #: when it last began or ended something
     mark: float
     #: until when it may wait for what it began
@@ -37,10 +39,10 @@ _rounds: dict[int, _Round] = {}
 
 
 @contextmanager
-def watched(name: str) -> Iterator[None]:
+def watched(name: str, owner: str = "") -> Iterator[None]:
     """The work of this thread is watched while the block runs."""
     thread = threading.get_ident()
-    _rounds[thread] = _Round(name, time.monotonic())
+    _rounds[thread] = _Round(name, owner, time.monotonic())
     try:
         yield
     finally:
@@ -63,15 +65,15 @@ def waiting(limit_s: float) -> Iterator[None]:
         here.mark, here.deadline = time.monotonic(), before
 
 
-def running() -> list[str]:
-    """The names of the rounds that have not ended."""
-    return [round_.name for round_ in list(_rounds.values())]
+def running(owner: str | None = None) -> list[str]:
+    """The names of the rounds that have not ended: of one owner, or of all."""
+    return [round_.name for round_ in list(_rounds.values()) if owner in (None, round_.owner)]
 
 
-def stuck(limit_s: float) -> str | None:
+def stuck(limit_s: float, owner: str) -> str | None:
     """A round that began or ended nothing for so long, and waits for nothing that may take longer; its name."""
     now = time.monotonic()
     for round_ in list(_rounds.values()):
-        if now > max(round_.mark + limit_s, round_.deadline + limit_s):
+        if round_.owner == owner and now > max(round_.mark + limit_s, round_.deadline + limit_s):
             return round_.name
     return None

@@ -34,14 +34,13 @@ def listen(path: Path) -> socket.socket:
     if not PORTABLE:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     sock.setblocking(False)
-    old_mask = os.umask(0o177)
     try:
+        # Not by the umask: that is the whole process's, and other threads make files meanwhile.
         sock.bind(str(path))
+        path.chmod(0o600)
     except BaseException:
         sock.close()
         raise
-    finally:
-        os.umask(old_mask)
     return sock
 
 

@@ -1,33 +1,16 @@
 """llmc config"""
 
-import contextlib
 import os
 import shlex
 import subprocess
 
 import click
 
-from llmc.base.errors import Exit, LlmcError, UsageError
-from llmc.cli.arguments import Group
+from llmc.api.roots import name_old_tasks
+from llmc.base.errors import Exit, UsageError
+from llmc.cli.arguments import Group, root_of
 from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 from llmc.config.load import advice, check_text, load_config, read_text, unusable
-from llmc.config.paths import Root
-from llmc.repo.project import locate_root
-
-
-def _root(ctx: click.Context) -> Root:
-    return locate_root(ctx.find_root().obj["root"])
-
-
-def _name_old_tasks(ctx: click.Context) -> None:
-    """Rows of an older llmc, which had no lists, are of the one that is configured until now."""
-    if not _root(ctx).tasks_ledger.exists():
-        return
-    from llmc.repo.project import open_project
-    from llmc.tasks.source import source_of
-
-    with contextlib.suppress(LlmcError, OSError):
-        source_of(open_project(ctx.find_root().obj["root"])).books()
 
 
 @click.group("config", cls=Group)
@@ -51,7 +34,7 @@ def get(ctx: click.Context, key: str | None, as_json: bool) -> None:
     from llmc.config.edit import get_value
     from llmc.config.schema import plain, reference, to_toml
 
-    config = load_config(_root(ctx).config)
+    config = load_config(root_of(ctx).config)
     if key:
         value = plain(get_value(config, key))
         print_json(value) if as_json else say_lines(value if isinstance(value, str) else to_toml(value))
@@ -74,8 +57,8 @@ def set_(ctx: click.Context, key: str, value: str) -> None:
     from llmc.config.edit import get_value, set_value
     from llmc.config.schema import to_toml
 
-    _name_old_tasks(ctx)
-    config = set_value(_root(ctx).config, key, value)
+    name_old_tasks(root_of(ctx))
+    config = set_value(root_of(ctx).config, key, value)
     say(f"{key} = {to_toml(get_value(config, key))}")
 
 
@@ -86,8 +69,8 @@ def unset(ctx: click.Context, key: str) -> None:
     """Remove one key, so that its default is in force."""
     from llmc.config.edit import unset_value
 
-    _name_old_tasks(ctx)
-    unset_value(_root(ctx).config, key)
+    name_old_tasks(root_of(ctx))
+    unset_value(root_of(ctx).config, key)
     say(f"{key} is unset")
 
 
@@ -95,8 +78,8 @@ def unset(ctx: click.Context, key: str) -> None:
 @click.pass_context
 def edit(ctx: click.Context) -> None:
     """Open config.toml in $EDITOR; what you saved is taken only when it is valid."""
-    _name_old_tasks(ctx)
-    path = _root(ctx).config
+    name_old_tasks(root_of(ctx))
+    path = root_of(ctx).config
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     draft = path.with_name("config.edit.toml")
     if not draft.exists():
@@ -123,7 +106,7 @@ def edit(ctx: click.Context) -> None:
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
     """List everything that is wrong with config.toml, at once, and what does not go well together."""
-    path = _root(ctx).config
+    path = root_of(ctx).config
     config, problems = check_text(read_text(path), path.name)
     warnings = advice(config) if config is not None else []
     if as_json:

@@ -1,20 +1,19 @@
-"""llmc doctor"""
+"""What is wrong with a root, and its repair: `llmc doctor`."""
 
 from typing import Any
 
 import click
 import msgspec
 
-from llmc.base.errors import Exit, Refused, UsageError
-from llmc.cli.arguments import confirm
+from llmc.api import health
+from llmc.api.health import GROUPS, Facts, Finding, Health, Repair, summary
+from llmc.api.roots import Root
+from llmc.base.errors import Exit, UsageError
+from llmc.cli.arguments import (
+    confirm,
+    root_of,
+)
 from llmc.cli.output import json_option, note, paint, print_json, say
-from llmc.config.paths import Root
-from llmc.doctor import rebuild as rebuilding
-from llmc.doctor.check import Repair
-from llmc.doctor.registry import diagnose, examine, not_seen, notes, repair_all
-from llmc.doctor.rules.facts import Facts
-from llmc.doctor.rules.findings import GROUPS, Finding, summary
-from llmc.repo.project import locate_root, open_project
 
 
 @click.command("doctor")
@@ -41,68 +40,58 @@ def doctor(ctx: click.Context, repair: bool, rebuild: bool, yes: bool, as_json: 
         raise UsageError("--repair and --rebuild were given", hint="First --rebuild, then look again.")
     if yes and not (repair or rebuild):
         raise UsageError("--yes without --repair or --rebuild", hint="`llmc doctor` alone asks nothing.")
-    root = locate_root(ctx.find_root().obj["root"])
+    root = root_of(ctx)
     if rebuild:
         return _rebuild(root, yes, as_json)
-    facts = examine(root)
-    found = diagnose(facts)
-    if not repair:
-        return _show(root, facts, found, as_json)
-    return _repair(root, facts, found, yes, as_json)
+    found = health.look(root)
+    return _repair(root, found, yes, as_json) if repair else _show(root, found, as_json)
 
 
-def _repair(root: Root, facts: Facts, found: list[Finding], yes: bool, as_json: bool) -> int:
-    plan = [finding for finding in found if finding.repairable]
-    if facts.config_problems:
-        raise Refused(
-            "nothing is repaired while config.toml cannot be used: " + "; ".join(facts.config_problems),
-            hint="`llmc config edit`, then again.",
-        )
+def _repair(root: Root, found: Health, yes: bool, as_json: bool) -> int:
+    plan = found.repairable
+    health.require_usable(found)
     if plan:
         if not yes:
             for finding in plan:
                 note(f"  {finding.line}")
         many = f"{len(plan)} problem{'s' if len(plan) > 1 else ''}"
         confirm(f"Repair {'these' if len(plan) > 1 else 'this'} {many}?", f"this repairs {many}", yes)
-    project = open_project(str(root.path))
-    done = repair_all(project, facts, plan)
+    done = health.repair(root, found)
     if done:
-        project.wake()
-        facts = examine(root)
-        found = diagnose(facts)
+        found = health.look(root)
     if as_json:
-        print_json({**_view(root, facts, found), "repairs": [_repair_view(one) for one in done]})
+        print_json({**_view(root, found), "repairs": [_repair_view(one) for one in done]})
         return _code(found)
     for one in done:
         line = f"{one.finding.what} -> {one.text}"
         say(paint("repaired: ", "green") + line if one.done else paint(line, "red"))
     if not done:
-        return _show(root, facts, found, as_json)
-    for finding in found:
+        return _show(root, found, as_json)
+    for finding in found.findings:
         say(paint(f"left: {finding.line}", "red"))
-    say(summary(found))
+    say(summary(found.findings))
     return _code(found)
 
 
-def _show(root: Root, facts: Facts, found: list[Finding], as_json: bool) -> int:
+def _show(root: Root, found: Health, as_json: bool) -> int:
     if as_json:
-        print_json({**_view(root, facts, found), "repairs": []})
+        print_json({**_view(root, found), "repairs": []})
         return _code(found)
     for group in GROUPS:
-        lines = [finding.line for finding in found if finding.group == group]
-        say(f"{group}:" + ("" if lines else f" {_without_finding(facts, group)}"))
+        lines = [finding.line for finding in found.findings if finding.group == group]
+        say(f"{group}:" + ("" if lines else f" {_without_finding(found, group)}"))
         for line in lines:
             say(paint("  " + line, "red"))
-    for text in notes(facts):
+    for text in found.notes:
         note(text)
-    say(summary(found))
+    say(summary(found.findings))
     return _code(found)
 
 
-def _without_finding(facts: Facts, group: str) -> str:
-    if group in not_seen(facts):
-        return f"not looked at, {not_seen(facts)[group]}"
-    return paint(", ".join(_versions(facts)) if group == "programs" else "fine", "green")
+def _without_finding(found: Health, group: str) -> str:
+    if group in found.not_seen:
+        return f"not looked at, {found.not_seen[group]}"
+    return paint(", ".join(_versions(found.facts)) if group == "programs" else "fine", "green")
 
 
 def _versions(facts: Facts) -> list[str]:
@@ -113,20 +102,20 @@ def _versions(facts: Facts) -> list[str]:
     ] + canary
 
 
-def _code(found: list[Finding]) -> int:
-    return Exit.FAILED if found else Exit.DONE
+def _code(found: Health) -> int:
+    return Exit.FAILED if found.findings else Exit.DONE
 
 
-def _view(root: Root, facts: Facts, found: list[Finding]) -> dict[str, Any]:
+def _view(root: Root, found: Health) -> dict[str, Any]:
     return {
         "root": str(root.path),
-        "healthy": not found,
-        "problems": len(found),
-        "repairable": sum(finding.repairable for finding in found),
-        "findings": [_finding_view(finding) for finding in found],
-        "not_seen": not_seen(facts),
-        "notes": notes(facts),
-        "canary": None if facts.canary is None else msgspec.to_builtins(facts.canary),
+        "healthy": not found.findings,
+        "problems": len(found.findings),
+        "repairable": len(found.repairable),
+        "findings": [_finding_view(finding) for finding in found.findings],
+        "not_seen": found.not_seen,
+        "notes": found.notes,
+        "canary": None if found.facts.canary is None else msgspec.to_builtins(found.facts.canary),
     }
 
 
@@ -146,11 +135,10 @@ def _repair_view(one: Repair) -> dict[str, Any]:
 
 
 def _rebuild(root: Root, yes: bool, as_json: bool) -> int:
-    project = open_project(str(root.path))
-    if rebuilding.readable_state(project) is not None:
+    if health.has_state(root):
         what = f"{root.state} is valid; a new one would know less"
         confirm(f"{what}. Make a new one?", what, yes)
-    done = rebuilding.rebuild(project)
+    done = health.rebuild(root)
     if as_json:
         rows = [
             {"name": w.name, "status": w.status, "reason": w.reason, "prompt": w.current_prompt,

@@ -1,4 +1,4 @@
-"""llmc goal"""
+"""Goals: `llmc goal create`, `plan`, `list`, `update`, `pause`, `resume`, `cancel`, `archive`."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -8,19 +8,20 @@ from typing import Any
 import click
 import msgspec
 
+from llmc.api import goal_orders, goal_views
+from llmc.api.goal_orders import Goal, Priority
+from llmc.api.goal_views import GoalView
+from llmc.api.roots import Project
 from llmc.base.errors import Exit, UsageError
 from llmc.cli import goal_show
-from llmc.cli.arguments import Group, complete_worker, project_of
-from llmc.cli.goal_show import drawn, goal_argument
-from llmc.cli.goal_views import goal_line, note_settled, note_undriven, summary, warn
+from llmc.cli.arguments import (
+    Group,
+    complete_worker,
+    project_of,
+)
+from llmc.cli.goal_show import drawn, goal_argument, goal_line, note_settled, note_undriven, warn
 from llmc.cli.output import json_option, note, paint, print_json, say
 from llmc.config.durations import format_duration
-from llmc.goals import goals as service
-from llmc.goals.drive.rollup import criterion
-from llmc.goals.model import DeliveryContext, Goal, GoalView, Priority
-from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
-from llmc.goals.report.handoff import goal_tree
-from llmc.repo.project import Project
 
 PRIORITIES = click.Choice([priority.value for priority in Priority])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -110,11 +111,6 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
     if file and not planned:
         raise UsageError("--from and --no-plan were given", hint="Give one of them.")
     project = project_of(ctx)
-    words = {key: value for key, value in given.items() if value is not None}
-    words["budget_usd"] = words.pop("budget", 0.0)
-    words["reply_to"] = _reply_to(words)
-    words["criteria"] = _criteria(words)
-    planner = ConfiguredPlanner() if planned else None
 
     def kept(goal: Goal) -> None:
         """A planner may take minutes, and be interrupted: which goal it is about is known before."""
@@ -124,18 +120,22 @@ def create(ctx: click.Context, /, file: Path | None, planned: bool, as_json: boo
             limit = format_duration(project.config.overseer.goals.planner.timeout)
             note(f"planning it ... (at most {limit} for each attempt)")
 
-    made = service.create(project, service.NewGoal(**words), planner, file, kept)
-    warn(service.open_store(project))
-    goal = made.view.goal
+    made = goal_orders.create(project, given, planned=planned, file=file, kept=kept)
+    warn(goal_views.troubles(project))
     if as_json:
         print_json(
-            {**summary(made.view), "planned": made.planned, "problem": made.problem, "hint": made.hint}
+            {
+                **goal_views.summary(made.view),
+                "planned": made.planned,
+                "problem": made.problem,
+                "hint": made.hint,
+            }
         )
     elif made.planned:
         for line in drawn(made.view):
             say(line)
     if made.planned:
-        note_undriven(project, [goal])
+        note_undriven(project, [made.view.goal])
     if made.problem and not as_json:
         note(paint("the goal is kept, but not planned: ", "red", err=True) + f"{made.problem}. {made.hint}")
     return Exit.FAILED if made.problem else Exit.DONE
@@ -177,13 +177,13 @@ def plan(ctx: click.Context, goal_id: str, file: Path | None, again: bool, why: 
     if why and not again:
         raise UsageError("--why goes with --replan", hint="A first plan needs no reason.")
     if not again:
-        view = service.plan(project, goal_id, ConfiguredPlanner(), file)
-        print_json(goal_tree(view)) if as_json else _draw(view)
+        view = goal_orders.plan(project, goal_id, file)
+        print_json(goal_views.goal_tree(view)) if as_json else _draw(view)
         note_undriven(project, [view.goal])
         return
-    view, revision = replan_by_hand(project, goal_id, why, file)
+    view, revision = goal_orders.replan(project, goal_id, why, file)
     if as_json:
-        print_json({**goal_tree(view), "revision": msgspec.to_builtins(revision)})
+        print_json({**goal_views.goal_tree(view), "revision": msgspec.to_builtins(revision)})
         return
     _draw(view)
     for word in ("added", "changed", "removed"):
@@ -213,21 +213,18 @@ def list_(ctx: click.Context, every: bool, as_json: bool) -> None:
       llmc goal list --all
     """
     project = project_of(ctx)
-    store = service.open_store(project)
-    with store.reading() as found:
-        views = found.views()
-    if store.damage:  # "no goals" would be a lie
-        raise store.damaged()
-    warn(store, found.unreadable)
-    note_undriven(project, (view.goal for view in views))
-    shown = [view for view in views if every or view.goal.status != "archived"]
+    found = goal_views.goals(project)
+    warn(found.troubles)
+    note_undriven(project, (view.goal for view in found.views))
+    shown = [view for view in found.views if every or view.goal.status != "archived"]
     if as_json:
-        print_json({"goals": [summary(view) for view in shown], "unreadable": found.unreadable})
+        rows = [goal_views.summary(view) for view in shown]
+        print_json({"goals": rows, "unreadable": found.troubles.unreadable})
         return
     for view in shown:
         say(goal_line(view))
     if not shown:
-        say("no goals" if not views else "no goals but archived ones (--all)")
+        say("no goals" if not found.views else "no goals but archived ones (--all)")
 
 
 @goal.command("update")
@@ -243,46 +240,12 @@ def update(ctx: click.Context, /, goal_id: str, as_json: bool, **given: Any) -> 
     Example:
       llmc goal update goal_1f0c9a7e42 --priority urgent --owner ada
     """
-    where = _reply_to(given)
-    given["criteria"] = _criteria(given)
-    fields = {_FIELDS[key]: value for key, value in given.items() if value not in (None, ())}
-    if where != DeliveryContext():
-        fields["reply_to"] = where
+    fields = goal_orders.changes(given)
     if not fields:
         raise UsageError("nothing was given to change", hint="`llmc goal update --help` lists what can be.")
     if not fields.get("title", "x").strip():
         raise UsageError("the goal would have no title", hint="Say what is to be reached, in a line.")
-    if "risks" in fields:
-        fields["risks"] = tuple(map(service.risk_of, fields["risks"]))
-    if "priority" in fields:
-        fields["priority"] = Priority(fields["priority"])
-    project = project_of(ctx)
-    goal = service.change(project, goal_id, fields)
-    _say(goal, as_json)
-
-
-def _criteria(given: dict[str, Any]) -> tuple[str, ...]:
-    """What --criterion and --verify say; both replace the whole list."""
-    return (*given.pop("criteria", ()), *map(criterion, given.pop("verify", ())))
-
-
-def _reply_to(given: dict[str, Any]) -> DeliveryContext:
-    """Taken out of what was given."""
-    where, thread, account = (given.pop(f"reply_{name}", None) or "" for name in ("to", "thread", "account"))
-    return service.reply_to(where, thread, account)
-
-
-_FIELDS = {
-    **{
-        name: name
-        for name in ("title", "priority", "owner", "tags", "stakeholders", "constraints", "assumptions")
-    },
-    "problem": "problem_statement",
-    "criteria": "success_criteria",
-    "non_goals": "non_goals",
-    "risks": "risks",
-    "budget": "budget_usd",
-}
+    _say(goal_orders.change(project_of(ctx), goal_id, fields), as_json)
 
 
 def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why: str) -> None:
@@ -300,20 +263,20 @@ def _mover(name: str, act: Callable[[Project, str, str], Goal], about: str, why:
 
 _mover(
     "pause",
-    service.pause,
+    goal_orders.pause,
     "Send nothing for a goal until `llmc goal resume`. What is out may come back.",
     "not tonight",
 )
-_mover("resume", service.resume, "Let a paused goal go on.", "the server is back")
+_mover("resume", goal_orders.resume, "Let a paused goal go on.", "the server is back")
 _mover(
     "cancel",
-    service.cancel,
+    goal_orders.cancel,
     "Give a goal up: what is not done of it is cancelled. What landed stays.",
     "nobody wants it any more",
 )
 _mover(
     "archive",
-    service.archive,
+    goal_orders.archive,
     "Put a completed or cancelled goal away; `llmc goal list --all` shows it.",
     "released",
 )

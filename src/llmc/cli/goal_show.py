@@ -1,23 +1,137 @@
-"""llmc goal show|handoff: a goal for people."""
+"""Goals for people and for scripts: `llmc goal show` and `handoff`, and what every command about goals prints."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from llmc.api import goal_views
+from llmc.api.goal_ticks import settle, undriven
+from llmc.api.goal_views import Goal, GoalCost, GoalStatus, GoalView, Question, Troubles
+from llmc.api.roots import Project
 from llmc.base.files import write_atomic
 from llmc.cli.arguments import project_of
 from llmc.cli.fast import sheet
-from llmc.cli.goal_views import complete_goal, note_undriven, the_goal, warn
-from llmc.cli.output import json_option, paint, print_json, say, say_lines
-from llmc.goals.drive.criteria import unchecked
-from llmc.goals.drive.rollup import progress
-from llmc.goals.goals import GoalCost, GoalSpending, open_store
-from llmc.goals.model import GoalView
-from llmc.goals.report import draw
-from llmc.goals.report.handoff import goal_tree, said_of
-from llmc.goals.report.handoff import handoff as written
-from llmc.repo.project import Project
+from llmc.cli.output import completion, json_option, note, paint, print_json, say, say_lines
+from llmc.config.durations import format_duration
+
+_COLORS = {
+    "done": "green",
+    "completed": "green",
+    "in_progress": "cyan",
+    "active": "cyan",
+    "queued": "yellow",
+    "blocked": "red",
+    "stalled": "red",
+    "paused": "yellow",
+}
+
+
+def complete_goal(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        completion(view.goal.goal_id, help=view.goal.title)
+        for view in _known(ctx)
+        if view.goal.goal_id.startswith(incomplete)
+    ]
+
+
+def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    nodes = [node for view in _known(ctx) for node in view.nodes.values()]
+    return [
+        completion(node.node_id, help=f"{node.status}: {node.name}")
+        for node in nodes
+        if node.node_id.startswith(incomplete)
+    ]
+
+
+def _known(ctx: click.Context) -> list[GoalView]:
+    return goal_views.known((ctx.find_root().params or {}).get("root"))
+
+
+def warn(found: Troubles) -> None:
+    """A damaged store, or one that took a damaged one's place, is said with everything that is read from it; so are
+    goals that could not be read."""
+    mode = found.safe_mode
+    if found.damage:
+        note(
+            paint(f"{found.damage}. ", "red", err=True)
+            + "Nothing was changed; what it holds cannot be shown."
+        )
+    elif mode is not None:
+        note(
+            paint(f"safe mode: {mode.reason}. ", "red", err=True)
+            + f"The file is kept as {mode.file}; `llmc overseer safe-mode --clear` ends it."
+        )
+
+    for goal_id, why in found.unreadable.items():
+        note(paint(f"{goal_id}: {why}. ", "red", err=True) + "It is left out; `llmc overseer export` has it.")
+
+
+def note_undriven(project: Project, goals: Iterable[Goal]) -> None:
+    """That nothing will be done is said where somebody might wait for it."""
+    if any(goal.status is GoalStatus.ACTIVE for goal in goals) and (why := undriven(project)):
+        note(paint(why, "yellow", err=True))
+
+
+def note_settled(project: Project, reason: str) -> None:
+    """What a person's word changes for workers happens at once, or it is said when."""
+    if said := settle(project, reason):
+        note(said)
+
+
+def goal_line(view: GoalView) -> str:
+    row = goal_views.summary(view)
+    of = f"{row['done']}/{row['total']}" if row["total"] else "no plan"
+    urgent = "" if row["priority"] == "normal" else f" [{row['priority']}]"
+    word = painted(f"{row['status']:<9}", row["status"])
+    return f"{row['goalId']}  {word} {row['percent']:>3}% {of:>7}{urgent}  {row['title']}"
+
+
+def painted(text: str, status: str) -> str:
+    return paint(text, _COLORS.get(status, "bright_black"))
+
+
+def assignment_line(row: dict[str, Any], now: float) -> str:
+    parts = [f"{row['workNodeId']} of {row['goalId']} is {row['status']}"]
+    parts += [row["why"]] if row["why"] else []
+    if (sent := row["lastDispatch"]) is not None:
+        parts.append(f"last {sent['purpose']} {_ago(sent['ts'], now)}: {sent['result']}")
+    if row["backoffUntil"] and row["backoffUntil"] > now:
+        parts.append(f"nothing is sent for {format_duration(row['backoffUntil'] - now)}")
+    if row["lastObservedActivityAt"]:
+        parts.append(f"last sign of work {_ago(row['lastObservedActivityAt'], now)}")
+    return f"  {row['assignmentId']}  {'; '.join(parts)}"
+
+
+def question_row(one: Question) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "goalId": one.goal_id,
+        "goalTitle": one.goal_title,
+        "workNodeId": one.work_node_id,
+        "assignmentId": one.assignment_id,
+        "name": one.node_name,
+        "kind": one.reason.kind,
+        "text": one.reason.text,
+        "question": one.reason.question,
+        "options": list(one.reason.options),
+        "since": one.since,
+    }
+
+
+def question_lines(one: Question, now: float) -> list[str]:
+    asked = one.reason.question or one.reason.text
+    part = one.node_name if one.id == one.work_node_id else f"{one.work_node_id} {one.node_name}".strip()
+    lines = [f"{one.id}  {part} ({one.goal_title}), {_ago(one.since, now)}", f"    {asked}"]
+    lines += [f"    {number}. {option}" for number, option in enumerate(one.reason.options, 1)]
+    return [*lines, f'    llmc overseer answer {one.id} "..."']
+
+
+def _ago(then: float, now: float) -> str:
+    return f"{format_duration(max(0.0, now - then))} ago"
+
 
 #: so many decisions, questions and steps are shown
 MOST_SAID = 10
@@ -45,21 +159,18 @@ def show(ctx: click.Context, goal_id: str | None, mermaid: bool, as_json: bool) 
       llmc goal show goal_1f0c9a7e42
     """
     project = project_of(ctx)
-    store = open_store(project)
-    view = store.view(the_goal(store, goal_id))
-    warn(store)
+    view = goal_views.goal(project, goal_views.the_goal(project, goal_id))
+    warn(goal_views.troubles(project))
     if mermaid:
-        say_lines(draw.mermaid(view), nl=False)
+        say_lines(goal_views.mermaid(view), nl=False)
         return
-    spent = GoalSpending().of(project, view)
-    with store.reading() as found:
-        said = said_of(view, found.crystallizations(view.goal.goal_id))
+    page = goal_views.page(project, view)
     if as_json:
-        print_json({**goal_tree(view), "cost": cost_row(spent, view), **said})
+        print_json({**goal_views.goal_tree(view), "cost": cost_row(page.spent, view), **page.said})
         return
     for line in drawn(view):
         say(line)
-    for line in (*about(view, spent), *said_lines(said)):
+    for line in (*about(view, page.spent), *said_lines(page.said)):
         say(line)
     note_undriven(project, [view.goal])
 
@@ -77,8 +188,10 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
       llmc goal handoff goal_1f0c9a7e42 --output HANDOFF.md
     """
     project = project_of(ctx)
-    goal_id = the_goal(open_store(project), goal_id)
-    text = handoff_of(project, goal_id)
+    goal_id = goal_views.the_goal(project, goal_id)
+    view = goal_views.goal(project, goal_id)
+    warn(goal_views.troubles(project))
+    text = goal_views.handoff_text(project, view)
     if output is not None:
         write_atomic(output, text.encode())
     if as_json:
@@ -89,23 +202,10 @@ def handoff(ctx: click.Context, goal_id: str | None, output: Path | None, as_jso
         say_lines(text, nl=False)
 
 
-def handoff_of(project: Project, goal_id: str) -> str:
-    store = open_store(project)
-    view = store.view(goal_id)
-    warn(store)
-    with store.reading() as found:
-        crystals = found.crystallizations(goal_id)
-    return written(view, crystals, percents(view))
-
-
-def percents(view: GoalView) -> dict[str, int]:
-    return {node_id: one.percent for node_id, one in progress(view).items()}
-
-
 def drawn(view: GoalView) -> list[str]:
     """The plan as a tree, coloured on a terminal."""
     width, _ = sheet()
-    lines = draw.plan_tree(view, percents(view), width)
+    lines = goal_views.plan_tree(view, width)
     return ["".join(_styled(text, style) for text, style in line).rstrip() for line in lines]
 
 
@@ -129,7 +229,7 @@ def about(view: GoalView, spent: GoalCost) -> list[str]:
         facts["asks"] = f"{goal.asks.reason.question} (llmc overseer answer {goal.goal_id} ...)"
     if goal.checked is not None:
         found = [f"`{one.command}` {one.result}" for one in goal.checked.results]
-        found += [f"not checked, for you to judge: {text}" for text in unchecked(goal)]
+        found += [f"not checked, for you to judge: {text}" for text in goal_views.unchecked(goal)]
         said = f"on {goal.checked.commit[:12]}" + (
             "" if goal.checked.by == "overseer" else ", completed by a person"
         )

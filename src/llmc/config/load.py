@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.base.errors import ConfigError, NotFound
-from llmc.config.check import Found, check, root_type
 from llmc.config.durations import format_duration
 from llmc.config.model import Config
+from llmc.config.problems import Found, check, root_type
 from llmc.config.toml_text import join_key, line_of
 
 EDIT_HINT = "Run 'llmc config edit' to correct it; 'llmc config check' looks again."

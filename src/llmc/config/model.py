@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from llmc.config.goals import Goals
+from llmc.config.goal_options import Goals
 from llmc.config.options import (
     Dollars,
     EnvName,

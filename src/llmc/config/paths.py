@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from llmc.base.errors import NotFound, Refused
-from llmc.config import layout, trust
+from llmc.config import root_layout, trust
 
 
 class Root(Struct, frozen=True):
@@ -20,120 +20,120 @@ class Root(Struct, frozen=True):
 
     @property
     def config(self) -> Path:
-        return self.path / layout.CONFIG
+        return self.path / root_layout.CONFIG
 
     @property
     def state(self) -> Path:
-        return self.path / layout.STATE
+        return self.path / root_layout.STATE
 
     @property
     def state_backup(self) -> Path:
-        return self.path / layout.STATE_BACKUP
+        return self.path / root_layout.STATE_BACKUP
 
     @property
     def worktrees(self) -> Path:
-        return self.path / layout.WORKTREES
+        return self.path / root_layout.WORKTREES
 
     @property
     def logs(self) -> Path:
-        return self.path / layout.LOGS
+        return self.path / root_layout.LOGS
 
     @property
     def events(self) -> Path:
-        return self.path / layout.EVENTS
+        return self.path / root_layout.EVENTS
 
     @property
     def private(self) -> Path:
-        return self.path / layout.PRIVATE
+        return self.path / root_layout.PRIVATE
 
     @property
     def daemon(self) -> Path:
-        return self.path / layout.DAEMON
+        return self.path / root_layout.DAEMON
 
     @property
     def inbox(self) -> Path:
-        return self.path / layout.INBOX
+        return self.path / root_layout.INBOX
 
     @property
     def locks(self) -> Path:
-        return self.path / layout.LOCKS
+        return self.path / root_layout.LOCKS
 
     @property
     def agents(self) -> Path:
-        return self.path / layout.AGENTS
+        return self.path / root_layout.AGENTS
 
     @property
     def prompts(self) -> Path:
-        return self.path / layout.PROMPTS
+        return self.path / root_layout.PROMPTS
 
     @property
     def tasks_ledger(self) -> Path:
-        return self.path / layout.TASKS_LEDGER
+        return self.path / root_layout.TASKS_LEDGER
 
     @property
     def task_pool(self) -> Path:
         """Answers of the task pool command that no task was made of yet."""
-        return self.path / layout.TASK_POOL
+        return self.path / root_layout.TASK_POOL
 
     @property
     def incidents(self) -> Path:
         """What a person was told of, or is about to be."""
-        return self.path / layout.INCIDENTS
+        return self.path / root_layout.INCIDENTS
 
     @property
     def listed(self) -> Path:
         """Touched when the attention list was last brought up to date with tasks and goals."""
-        return self.path / layout.LISTED
+        return self.path / root_layout.LISTED
 
     @property
     def looked(self) -> Path:
         """When a person last read the digest."""
-        return self.path / layout.LOOKED
+        return self.path / root_layout.LOOKED
 
     @property
     def heartbeat(self) -> Path:
-        return self.path / layout.HEARTBEAT
+        return self.path / root_layout.HEARTBEAT
 
     @property
     def canary(self) -> Path:
         """What the last probe of the client found."""
-        return self.path / layout.CANARY
+        return self.path / root_layout.CANARY
 
     @property
     def prices(self) -> Path:
         """The list of prices that `llmc prices update` brought, over the one that is installed."""
-        return self.path / layout.PRICES
+        return self.path / root_layout.PRICES
 
     @property
     def canaries(self) -> Path:
         """Scratch roots of probes."""
-        return self.path / layout.CANARIES
+        return self.path / root_layout.CANARIES
 
     @property
     def overseer_file(self) -> Path:
         """What the supervisor says of itself."""
-        return self.path / layout.OVERSEER_FILE
+        return self.path / root_layout.OVERSEER_FILE
 
     @property
     def trash(self) -> Path:
-        return self.path / layout.TRASH
+        return self.path / root_layout.TRASH
 
     @property
     def trash_ages(self) -> Path:
-        return self.path / layout.TRASH_AGES
+        return self.path / root_layout.TRASH_AGES
 
     @property
     def bin(self) -> Path:
-        return self.path / layout.BIN
+        return self.path / root_layout.BIN
 
     @property
     def slots(self) -> Path:
         """Checkouts in which what lands is validated (landing/slots.py)."""
-        return self.path / layout.SLOTS
+        return self.path / root_layout.SLOTS
 
     @property
     def tmux_server(self) -> str:
-        return layout.tmux_server(str(self.path))
+        return root_layout.tmux_server(str(self.path))
 
     @property
     def is_default(self) -> bool:
@@ -150,8 +150,8 @@ class Root(Struct, frozen=True):
 
     def wake_socket(self) -> Path:
         """The daemon's wake-up socket: in the root, or in a short directory when that path is too long."""
-        path = self.path / layout.WAKE_SOCKET
-        if len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH:
+        path = self.path / root_layout.WAKE_SOCKET
+        if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
             return path
         return short_runtime_dir() / f"{self.tmux_server[-8:]}.sock"
 
@@ -164,7 +164,7 @@ class OverseerRoot(Root, frozen=True):
 
     @property
     def own(self) -> Path:
-        return self.path / layout.OVERSEER
+        return self.path / root_layout.OVERSEER
 
     @property
     def state(self) -> Path:
@@ -191,7 +191,7 @@ class OverseerRoot(Root, frozen=True):
 
     def wake_socket(self) -> Path:
         path = self.own / "wake.sock"
-        if len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH:
+        if len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH:
             return path
         return short_runtime_dir() / f"{self.tmux_server[-8:]}-overseer.sock"
 
@@ -224,7 +224,7 @@ def find_root(
     except trust.Untrusted as error:
         raise _refusal(error) from error
     full = Path(chosen.path)
-    if not (full / layout.CONFIG).exists() and not (full / layout.PRIVATE).is_dir():
+    if not (full / root_layout.CONFIG).exists() and not (full / root_layout.PRIVATE).is_dir():
         raise NotFound(
             f"{full} ({chosen.origin}) is not an llmc root",
             hint="Run `llmc init` inside your repository, or name a root with --root.",

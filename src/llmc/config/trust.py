@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from llmc.config import layout
+from llmc.config import root_layout
 
 
 class Chosen(NamedTuple):
@@ -73,7 +73,7 @@ def default_root() -> str:
 
 def owner_of(root: str) -> int | None:
     """The other user to whom the root, its `.llmc/` or its config.toml belongs; None: all of it is ours."""
-    for path in (root, f"{root}/{layout.PRIVATE}", f"{root}/{layout.CONFIG}"):
+    for path in (root, f"{root}/{root_layout.PRIVATE}", f"{root}/{root_layout.CONFIG}"):
         with contextlib.suppress(OSError):
             owner = os.stat(path).st_uid
             if owner != os.geteuid():
@@ -208,7 +208,7 @@ def _enclosing(cwd: str) -> list[str]:
     found = []
     here = cwd
     while True:
-        if os.path.isdir(f"{here}/{layout.PRIVATE}") and os.path.isfile(f"{here}/{layout.CONFIG}"):
+        if os.path.isdir(f"{here}/{root_layout.PRIVATE}") and os.path.isfile(f"{here}/{root_layout.CONFIG}"):
             found.append(here)
         if here == os.path.dirname(here):
             return found
@@ -249,7 +249,7 @@ def _existing(roots: Mapping[str, str]) -> dict[str, str]:
 
 def _id_of(root: str) -> str:
     try:
-        with open(f"{root}/{layout.ROOT_ID}") as file:
+        with open(f"{root}/{root_layout.ROOT_ID}") as file:
             return file.read(100).strip()
     except (OSError, ValueError):
         return ""
@@ -257,8 +257,8 @@ def _id_of(root: str) -> str:
 
 def _new_id(root: str) -> str:
     name = os.urandom(16).hex()
-    temp = f"{root}/{layout.ROOT_ID}.{os.getpid()}.tmp"
+    temp = f"{root}/{root_layout.ROOT_ID}.{os.getpid()}.tmp"
     with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(name + "\n")
-    os.replace(temp, f"{root}/{layout.ROOT_ID}")
+    os.replace(temp, f"{root}/{root_layout.ROOT_ID}")
     return name

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -44,9 +45,14 @@ from llmc.workers.rules import Clock
 
 class TaskPool:
     def __init__(
-        self, queue: TaskQueue, fail: Callable[[HardFailure], None], say: Callable[[str], None]
+        self,
+        queue: TaskQueue,
+        pool: ThreadPoolExecutor,
+        fail: Callable[[HardFailure], None],
+        say: Callable[[str], None],
     ) -> None:
         self._queue = queue
+        self._threads = pool
         self._fail = fail
         self._say = say
         self._asking = False
@@ -64,7 +70,7 @@ class TaskPool:
             return
         self._asking = True
         self._next = monotonic() + project.config.defaults.patrol_interval_secs
-        asyncio.get_running_loop().run_in_executor(None, self._ask, project)
+        asyncio.get_running_loop().run_in_executor(self._threads, self._ask, project)
 
     def _ask(self, project: Project) -> None:
         try:
@@ -122,6 +128,7 @@ class AutoMode:
         project: Project,
         options: AutoOptions,
         log: logging.Logger,
+        pool: ThreadPoolExecutor,
         poke: Callable[[str, float], None],
         end: Callable[[int], None],
     ) -> None:
@@ -131,6 +138,7 @@ class AutoMode:
         self.workers = tuple(f"auto-{number}" for number in range(1, project.config.auto.concurrency + 1))
         self._options = options
         self._log = log
+        self._threads = pool
         self._poke = poke
         self._end = end
         self._failed: HardFailure | None = None
@@ -144,7 +152,7 @@ class AutoMode:
             parks=Parks(poke, self._say),
             max_tasks=options.max_tasks,
         )
-        self._pool = TaskPool(self._run.queue, self.fail, self._say)
+        self._pool = TaskPool(self._run.queue, pool, self.fail, self._say)
         self._project = project
         self._watch: Watching | None = None
         self._heartbeat: Heartbeat | None = None
@@ -221,7 +229,7 @@ class AutoMode:
         idle = [name for name in self.workers if is_free(state.workers.get(WorkerName(name)))]
         could = [*idle, *self._asking(state)]
         if could and self._loop is not None:
-            self._loop.run_in_executor(None, self._tell, could)
+            self._loop.run_in_executor(self._threads, self._tell, could)
 
     def _asking(self, state: State) -> list[str]:
         """Workers that wait for an answer; when nobody else is free they do something else."""

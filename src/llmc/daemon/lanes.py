@@ -45,6 +45,7 @@ class Lane:
     def __init__(
         self,
         name: str,
+        root: str,
         work: Callable[[str, bool], None],
         pool: ThreadPoolExecutor,
         log: logging.Logger,
@@ -52,6 +53,7 @@ class Lane:
     ) -> None:
         """`tell`: is told of an error, and with None that a round went well after it."""
         self.name = name
+        self._root = root
         self._tell = tell
         self._has_failed = True  # in the daemon before this one, for all that is known
         self._work = work
@@ -84,7 +86,7 @@ class Lane:
     def _round(self, patrol: bool) -> bool:
         """Whether it could be done: False while a command holds the worker's lock."""
         try:
-            with clock.watched(lane_name(self.name)):
+            with clock.watched(lane_name(self.name), self._root):
                 self._work(self.name, patrol)
             self._say(None)
         except LockTimeout:

@@ -48,14 +48,15 @@ class Appender(logging.Handler):
 
 
 def open_log(path: Path) -> logging.Logger:
-    """The logger `llmc.daemon`; only the daemon's own code writes to it. With LLMC_TRACE it tells of every write."""
-    logger = logging.getLogger("llmc.daemon")
-    logger.setLevel(logging.DEBUG if os.environ.get("LLMC_TRACE") else logging.INFO)
-    logger.propagate = False
+    """The log of one daemon; only its own code writes to it. With LLMC_TRACE it tells of every write.
+
+    Not one of `logging.getLogger`: those are one for each name in a process, which may have several daemons.
+    """
+    logger = logging.Logger("llmc.daemon", logging.DEBUG if os.environ.get("LLMC_TRACE") else logging.INFO)
     path.touch(mode=0o600)
     handler = Appender(path)
     handler.setFormatter(JsonLines())
-    logger.handlers = [handler]
+    logger.addHandler(handler)
     return logger
 
 

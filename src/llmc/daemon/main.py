@@ -1,4 +1,4 @@
-"""The daemon `llmc up`: one per root. Hooks wake it; patrol is only the safety net."""
+"""The daemon of one root; daemon/host.py has the process. Hooks wake it; patrol is only the safety net."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from llmc.daemon import chores, control
 from llmc.daemon.auto import AutoMode, AutoOptions, not_ours
 from llmc.daemon.chores import Notices
 from llmc.daemon.control import write_registration
-from llmc.daemon.goals import GoalsLane
+from llmc.daemon.goal_lane import GoalsLane
 from llmc.daemon.lanes import Lane, Rounds, lane_name
 from llmc.daemon.log import open_log, say
 from llmc.daemon.watches import AgentsWatch, Watch
@@ -65,6 +65,7 @@ class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
         self.stopping = threading.Event()
         self.options = options
+        self.pinned_agent = ""
         self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.project = self._as_daemon(project)
         self.instance_id = str(uuid.uuid4())
@@ -88,6 +89,11 @@ class Daemon:
         #: another daemon takes its place: the agents run on
         self.handing_over = False
         self.exit_code = 0
+        #: the lock that says that this is the daemon of its root
+        self.place: int | None = None
+        self.told_to_stop = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop  # of the host
+        self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
         self.config_changed = project.root.config.stat().st_mtime_ns
 
     def _as_daemon(self, project: Project) -> Project:
@@ -95,36 +101,55 @@ class Daemon:
         config = auto.applied(project.config) if auto is not None else project.config
         project.store.trace = partial(self.log.debug, extra={"action": "state_written"})
         tmux = replace(project.tmux, remembers_s=PANES_HOLD_S)
-        return replace(project, config=config, tmux=tmux, in_daemon=True, stopping=self.stopping.is_set)
+        given = {"in_daemon": True, "stopping": self.stopping.is_set, "pinned_agent": self.pinned_agent}
+        return replace(project, config=config, tmux=tmux, **given)
 
-    def run(self) -> int:
-        """Take the daemon's place, work until told to stop, leave in order."""
-        claim = locks.hold_forever(self.project.root.lock("daemon"))
-        if claim is None:
+    def begin(self) -> None:
+        """Take the daemon's place in its root, and find what is wrong before an agent starts."""
+        self.place = locks.hold_forever(self.project.root.lock("daemon"))
+        if self.place is None:
             raise Refused(
                 f"a daemon runs for this root already: {locks.holder(self.project.root.lock('daemon'))}",
                 hint="`llmc status` shows its workers; `llmc down` stops it.",
             )
         try:
-            self._run()
+            self._prepare()
+        except Exception as error:
+            self._record(error)
+            self._leave()
+            raise
+
+    async def serve(self) -> None:
+        """Work until told to stop, leave in order."""
+        try:
+            await self._main(agent_for(self.project))
         except Exception as error:
             self._record(error)
             raise
-        os.close(claim)
-        if clock.running():  # a thread that hangs would keep us here for ever, and is safe to kill
-            os._exit(self.exit_code)
-        return self.exit_code
+        finally:
+            self._leave()
 
-    def _run(self) -> None:
+    def _leave(self) -> None:
+        """Another daemon may take the place."""
+        if self.place is not None:
+            os.close(self.place)
+            self.place = None
+
+    def _prepare(self) -> None:
         agent = agent_for(self.project)
         if agent.name == "claude":
             # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
-            os.environ["LLMC_AGENT"] = agent.program()[0]
+            self.pinned_agent = agent.program()[0]
+            self.project = replace(self.project, pinned_agent=self.pinned_agent)
         self.agent_version = agent.version()
         if self.options.auto is not None:
-            self.auto = AutoMode(self.project, self.options.auto, self.log, self._poke_after, self._end_with)
+            told = self._poke_after, self._end_with
+            self.auto = AutoMode(self.project, self.options.auto, self.log, self.pool, *told)
             self.auto.prepare()
-        asyncio.run(self._main(agent))
+
+    @property
+    def root_name(self) -> str:
+        return str(self.project.root.path)
 
     def _record(self, error: Exception) -> None:
         """What ends the daemon is in its log, also when it could not even register."""
@@ -152,20 +177,17 @@ class Daemon:
         self.ended_by_itself = True
         self.loop.call_soon_threadsafe(self.told_to_stop.set)
 
-    def _told(self, number: signal.Signals) -> None:
+    def told(self, number: signal.Signals) -> None:
+        """Stop, in order; this root alone. In the event loop."""
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ended_by_itself = False
         self.handing_over = self.handing_over or number == control.HAND_OVER
         self.told_to_stop.set()
 
     async def _main(self, agent: Agent) -> None:
-        loop = self.loop = asyncio.get_running_loop()
-        stopping = self.told_to_stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, control.HAND_OVER):
-            loop.add_signal_handler(number, self._told, number)
+        loop = self.loop
         socket_path = self.project.root.wake_socket()
         sock = listen(socket_path)
-        self.pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="lane")
         self.watch = Watch(now_unix(), monotonic())
         self.agents = AgentsWatch(loop, self._poke_after)
         self.goals = GoalsLane(loop, self.pool)
@@ -186,7 +208,7 @@ class Daemon:
             if self.auto is not None:
                 self.auto.begin(loop, self.instance_id)
             self.goals.update(self.project)
-            await self._serve(stopping)
+            await self._serve(self.told_to_stop)
         finally:
             loop.remove_reader(sock)
             await self._shut_down()
@@ -292,7 +314,8 @@ class Daemon:
             self.seen.pop(name, None)
             return
         self.born[name] = record.created_at_unix
-        self.lanes[name] = Lane(name, self.rounds.look, self.pool, self.log, self.rounds.tell_trouble)
+        work = self.rounds.look, self.pool, self.log, self.rounds.tell_trouble
+        self.lanes[name] = Lane(name, self.root_name, *work)
         self.lanes[name].poke()
         pane = await loop.run_in_executor(self.pool, self.project.pane, record)
         if isinstance(pane, Pane) and not pane.dead:
@@ -300,7 +323,7 @@ class Daemon:
 
     def _bring_up(self, name: str) -> str:
         """Worktree and agent of one worker; the line to show for it."""
-        with clock.watched(lane_name(name)):
+        with clock.watched(lane_name(name), self.root_name):
             problem = bring_up(self.project, name)
         if problem:
             self.log.info(problem, extra={"action": "start_failed", "worker": name})
@@ -387,6 +410,9 @@ class Daemon:
         except LlmcError as error:
             say(f"{error.message}; ending every session")
             end_every_session(self.project)
+        await asyncio.to_thread(self._last_words, stuck)  # other roots of this process go on meanwhile
+
+    def _last_words(self, stuck: set[str]) -> None:
         self.pool.shutdown(wait=not stuck)
         self.log.info("stopped", extra={"action": "daemon_stopped"})
         if self.auto is not None:
@@ -418,9 +444,9 @@ class Daemon:
     async def _drained(self) -> set[str]:
         """The workers whose rounds do not come to an end; each step of theirs can be repeated."""
         deadline = monotonic() + DRAIN_S
-        while clock.running() and monotonic() < deadline:
+        while clock.running(self.root_name) and monotonic() < deadline:
             await asyncio.sleep(0.02)
-        stuck = {name for name in self.lanes if lane_name(name) in clock.running()}
+        stuck = {name for name in self.lanes if lane_name(name) in clock.running(self.root_name)}
         for name in stuck:
             text = f"{lane_name(name)} did not end in {DRAIN_S:g} s"
             self.log.error(text, extra={"action": "stuck", "worker": name, "cause": "bug"})

@@ -151,7 +151,11 @@ class Heartbeat:
             self._beat()
 
     def _beat(self) -> None:
-        stuck = "the event loop" if time.monotonic() - self._mark > STUCK_S else clock.stuck(STUCK_S)
+        stuck = (
+            "the event loop"
+            if time.monotonic() - self._mark > STUCK_S
+            else clock.stuck(STUCK_S, str(self._root.path))
+        )
         if stuck is None:
             body = {"timestamp_unix": now_unix(), "instance_id": self._instance_id}
             try:

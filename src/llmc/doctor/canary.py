@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from llmc.agents.agent_events import What
 from llmc.agents.claude.client import tool_children
 from llmc.agents.claude.hooks import NAMES
 from llmc.agents.claude.transcripts import is_queued, row_text, rows_since
-from llmc.agents.events import What
 from llmc.agents.protocol import ClientStatus
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
@@ -30,7 +30,16 @@ from llmc.base.names import SessionName, WorkerName, header_id
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux
 from llmc.config.paths import Root
-from llmc.doctor.rules.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, result_of, why_probe
+from llmc.doctor.rules.canary_verdict import (
+    PROBES,
+    Observed,
+    Result,
+    Verdict,
+    hooks_in,
+    judge,
+    result_of,
+    why_probe,
+)
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, agent_for

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude.files import client_session, client_status
+from llmc.agents.claude.client_files import client_session, client_status
 from llmc.agents.claude.transcripts import prompts_in, transcript_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import locks, processes
@@ -25,7 +25,7 @@ from llmc.base.names import ClaudeSessionId, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
 from llmc.config.options import check_worker_name, is_auto_name
-from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
+from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, keep_marks, owned, rebuilt, unknown
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
 from llmc.records.events import read_lines

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.config.paths import Root
-from llmc.doctor import sight
+from llmc.doctor import looking as sight
 from llmc.doctor.check import Check, Repair, WorkerCheck
-from llmc.doctor.checks import access, clone, installation, of_worker, queue, running
+from llmc.doctor.checks import access, clone, installation, of_worker, tasks_and_goals, what_runs
 from llmc.doctor.rules.facts import Facts, PaneState, StateFacts, StateFile, WorkerFacts
 from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
@@ -20,9 +20,9 @@ LOCK_S = 10.0
 
 _EVERY: tuple[Check | WorkerCheck, ...] = (
     *installation.CHECKS,
-    *running.CHECKS,
+    *what_runs.CHECKS,
     *of_worker.CHECKS,
-    *queue.CHECKS,
+    *tasks_and_goals.CHECKS,
     *clone.CHECKS,
     *access.CHECKS,
 )

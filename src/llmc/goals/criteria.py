@@ -4,13 +4,13 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.proc import ShuttingDown
 from llmc.goals.dispatch import Done
-from llmc.goals.drive import criteria
-from llmc.goals.drive.criteria import PASSED
+from llmc.goals.drive import goal_end
+from llmc.goals.drive.goal_end import PASSED
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.rollup import commands
 from llmc.goals.goals import new_id
 from llmc.goals.model import Mode, Result, Tested
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.landing import validation
 from llmc.repo import provision
 from llmc.repo.project import Project
@@ -37,7 +37,7 @@ def action(goal_id: str) -> Action:
 def check(project: Project, store: GoalStore, goal_id: str) -> Done:
     """Run them, and write down what follows. Nobody holds the store while they run; killed, it is done again."""
     view = store.view(goal_id)
-    if not criteria.wants_check(view):
+    if not goal_end.wants_check(view):
         return Done(Result.OK, "not wanted any more")
     wanted = commands(view.goal.success_criteria)
     commit = ""
@@ -50,10 +50,10 @@ def check(project: Project, store: GoalStore, goal_id: str) -> Done:
         results = [_not_run(command, error) for command in wanted]
     with store.writing() as tx:
         now_view = tx.view(goal_id)
-        if now_view is None or not criteria.wants_check(now_view):
+        if now_view is None or not goal_end.wants_check(now_view):
             return Done(Result.OK, "not wanted any more")
         told = tx.crystallizations(goal_id)
-        tx.apply(criteria.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
+        tx.apply(goal_end.checked(now_view, results, commit, now_unix(), lambda: new_id("C"), told))
     failed = [one.command for one in results if one.result != PASSED]
     return Done(Result.ERROR if failed else Result.OK, f"fails: {', '.join(failed)}" if failed else "")
 

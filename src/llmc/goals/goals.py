@@ -24,10 +24,10 @@ from llmc.base.log_reader import LogReader
 from llmc.base.names import TaskId, TaskKey
 from llmc.config.options import is_auto_name
 from llmc.goals import status
-from llmc.goals.drive import criteria, policy
+from llmc.goals.drive import goal_end, policy
 from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.moves import HUMAN, move_goal, move_node
 from llmc.goals.drive.rollup import leaves, settled
-from llmc.goals.drive.transitions import HUMAN, move_goal, move_node
 from llmc.goals.model import (
     Change,
     DeliveryContext,
@@ -41,9 +41,9 @@ from llmc.goals.model import (
     Risk,
 )
 from llmc.goals.planner import repo_context
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.records.event_log import EventLog
-from llmc.records.usage import Spent
+from llmc.records.tokens import Spent
 from llmc.repo.project import Project
 from llmc.tasks.source import TaskSource, source_of
 
@@ -214,7 +214,7 @@ def plan(project: Project, goal_id: str, planner: Planner, file: Path | None = N
     except LlmcError as error:
         why = error.message
         # A file that is no plan is in the hands of whoever wrote it; a planner has nobody but us to tell of it.
-        store.update(goal_id, lambda now: criteria.failed(now, why, now_unix(), asks=file is None))
+        store.update(goal_id, lambda now: goal_end.failed(now, why, now_unix(), asks=file is None))
         project.wake()
         status.after_a_word(project, store)
         raise
@@ -269,7 +269,7 @@ def resume(project: Project, goal_id: str, reason: str = "") -> Goal:
         raise Refused(f"goal {goal_id} is not paused", hint="`llmc goal list` shows where it stands.")
     limit = view.goal.budget_usd
     spent = GoalSpending().of(project, view).total if limit else 0.0
-    if criteria.used_up(view.goal, spent):
+    if goal_end.used_up(view.goal, spent):
         raise Refused(
             f"goal {goal_id} has cost ${spent:.2f}, and may cost ${limit:.2f}",
             hint=f"Raise that first: llmc goal update {goal_id} --budget {2 * limit:g}",

@@ -14,7 +14,7 @@ from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused, UsageErr
 from llmc.base.locks import Rank
 from llmc.goals import planner, status
 from llmc.goals.dispatch import Done
-from llmc.goals.drive import criteria
+from llmc.goals.drive import goal_end
 from llmc.goals.drive.clean import check_typed
 from llmc.goals.drive.intents import Action, is_pending
 from llmc.goals.drive.ladder import advice_of, seen_of
@@ -25,8 +25,8 @@ from llmc.goals.plan.plan import Limits, Plan, Provenance
 from llmc.goals.plan.plan_text import read_plan
 from llmc.goals.plan.replan import may_replan, merge_plan, split_leaf
 from llmc.goals.planner import PlanFailed, PlannerSetup
-from llmc.goals.store.store import GoalStore
-from llmc.records.usage import Spent
+from llmc.goals.store.goal_store import GoalStore
+from llmc.records.tokens import Spent
 from llmc.repo.project import Project, agent_for
 
 #: who used the tokens that a plan cost, in `llmc usage`
@@ -220,7 +220,7 @@ def replan_by_hand(
     except LlmcError as error:
         failed, at = error.message, now_unix()
         # As with a first plan: a file is in the hands of its author, of a planner's failure a person has to know.
-        store.update(goal_id, lambda now: criteria.not_replanned(now, why, failed, at, asks=file is None))
+        store.update(goal_id, lambda now: goal_end.not_replanned(now, why, failed, at, asks=file is None))
         raise
     finally:
         project.wake()
@@ -240,7 +240,7 @@ def _replace_plan(project: Project, store: GoalStore, view: GoalView, why: str, 
         _check_is_open(now_view)
         now = now_unix()
         seen = replace(now_view.goal, repo_context_snapshot=view.goal.repo_context_snapshot)
-        now_view = replace(now_view, goal=criteria.replanned(seen))
+        now_view = replace(now_view, goal=goal_end.replanned(seen))
         change = merge_plan(now_view, plan, now, why, provenance, limits_of(project))
         if not isinstance(change, Change):
             raise UsageError("; ".join(map(str, change))[:2000], hint="Fix the plan, then try again.")

@@ -21,7 +21,7 @@ from llmc.base.locks import Rank
 from llmc.goals import criteria as goal_criteria
 from llmc.goals import dispatch, planning, status
 from llmc.goals.desk import Aside, Desk
-from llmc.goals.drive import criteria, words
+from llmc.goals.drive import goal_end, words
 from llmc.goals.drive.decide import Decided, decide, in_order, orphans, room_beside
 from llmc.goals.drive.intents import DIAGNOSE, REPLAN, Action, outcome
 from llmc.goals.drive.liveness import Signals
@@ -33,7 +33,7 @@ from llmc.goals.model import Asking, Assignment, Change, Event, GoalStatus, Goal
 from llmc.goals.plan.plan import Shape
 from llmc.goals.signals import Observer
 from llmc.goals.status import Counts, TickWords, log
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.goals.ticks import TickRecord, write_tick
 from llmc.repo.project import Project
 from llmc.workers.rules import clock_jump
@@ -240,7 +240,7 @@ class Runner:
         if self._is_over_budget(tick, view):
             return
         due = self._ask_of_goal(tick, view)
-        if criteria.wants_check(view):
+        if goal_end.wants_check(view):
             self._run(
                 tick,
                 goal_criteria.action(goal_id),
@@ -378,19 +378,19 @@ class Runner:
     def _is_over_budget(self, tick: _Tick, view: GoalView) -> bool:
         """A goal that has cost what it may cost is paused, and a person is told, once."""
         goal = view.goal
-        if not criteria.is_limited(goal):
+        if not goal_end.is_limited(goal):
             return False
         spent = self._spending.of(self._project, view).total
-        why = criteria.used_up(goal, spent)
+        why = goal_end.used_up(goal, spent)
         if not why:
             return False
         # First the word, which is said once however often it is tried: after a crash in between nobody would say it.
-        dispatch_id, text = criteria.word(goal, why)
+        dispatch_id, text = goal_end.word(goal, why)
         ids = {"goal_id": goal.goal_id, "work_node_id": "", "assignment_id": ""}
         where = goal.origin.origin_delivery_context
         dispatch.tell_person(self._project, dispatch_id, text, goal.created_at, where, **ids)
         status.over_budget(self._project, goal, f"{goal.title} is paused: {why}")
-        tick.store.update(goal.goal_id, lambda now_view: criteria.pause(now_view.goal, spent, tick.now))
+        tick.store.update(goal.goal_id, lambda now_view: goal_end.pause(now_view.goal, spent, tick.now))
         tick.sent.append(f"paused {goal.goal_id}: {why}")
         tick.changed = True
         return True

@@ -14,7 +14,7 @@ from llmc.goals.drive.intents import Action
 from llmc.goals.drive.questions import Question, questions
 from llmc.goals.drive.rollup import whole_progress
 from llmc.goals.model import AssignmentStatus, Event, Goal, GoalStatus, GoalView, Result
-from llmc.goals.store.store import GoalStore
+from llmc.goals.store.goal_store import GoalStore
 from llmc.goals.ticks import Glance
 from llmc.repo.project import Project
 

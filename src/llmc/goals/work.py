@@ -8,11 +8,11 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import NotFound, Refused, UsageError
 from llmc.base.text import did_you_mean
 from llmc.config.durations import format_duration
-from llmc.goals.drive import by_hand, criteria
+from llmc.goals.drive import by_hand, goal_end
 from llmc.goals.drive.clean import check_typed
+from llmc.goals.drive.moves import HUMAN
 from llmc.goals.drive.questions import Question, answered, chosen, questions
 from llmc.goals.drive.rollup import after, progress, settled
-from llmc.goals.drive.transitions import HUMAN
 from llmc.goals.goals import cancel, change, new_id, open_store, plan
 from llmc.goals.model import (
     Assignment,
@@ -28,8 +28,8 @@ from llmc.goals.planning import ConfiguredPlanner, replan_by_hand
 from llmc.goals.report.why import Clock, Why, why_assignment, why_goal, why_node
 from llmc.goals.runner import policy_of
 from llmc.goals.status import after_a_word
-from llmc.goals.store.errors import unknown_goal
 from llmc.goals.store.rows import Reader
+from llmc.goals.store.store_errors import unknown_goal
 from llmc.repo.project import Project
 
 
@@ -213,18 +213,18 @@ def answer(project: Project, question_id: str, text: str, goal_id: str = "") -> 
 def _answer_goal(project: Project, question: Question, said: str) -> None:
     """Of a goal itself: planned again, with what the person says about it; or checked again, completed, kept, given up."""
     store, goal_id = open_store(project), question.goal_id
-    if said == criteria.CANCEL:
+    if said == goal_end.CANCEL:
         cancel(project, goal_id, "a person answered so")
         return
-    if question.reason.kind == criteria.PLAN:
-        hint = criteria.hinted(store.view(goal_id), said)
+    if question.reason.kind == goal_end.PLAN:
+        hint = goal_end.hinted(store.view(goal_id), said)
         if hint != store.view(goal_id).goal.problem_statement:
             change(project, goal_id, {"problem_statement": hint})
         plan(project, goal_id, ConfiguredPlanner())
         return
-    if question.reason.kind == criteria.REPLAN:
-        if said != criteria.KEEP:
-            replan_by_hand(project, goal_id, criteria.wish_of(question.reason, said), None)
+    if question.reason.kind == goal_end.REPLAN:
+        if said != goal_end.KEEP:
+            replan_by_hand(project, goal_id, goal_end.wish_of(question.reason, said), None)
             return
     elif said not in question.reason.options:
         listed = ", ".join(f"{n} ({option})" for n, option in enumerate(question.reason.options, 1))
@@ -233,9 +233,9 @@ def _answer_goal(project: Project, question: Question, said: str) -> None:
     def write(view: GoalView) -> Change:
         if view.goal.asks is None or view.goal.asks.reason != question.reason:
             raise Refused("this was answered meanwhile", hint="`llmc overseer inbox` shows what is open.")
-        if question.reason.kind == criteria.REPLAN:
-            return criteria.kept(view, now_unix())
-        return criteria.answered(view, said, now_unix())
+        if question.reason.kind == goal_end.REPLAN:
+            return goal_end.kept(view, now_unix())
+        return goal_end.answered(view, said, now_unix())
 
     store.update(goal_id, write)
     project.wake()

@@ -12,8 +12,8 @@ from llmc.repo.project import Project
 
 TIMEOUT_S = 24 * 3600.0
 
-#: only the daemon runs it, so its threads need no more than this
-_turn = threading.Lock()
+#: by root; only its daemon runs it, so its threads need no more than this
+_turns: dict[str, threading.Lock] = {}
 
 
 class PostAcceptFailed(LlmcError):
@@ -32,13 +32,14 @@ def run_due(project: Project) -> None:
     """For each task that landed and whose command has not ended: one at a time, also those that a crash left out."""
     if not project.store.read().auto.post_accept_due:
         return
+    turn = _turns.setdefault(str(project.root.path), threading.Lock())
     with clock.waiting(TIMEOUT_S):
-        _turn.acquire()
+        turn.acquire()
     try:
         for due in project.store.read().auto.due:
             _run(project, due)
     finally:
-        _turn.release()
+        turn.release()
 
 
 def _run(project: Project, due: Due) -> None:

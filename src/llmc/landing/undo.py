@@ -21,7 +21,7 @@ from llmc.records.event_log import EventLog
 from llmc.records.state import UndoJournal
 from llmc.repo import git, provision
 from llmc.repo.project import Project
-from llmc.tasks import commands
+from llmc.tasks import task_orders
 from llmc.tasks.source import source_of
 
 #: the name under which a revert is landed, validated and logged; no worker can have it
@@ -280,7 +280,7 @@ class _Steps:
         opened = self.reopen(self.project, commit, f"its commit {commit[:12]} was undone")
         if opened:
             return replace(self.journal, returned=opened)
-        task_id, said = commands.pending_again(self.project, commit)
+        task_id, said = task_orders.pending_again(self.project, commit)
         return replace(self.journal, task_id=task_id, returned=said)
 
     def _finish(self) -> UndoJournal:

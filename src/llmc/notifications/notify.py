@@ -195,8 +195,8 @@ def _pruned(book: Book) -> Book:
 TIMEOUT_S = 10.0
 
 _senders: set[threading.Thread] = set()
-#: told by this process while incidents.json could not be written
-_unwritten: set[tuple[str, str]] = set()
+#: told by this process while incidents.json of a root could not be written
+_unwritten: set[tuple[str, str, str]] = set()
 
 
 def notify(project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any) -> None:
@@ -228,9 +228,8 @@ def _wanted(channels: dict[str, Channel], notice: Notice) -> dict[str, Channel]:
 def over(project: Project, kind: str, key: str | None = None) -> None:
     """The incident has ended, or with no key every one of this kind: it may be told again. Never raises."""
     with contextlib.suppress(LlmcError, OSError):
-        _unwritten.difference_update(
-            {told for told in _unwritten if told[0] == kind and key in (None, told[1])}
-        )
+        ended = {told for told in _unwritten if told[:2] == (_root(project), kind) and key in (None, told[2])}
+        _unwritten.difference_update(ended)
         Incidents(project.root).end(Over(kind, key))
 
 
@@ -298,15 +297,20 @@ def problems(project: Project) -> list[str]:
     return found
 
 
+def _root(project: Project) -> str:
+    return str(project.root.path)
+
+
 def _begun(project: Project, notice: Notice, channels: dict[str, Channel]) -> Incident | None:
     """The incident if it is ours to tell. Where it cannot be written (a full disk) it is told all the same, once."""
     try:
         with fault_step("notify.record"):
             return Incidents(project.root).begin(notice, channels)
     except (LlmcError, OSError):
-        if (notice.kind, notice.key) in _unwritten:
+        told = (_root(project), notice.kind, notice.key)
+        if told in _unwritten:
             return None
-        _unwritten.add((notice.kind, notice.key))
+        _unwritten.add(told)
         return opened(notice, channels)
 
 

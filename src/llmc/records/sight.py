@@ -14,7 +14,7 @@ from typing import Any
 from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
-from llmc.config import layout
+from llmc.config import root_layout
 from llmc.records.items import Facts, Raw, Registration, Seen
 
 #: what `git status` may take in the source of a person
@@ -25,20 +25,20 @@ _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 
 def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
     """`panes`: what tmux says; None when it gave no answer."""
-    lock = f"{root}/{layout.DAEMON_LOCK}"
+    lock = f"{root}/{root_layout.DAEMON_LOCK}"
     running = is_locked(lock)
-    overseer = read_record(f"{root}/{layout.OVERSEER_FILE}")
+    overseer = read_record(f"{root}/{root_layout.OVERSEER_FILE}")
     workers = state.get("workers") or {}
     return Facts(
         now=now,
         running=running,
         holder=signer(lock) if running else None,
         daemon=registration(root),
-        supervised=overseer is not None and is_locked(f"{root}/{layout.OVERSEER_LOCK}"),
+        supervised=overseer is not None and is_locked(f"{root}/{root_layout.OVERSEER_LOCK}"),
         overseer=overseer,
         workers={name: _seen(root, record, panes) for name, record in workers.items()},
         disk_free_bytes=_disk_free(root),
-        canary=read_record(f"{root}/{layout.CANARY}") if running else None,
+        canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
@@ -46,7 +46,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
 
 def registration(root: str | os.PathLike[str]) -> Registration | None:
     """daemon.json as it is now, whether its daemon lives or not."""
-    return Registration.read(read_record(f"{os.fspath(root)}/{layout.DAEMON}"))
+    return Registration.read(read_record(f"{os.fspath(root)}/{root_layout.DAEMON}"))
 
 
 def read_record(path: str) -> Raw | None:
@@ -68,7 +68,7 @@ def agent_pane(record: Mapping[str, Any], panes: Panes) -> Pane | None:
 
 
 def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
-    acting = is_locked(f"{root}/{layout.LOCKS}/worker-{record.get('name')}.lock")
+    acting = is_locked(f"{root}/{root_layout.LOCKS}/worker-{record.get('name')}.lock")
     if panes is None:
         return Seen(None, acting=acting)
     pane = agent_pane(record, panes)
@@ -82,7 +82,7 @@ def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
 
 
 def _client(config_dir: Any, pid: int) -> Raw:
-    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/files.py)."""
+    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/client_files.py)."""
     if not isinstance(config_dir, str) or not config_dir:
         return {}
     record = read_record(f"{config_dir}/sessions/{pid}.json") or {}

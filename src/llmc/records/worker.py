@@ -15,7 +15,7 @@ from llmc.base.names import (
     TaskKey,
     WorkerName,
 )
-from llmc.records.usage import Tokens
+from llmc.records.tokens import Tokens
 
 
 class Status(StrEnum):

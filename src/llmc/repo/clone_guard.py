@@ -24,7 +24,7 @@ from llmc.base import locks, urls
 from llmc.base.errors import LlmcError
 from llmc.base.faults import step as fault_step
 from llmc.base.files import append_line, json_row, write_atomic
-from llmc.config import layout
+from llmc.config import root_layout
 from llmc.config.paths import Root
 from llmc.records.state import State
 from llmc.records.store import Store
@@ -303,7 +303,7 @@ class CloneGuard:
         return Expected(urls.split(self.source).address, self.source, newer, tree)
 
     def _aside(self, path: str) -> str:
-        return str(git_config.move_aside(Path(path), Path(self._root, layout.SET_ASIDE)))
+        return str(git_config.move_aside(Path(path), Path(self._root, root_layout.SET_ASIDE)))
 
     def _is_fine(self, path: str) -> bool:
         return path in self._fine and self._fine[path] == stamp(path)
@@ -315,7 +315,7 @@ class CloneGuard:
     def _say(self, undone: Undone) -> None:
         """Before it is undone: a kill in between means that it is said twice, never that nobody hears of it."""
         if not locks.may_take(locks.Rank.STATE) or not self._report(undone):
-            append_line(Path(self._root, layout.UNSAID), json.dumps(asdict(undone)).encode())
+            append_line(Path(self._root, root_layout.UNSAID), json.dumps(asdict(undone)).encode())
             self._behind = True
 
     def _catch_up(self) -> None:
@@ -352,7 +352,7 @@ class CloneGuard:
 def rows_unsaid(root: str) -> Iterator[list[Undone]]:
     """What is undone and not in the state yet; what is left in the list at the end stays."""
     try:
-        file = open(f"{root}/{layout.UNSAID}", "r+b")
+        file = open(f"{root}/{root_layout.UNSAID}", "r+b")
     except OSError:
         yield []
         return

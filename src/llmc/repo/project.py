@@ -51,6 +51,8 @@ class Project(Struct, frozen=True):
     in_daemon: bool = False
     #: whether this process is about to end, so that a long command is not waited for; None: it never is
     stopping: Callable[[], bool] | None = None
+    #: the program that the agents of a daemon are, whatever its name means by now; "": as configured
+    pinned_agent: str = ""
     #: the directory that the client has to trust, where it is not the root (doctor/canary.py)
     trusted_as: Path | None = None
 
@@ -171,7 +173,8 @@ def locate_root(explicit: str | None) -> Root:
 
 def agent_for(project: Project) -> Agent:
     """The configured agent; LLMC_AGENT (`claude`, `scripted` or a path) overrides."""
-    return agent_named(os.environ.get("LLMC_AGENT") or project.config.defaults.agent, project)
+    choice = project.pinned_agent or os.environ.get("LLMC_AGENT") or project.config.defaults.agent
+    return agent_named(choice, project)
 
 
 def agent_named(choice: str, project: Project) -> Agent:

@@ -24,7 +24,7 @@ from llmc.records.state import AutoState, State
 from llmc.records.task import Task
 from llmc.repo.project import Project
 from llmc.reports import bad_rows
-from llmc.reports.rules.digest import Digest, Facts, digest
+from llmc.reports.rules.digest_parts import Digest, Facts, digest
 from llmc.reports.rules.digest_text import Paint, render
 from llmc.reports.rules.history import ACTIONS
 from llmc.tasks import task_list

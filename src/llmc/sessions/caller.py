@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from llmc.agents.events import REPORT
+from llmc.agents.agent_events import REPORT
 from llmc.base import callers
 from llmc.base.callers import Mark, Server
 from llmc.base.errors import Refused, ToolFailed, UsageError

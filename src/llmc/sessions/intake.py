@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llmc.agents import hooks
-from llmc.agents.events import PANE_DIED, AgentEvent, What
+from llmc.agents.agent_events import PANE_DIED, AgentEvent, What
 from llmc.base import processes
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.faults import step as fault_step

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmc import hook_client
 from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.files import client_state
+from llmc.agents.claude.client_files import client_state
 from llmc.agents.claude.transcripts import queued_in, row_text, rows_since
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes

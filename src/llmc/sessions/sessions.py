@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from llmc import hook_client, launch
 from llmc.agents import hooks
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.files import client_state, client_status
+from llmc.agents.claude.client_files import client_state, client_status
 from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
-from llmc.agents.events import AgentEvent, What
 from llmc.agents.protocol import Agent, ClientStatus, Launch
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.claude.files import asks_by_itself
+from llmc.agents.agent_events import AgentEvent, What
+from llmc.agents.claude.client_files import asks_by_itself
 from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
 from llmc.agents.claude.transcripts import is_queued, row_text, rows_since, size_of
-from llmc.agents.events import AgentEvent, What
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
 from llmc.base import processes

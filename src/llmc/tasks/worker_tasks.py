@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-from llmc.agents.events import AgentEvent, What
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.hooks import event_of
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, LockTimeout

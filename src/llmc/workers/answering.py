@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from llmc.agents.claude.files import client_status, waits_for
+from llmc.agents.claude.client_files import client_status, waits_for
 from llmc.agents.claude.screen import Shown, recognise
 from llmc.agents.claude.transcripts import rows_since, size_of
 from llmc.agents.protocol import ClientStatus

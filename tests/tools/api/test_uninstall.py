@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.files import add_trust
+from llmc.agents.claude.client_files import add_trust
 from llmc.api import uninstall
 from llmc.base.names import TaskId
 from llmc.config.edit import set_value

@@ -24,7 +24,7 @@ from llmc.base.tmux import Tmux
 from llmc.config.model import Config, Price, Repo
 from llmc.config.paths import Root
 from llmc.records.store import Store
-from llmc.records.usage import Spent, Tokens
+from llmc.records.tokens import Spent, Tokens
 from llmc.records.worker import Assignment, WorkerRecord
 from llmc.repo.project import Project
 

@@ -94,14 +94,20 @@ def test_it_comes_often_enough_for_its_supervisor(
 
 @pytest.mark.req("0-092", "0-093")
 def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbeat, stuck: list[str]) -> None:
-    """Break: beat whatever the lanes do; or let a log that cannot be written end the thread."""
+    """Break: beat whatever the lanes do; or let a log that cannot be written end the thread; or look at every root's lanes."""
     hangs = threading.Event()
 
-    def lane() -> None:
-        with clock.watched("the lane of auto-1"):
+    def lane(name: str, of: str) -> None:
+        with clock.watched(name, of):
             hangs.wait()
 
-    thread = threading.Thread(target=lane, daemon=True)
+    others = threading.Thread(target=lane, args=("the lane of another root", "/another"), daemon=True)
+    others.start()
+    wait_until(lambda: clock.running("/another") == ["the lane of another root"], 5)
+    since = time.monotonic()
+    wait_until(lambda: time.monotonic() - since > 2 * watches.STUCK_S, 5)
+    advances(root)
+    thread = threading.Thread(target=lane, args=("the lane of auto-1", str(root.path)), daemon=True)
     thread.start()
     wait_until(lambda: stuck == ["the lane of auto-1"], 5)
     stopped = last(root)
@@ -109,6 +115,7 @@ def test_a_lane_that_hangs_stops_it_until_it_goes_on(root: Root, beats: Heartbea
     assert last(root) == stopped
     hangs.set()
     thread.join()
+    others.join()
     advances(root)
 
 
@@ -118,7 +125,7 @@ def test_a_wait_with_a_limit_of_its_own_is_no_hang(root: Root, beats: Heartbeat,
     began, over = threading.Event(), threading.Event()
 
     def lane() -> None:
-        with clock.watched("the lane of auto-1"), clock.waiting(3600):
+        with clock.watched("the lane of auto-1", str(root.path)), clock.waiting(3600):
             began.set()
             over.wait()
 

@@ -13,13 +13,13 @@ from msgspec.structs import replace as replaced
 
 from llmc.base import faults
 from llmc.base.names import PromptId, TaskId
-from llmc.config.goals import GoalPlanner
+from llmc.config.goal_options import GoalPlanner
 from llmc.goals import dispatch as goal_dispatch
 from llmc.goals import goals, runner, work
 from llmc.goals.desk import Aside
 from llmc.goals.model import Change, DeliveryContext, GoalStatus, Mode, Result
 from llmc.goals.runner import Runner
-from llmc.goals.store import store
+from llmc.goals.store import goal_store
 from llmc.records.books import Claim
 from llmc.records.worker import Outcome
 from llmc.sessions.submit import Receipt
@@ -483,14 +483,14 @@ def test_a_store_is_checked_from_end_to_end_once(
 ) -> None:
     """Break: open the store anew at each tick."""
     checked: list[str] = []
-    before = store.GoalStore._examine
+    before = goal_store.GoalStore._examine
 
     def examine(self: Any, db: Any) -> int:
         if self._examined is None:
             checked.append("whole")
         return before(self, db)
 
-    monkeypatch.setattr(store.GoalStore, "_examine", examine)
+    monkeypatch.setattr(goal_store.GoalStore, "_examine", examine)
     for _ in range(5):
         shop.tick()
     assert checked == ["whole"]

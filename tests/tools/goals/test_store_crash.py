@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from llmc.base import faults
 from llmc.goals.model import Change, Event, GoalView
-from llmc.goals.store.store import CORRUPT, GoalStore
+from llmc.goals.store.goal_store import CORRUPT, GoalStore
 from tests.support.goal_records import GOAL, assignment, dispatch, goal, node
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files

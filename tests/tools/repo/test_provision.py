@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from llmc.base.errors import NotFound, Refused, ToolFailed, UsageError
 from llmc.config.edit import set_value
-from llmc.doctor.sight import tree_facts
+from llmc.doctor.looking import tree_facts
 from llmc.records.worker import WorkerRecord
 from llmc.repo import git, provision, setup
 from llmc.repo.project import Project

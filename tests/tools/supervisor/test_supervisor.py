@@ -2,14 +2,12 @@
 
 import ast
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -119,20 +117,10 @@ def test_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
     tail.close()
 
 
-@pytest.fixture
-def log() -> Iterator[logging.Logger]:
-    logger = logging.getLogger("llmc.daemon")
-    before = logger.handlers
-    yield logger
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers = before
-
-
 @pytest.mark.req("0-113")
-def test_every_failure_in_the_log_says_its_cause(tmp_path: Path, log: logging.Logger) -> None:
+def test_every_failure_in_the_log_says_its_cause(tmp_path: Path) -> None:
     """Break: leave "cause" out of one call in daemon/, or of the formatter."""
-    open_log(tmp_path / "daemon.jsonl")
+    log = open_log(tmp_path / "daemon.jsonl")
     tail = LogTail(tmp_path / "daemon.jsonl")
     log.warning("careless")
     log.error("careful", extra={"action": "auto_failed", "cause": "git", "worker": "auto-1"})
@@ -293,7 +281,27 @@ def test_after_a_clock_jump_nothing_is_old(scripted: Fleet, monkeypatch: pytest.
     assert watch.look(limits).beat_age_s == 2.0
     assert pass_by(600.0, 600.0) != "", "the look itself came too late"
     assert watch.look(limits).beat_age_s == 0.0
+    replaced_while_it_is_looked_at(watch, daemon, limits, scripted.root / ".llmc/daemon.json", monkeypatch)
     tail.close()
+
+
+def replaced_while_it_is_looked_at(
+    watch: Watch, daemon: Running, limits: decide.HealthLimits, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another daemon is what is found, not a death. Break: read the registration before the process is looked at."""
+
+    def is_alive(_: Running) -> bool:
+        other = {"pid": 1, "start_time_unix": 2.0, "instance_id": "i-2", "ready": True}
+        file.write_text(json.dumps(other))
+        return False
+
+    file.write_text(
+        json.dumps({"pid": os.getpid(), "start_time_unix": 1.0, "instance_id": "i-1", "ready": True})
+    )
+    monkeypatch.setattr(Running, "is_alive", is_alive)
+    failure = decide.judge(daemon.identity, watch.look(limits), limits)
+    assert failure is not None
+    assert failure.kind == "identity"
 
 
 def test_what_counts_as_progress(tmp_path: Path) -> None:

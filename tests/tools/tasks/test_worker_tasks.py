@@ -17,8 +17,8 @@ from llmc.records.worker import Assignment
 from llmc.repo.project import Project, for_overseer, open_project
 from llmc.sessions.intake import apply_pending
 from llmc.supervisor.remediation import own_session
-from llmc.tasks import commands, task_list, worker_tasks
 from llmc.tasks import queue as task_queue
+from llmc.tasks import task_list, task_orders, worker_tasks
 from llmc.tasks.queue import TaskQueue
 from llmc.tasks.rules.claims import ANNOUNCED_S, GRACE_S, MOST_ACCEPTED
 from llmc.tasks.rules.draft import Draft
@@ -109,7 +109,7 @@ def test_at_no_moment(session: Session) -> None:
         "root": str(session.project.root.path),
     }
     assert not session.project.store.worker(WORKER).announced_tasks
-    commands.approve(session.project, "2")
+    task_orders.approve(session.project, "2")
     assert ready(queue) == 1
 
 
@@ -144,7 +144,7 @@ def test_a_crash_after_the_mark(session: Session) -> None:
     record, events = session.project.store.worker(WORKER), waiting(session.project.root, WORKER, "claude")
     worker_tasks.mark(session.project, record, events)
     assert (session.hold(2), session.hold(3)) == ("proposed", "proposed")
-    commands.approve(session.project, "2")
+    task_orders.approve(session.project, "2")
     session.apply()
     assert (session.hold(2), session.hold(3)) == (None, "proposed")
     rows = map(json.loads, session.project.root.events.read_text().splitlines())
@@ -241,7 +241,7 @@ def test_what_a_person_approved_is_what_counts(session: Session) -> None:
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
     older(session, 2)
-    commands.approve(session.project, "2")
+    task_orders.approve(session.project, "2")
     queue = task_queue.open_queue(session.project)
     session.write(2, metadata={"llmc": {**FORGED, "claim": ""}})
     older(session, 2)
@@ -284,7 +284,7 @@ def test_a_hook_that_was_lost(session: Session, restarted: bool) -> None:
     assert found[0].id == "3", "a person's own, of long ago"
     assert (queue.take_next("auto-2", ()), session.hold(2)) == (None, "proposed")
     # The hook comes at last, after a person has approved it.
-    commands.approve(session.project, "2")
+    task_orders.approve(session.project, "2")
     session.hook("TaskCreated", task_id="2", task_subject="Task 2")
     session.apply()
     assert session.hold(2) is None
@@ -296,7 +296,7 @@ def test_a_crash_between_the_approval_and_the_file(session: Session) -> None:
     session.apply()
     older(session, 2)
     before = (session.folder / "2.json").read_bytes()
-    commands.approve(session.project, "2")
+    task_orders.approve(session.project, "2")
     (session.folder / "2.json").write_bytes(before)
     queue = task_queue.open_queue(session.project)
     assert queue.take_next("auto-1", ()) is not None
@@ -310,7 +310,7 @@ def test_it_is_approved_in_the_root_whose_worker_made_it(session: Session, tmp_p
     path.write_text(path.read_text().replace(str(session.project.root.path), "/elsewhere"))
     session.project.root.tasks_ledger.unlink()
     with pytest.raises(Refused, match="a worker of another root") as raised:
-        commands.approve(session.project, "2")
+        task_orders.approve(session.project, "2")
     assert "llmc --root /elsewhere tasks approve 2" in raised.value.hint
 
 

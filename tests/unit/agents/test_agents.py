@@ -7,7 +7,7 @@ import pytest
 from llmc.agents.claude.client import ClaudeCode
 from llmc.agents.claude.layout import CONFIG_DIR, ENCLOSING_MARKS
 from llmc.agents.protocol import Agent, Launch
-from llmc.agents.scripted import options
+from llmc.agents.scripted import command_line
 from llmc.agents.scripted.client import Scripted
 from llmc.base.names import ClaudeSessionId
 
@@ -36,8 +36,8 @@ def test_both_take_the_same_flags_and_settings() -> None:
 
 
 def test_the_scripted_agent_understands_each_flag() -> None:
-    """Break: take a flag out of agents/scripted/options.py."""
-    chosen = options.parse(AGENTS[1].argv(LAUNCH)[len(AGENTS[1].program()) :])
+    """Break: take a flag out of agents/scripted/command_line.py."""
+    chosen = command_line.parse(AGENTS[1].argv(LAUNCH)[len(AGENTS[1].program()) :])
     assert (chosen.settings, chosen.model, chosen.resume) == ("/s/settings.json", "opus", LAUNCH.resume)
     assert (chosen.skip_permissions, chosen.allowed_tools) == (True, ["Bash", "Edit"])
     assert not chosen.allows("AskUserQuestion")

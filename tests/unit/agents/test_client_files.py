@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.files import asks_by_itself
+from llmc.agents.claude.client_files import asks_by_itself
 from llmc.agents.claude.transcripts import queued_in
 
 

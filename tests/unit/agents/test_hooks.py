@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llmc
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.hooks import NAMES
 from llmc.agents.claude.layout import HOOKS, NEED_A_PERSON, TOOL_HOOKS
-from llmc.agents.events import AgentEvent, What
 from llmc.agents.hooks import event_of
 from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent, Malformed

@@ -10,8 +10,8 @@ from llmc.cli.overview import attention_lines, render
 from llmc.config.paths import Root
 from llmc.records.items import KINDS, Facts, Item, Registration, Seen
 from llmc.records.store import Store
-from llmc.reports.rules import digest as digest_waits
-from llmc.reports.rules.digest import digest
+from llmc.reports.rules import digest_parts as digest_waits
+from llmc.reports.rules.digest_parts import digest
 from llmc.reports.rules.digest_text import ended_notice
 from llmc.reports.rules.digest_text import render as render_digest
 from llmc.sessions.rules import decide

@@ -25,11 +25,11 @@ from llmc.base.errors import LlmcError
 from llmc.cli.app import cli
 from llmc.config.model import Price
 from llmc.config.paths import Root
+from llmc.doctor.looking import config_advice, open_any
 from llmc.doctor.registry import notes
 from llmc.doctor.rules.facts import Facts
-from llmc.doctor.sight import config_advice, open_any
 from llmc.records.store import Store
-from llmc.records.usage import Tokens
+from llmc.records.tokens import Tokens
 
 TODAY = date(2026, 11, 16)
 #: what the client calls opus, sonnet, haiku and fable today, and an older one
@@ -217,7 +217,7 @@ def test_a_broken_file_in_the_root_leaves_the_installed_list(root: Path) -> None
 def test_doctor_says_that_the_list_is_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break: leave the list out of what doctor looks at."""
     later = type("Later", (), {"today": lambda: date(2100, 1, 1)})
-    monkeypatch.setattr("llmc.doctor.sight.date", later)
+    monkeypatch.setattr("llmc.doctor.looking.date", later)
     project, problems = open_any(Root(root))
     assert problems == ()
     (said,) = notes(Facts(now=0.0, config_advice=config_advice(project)))

@@ -45,8 +45,9 @@ def modules() -> list[str]:
 
 def printing(tree: ast.AST, forbidden: frozenset[str] = FORBIDDEN) -> Iterator[str]:
     """The ways past the door that a module takes, by the names it uses."""
+    ends = {name.rpartition(".")[2] for name in forbidden}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in forbidden:
+        if isinstance(node, ast.Attribute) and node.attr in ends and ast.unparse(node) in forbidden:
             yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in forbidden:
             yield f"line {node.lineno}: {node.func.id}"

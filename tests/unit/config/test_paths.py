@@ -11,7 +11,7 @@ import pytest
 
 from llmc.api import seeing
 from llmc.base.errors import LlmcError, NotFound
-from llmc.config import layout, trust
+from llmc.config import root_layout, trust
 from llmc.config.paths import Root, find_root, short_runtime_dir
 from llmc.repo.project import locate_root
 
@@ -170,7 +170,7 @@ def test_a_long_root_gets_a_short_private_socket(runtime: Path) -> None:
     path = long.wake_socket()
     assert path.parent == runtime / f"llmc-{os.getuid()}"
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert len(os.fsencode(path)) <= layout.MAX_SOCKET_PATH
+    assert len(os.fsencode(path)) <= root_layout.MAX_SOCKET_PATH
     assert path == long.wake_socket()
     assert path != Root(Path("/" + "y" * 90 + "/root")).wake_socket()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
@@ -195,7 +195,7 @@ def test_somebody_elses_directory_is_refused(runtime: Path) -> None:
 def test_each_root_has_its_own_tmux_server() -> None:
     """Break: name the server after the last part of the path only."""
     roots = ["/a/llmc", "/b/llmc", "/a/llmc.x", "/a/llmc x", "/a/" + "l" * 60, "/a/" + "l" * 61, "/ä", "/"]
-    names = [layout.tmux_server(root) for root in roots]
+    names = [root_layout.tmux_server(root) for root in roots]
     assert len(set(names)) == len(roots)
     for name in names:
         assert all(c.isascii() and (c.isalnum() or c == "-") for c in name)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.config.goals import Backoff, GoalPlanner, GoalPolicy, Goals, GoalStorage
+from llmc.config.goal_options import Backoff, GoalPlanner, GoalPolicy, Goals, GoalStorage
 from llmc.config.model import (
     Auto,
     Budget,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.files import add_trust, remove_trust
+from llmc.agents.claude.client_files import add_trust, remove_trust
 from llmc.api import seeing
 from llmc.base.errors import LlmcError, Refused
 from llmc.config import trust

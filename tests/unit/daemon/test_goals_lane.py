@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replaced
 
 from llmc.config.paths import Root
-from llmc.daemon.goals import GoalsLane
+from llmc.daemon.goal_lane import GoalsLane
 from llmc.goals.desk import Aside
 from llmc.goals.runner import Ticked
 from llmc.repo.project import Project, bare_project

@@ -45,7 +45,7 @@ def test_patrols_that_come_during_a_round_are_one_more_round(monkeypatch: pytest
 
     async def scenario() -> None:
         with ThreadPoolExecutor(8) as pool:
-            lane = Lane("w1", work, pool, logging.getLogger("test"))
+            lane = Lane("w1", "root", work, pool, logging.getLogger("test"))
             lane.poke()
             await until(1, work)
             for _ in range(5):
@@ -82,7 +82,7 @@ def test_an_error_that_nobody_thought_of_is_told_once_and_is_over_after_a_good_r
 
     async def scenario() -> None:
         with ThreadPoolExecutor(2) as pool:
-            lane = Lane("w1", work, pool, logging.getLogger("test.lanes"), tell)
+            lane = Lane("w1", "root", work, pool, logging.getLogger("test.lanes"), tell)
             for count in range(1, 6):
                 lane.poke()
                 wait = asyncio.get_running_loop().run_in_executor

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.doctor.rules.canary import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
+from llmc.doctor.rules.canary_verdict import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
 
 GOOD = Observed(
     launched=True,

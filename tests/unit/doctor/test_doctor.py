@@ -11,11 +11,11 @@ from llmc.base.names import ClaudeSessionId, PromptId, SessionName, TaskId, Task
 from llmc.doctor.check import Check, WorkerCheck
 from llmc.doctor.checks.access import Mode
 from llmc.doctor.checks.clone import Branch, Setting
-from llmc.doctor.checks.queue import LeftClaim
-from llmc.doctor.checks.running import Note
+from llmc.doctor.checks.tasks_and_goals import LeftClaim
+from llmc.doctor.checks.what_runs import Note
 from llmc.doctor.programs import parse_version
 from llmc.doctor.registry import CHECKS, diagnose, not_seen, notes, of_one
-from llmc.doctor.rules.canary import Verdict
+from llmc.doctor.rules.canary_verdict import Verdict
 from llmc.doctor.rules.facts import (
     DaemonFacts,
     Facts,
@@ -29,7 +29,7 @@ from llmc.doctor.rules.facts import (
     WorkerFacts,
 )
 from llmc.doctor.rules.findings import GROUPS, Finding, summary
-from llmc.doctor.rules.rebuild import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
+from llmc.doctor.rules.new_record import Found, Rebase, assigned, is_over, owned, rebuilt, unknown
 from llmc.doctor.rules.records import LOST_PROMPT, mends, task_in
 from llmc.records.books import Claim
 from llmc.records.task import Task, TaskStatus

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmc.goals.drive import criteria
+from llmc.goals.drive import goal_end
 from llmc.goals.model import GoalStatus
 from tests.support.goal_world import START, goal
 
@@ -17,7 +17,7 @@ def test_a_goal_that_goes_on_is_paused_when_its_budget_is_used_up(
 ) -> None:
     """Break: pause a goal that a person paused or that is over; or take 0 for a budget."""
     kept = goal(status=status, budget_usd=limit)
-    change = criteria.pause(kept, spent, START + 9)
+    change = goal_end.pause(kept, spent, START + 9)
     wanted = status is GoalStatus.ACTIVE and limit > 0 and spent >= limit
     assert change.is_empty() is not wanted
     if wanted:
@@ -26,24 +26,24 @@ def test_a_goal_that_goes_on_is_paused_when_its_budget_is_used_up(
         assert [event.type for event in change.events] == ["goal.paused", "goal.budget_reached"]
         reasons = {str(event.data["reason"]) for event in change.events}
         assert reasons == {f"its budget of $5.00 is used up: ${spent:.2f}"}
-        assert criteria.pause(change.goal, spent, START + 10).is_empty(), "once"
+        assert goal_end.pause(change.goal, spent, START + 10).is_empty(), "once"
 
 
 @given(st.floats(0.01, 1e6), st.floats(0, 1e6))
 def test_what_is_said_of_a_budget_goes_with_what_is_done(limit: float, spent: float) -> None:
     """Break: `used_up` for more than the budget only, while `pause` takes the budget itself."""
     kept = goal(budget_usd=limit)
-    assert criteria.is_limited(kept)
+    assert goal_end.is_limited(kept)
     assert (
-        bool(criteria.used_up(kept, spent))
+        bool(goal_end.used_up(kept, spent))
         is (spent >= limit)
-        is not criteria.pause(kept, spent, START).is_empty()
+        is not goal_end.pause(kept, spent, START).is_empty()
     )
 
 
 def test_each_budget_is_told_of_under_an_id_of_its_own() -> None:
     """Break: an id without the budget: a higher one that is used up, too, would not be told of."""
-    first = criteria.word(goal(budget_usd=5.0), "why")
-    assert first == criteria.word(goal(budget_usd=5.0, updated_at=START + 9), "why")
-    assert first[0] != criteria.word(goal(budget_usd=10.0), "why")[0]
+    first = goal_end.word(goal(budget_usd=5.0), "why")
+    assert first == goal_end.word(goal(budget_usd=5.0, updated_at=START + 9), "why")
+    assert first[0] != goal_end.word(goal(budget_usd=10.0), "why")[0]
     assert "llmc goal resume goal_1" in first[1]

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from llmc.goals.drive import criteria
-from llmc.goals.drive.criteria import CHECK_AGAIN, COMPLETE, wants_check
+from llmc.goals.drive import goal_end
+from llmc.goals.drive.goal_end import CHECK_AGAIN, COMPLETE, wants_check
 from llmc.goals.drive.questions import questions
 from llmc.goals.drive.rollup import after, commands, criterion, is_reached, settled
 from llmc.goals.model import Change, GoalStatus, GoalView, NodeStatus
@@ -27,7 +27,7 @@ def worked_off(**fields: object) -> GoalView:
 
 def found(view: GoalView, *results: Ran) -> GoalView:
     numbers = iter("123456789")
-    return after(view, criteria.checked(view, results, "1a2b3c4d", START + 9, lambda: next(numbers), ()))
+    return after(view, goal_end.checked(view, results, "1a2b3c4d", START + 9, lambda: next(numbers), ()))
 
 
 def test_which_criteria_have_a_command() -> None:
@@ -53,9 +53,9 @@ def test_done_is_not_reached() -> None:
     assert "`tox`: failed with code 1 on 1a2b3c4d" in question.reason.question
     assert "make test" not in question.reason.question
 
-    again = after(failing, criteria.answered(failing, CHECK_AGAIN, START))
+    again = after(failing, goal_end.answered(failing, CHECK_AGAIN, START))
     assert (wants_check(again), questions(again)) == (True, [])
-    by_hand = after(failing, criteria.answered(failing, COMPLETE, START))
+    by_hand = after(failing, goal_end.answered(failing, COMPLETE, START))
     assert by_hand.goal.checked is not None
     assert (by_hand.goal.status, by_hand.goal.checked.by) == (GoalStatus.COMPLETED, "human")
     passing = found(again, PASSED, replace(FAILED, result="passed"))
@@ -77,7 +77,7 @@ def test_what_is_opened_again_is_checked_again() -> None:
 def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
     """Break: leave `unchecked` out of the questions."""
     view = worked_off()
-    change = criteria.checked(view, [PASSED], "1a2b", START, lambda: "C_1", ())
+    change = goal_end.checked(view, [PASSED], "1a2b", START, lambda: "C_1", ())
     (crystal,) = change.crystallizations
     assert (crystal.work_node_id, crystal.evidence.tests_run) == ("", (PASSED,))
     assert crystal.current_state == "1 of 1 success criteria with a command passed"
@@ -88,13 +88,13 @@ def test_the_handoff_says_what_was_run_and_what_is_left() -> None:
 def test_a_goal_without_a_plan_asks_and_one_with_a_plan_goes_on() -> None:
     """Break: ask also where there are nodes; or where a person's own file is no plan."""
     empty = GoalView(goal())
-    change = criteria.failed(empty, "3 attempts", START)
+    change = goal_end.failed(empty, "3 attempts", START)
     (question,) = questions(after(empty, change))
     assert (question.reason.kind, question.reason.options) == ("plan", ("plan it again", "cancel it"))
     for quiet in (
-        criteria.failed(GoalView(goal(), plan(1, 1, 1)), "3 attempts", START),
-        criteria.failed(empty, "line 3", START, asks=False),
+        goal_end.failed(GoalView(goal(), plan(1, 1, 1)), "3 attempts", START),
+        goal_end.failed(empty, "line 3", START, asks=False),
     ):
         assert (quiet.goal, [event.type for event in quiet.events]) == (None, ["plan.failed"])
-    assert criteria.hinted(empty, "plan it again") == ""
-    assert criteria.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nA person says: only A"
+    assert goal_end.hinted(empty, "plan it again") == ""
+    assert goal_end.hinted(GoalView(goal(problem_statement="P")), "only A") == "P\n\nA person says: only A"

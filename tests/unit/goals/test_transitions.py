@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from llmc.base.errors import Exit
-from llmc.goals.drive.transitions import (
+from llmc.goals.drive.moves import (
     ASSIGNMENT_MOVES,
     GOAL_MOVES,
     NODE_MOVES,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from llmc.cli.goal_views import question_lines
+from llmc.cli.goal_show import question_lines
 from llmc.goals.drive import words
 from llmc.goals.drive.questions import Question
 from llmc.goals.model import BlockedReason, Crystallization, Dispatch, Evidence, Mode

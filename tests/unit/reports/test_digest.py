@@ -14,7 +14,7 @@ from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
 from llmc.records.worker import Assignment, Status
 from llmc.reports.digest import of_interest
-from llmc.reports.rules.digest import Digest, Facts, as_json, digest
+from llmc.reports.rules.digest_parts import Digest, Facts, as_json, digest
 from llmc.reports.rules.history import ACTIONS
 from tests.support.records import worker
 

@@ -11,7 +11,7 @@ from llmc.base.names import TaskId
 from llmc.base.text import cells
 from llmc.records.items import Item
 from llmc.records.task import Task, TaskStatus
-from llmc.reports.rules.digest import Facts, digest
+from llmc.reports.rules.digest_parts import Facts, digest
 from llmc.reports.rules.digest_text import MOST_LINES, money, ranges, render, tokens
 from tests.unit.reports.test_digest import Row, assigned, held, landed, row, task, used
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from llmc.agents.events import AgentEvent
+from llmc.agents.agent_events import AgentEvent
 from llmc.agents.hooks import event_of
 from llmc.base.names import PromptId, TaskId
 from llmc.records import causes

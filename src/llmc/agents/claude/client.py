@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.claude.files import is_trusted, user_config
+from llmc.agents.claude.client_files import is_trusted, user_config
 from llmc.agents.claude.layout import (
     CHILD_SESSION,
     CONFIG_DIR,

@@ -1,10 +1,10 @@
-"""What a hook of Claude Code means, in the words of agents/events.py: the only reader of its payloads. Pure."""
+"""What a hook of Claude Code means, in the words of agents/agent_events.py: the only reader of its payloads. Pure."""
 
 import json
 from typing import Any
 
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.layout import ASK, TOOL_HOOKS
-from llmc.agents.events import AgentEvent, What
 from llmc.base.names import ClaudeSessionId
 from llmc.records.causes import Cause
 from llmc.records.hook_events import HookEvent

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from llmc.records.usage import Spent, Tokens
+from llmc.records.tokens import Spent, Tokens
 
 #: a planner looks at the repository, and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"

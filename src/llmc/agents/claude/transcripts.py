@@ -15,7 +15,7 @@ from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
 from llmc.base import given
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId
-from llmc.records.usage import Tokens as Tokens
+from llmc.records.tokens import Tokens as Tokens
 
 
 def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -> Path | None:

@@ -2,19 +2,19 @@
 
 import sys
 
-from llmc.agents.scripted import options
+from llmc.agents.scripted import command_line
 
 
 def main(argv: list[str]) -> int:
     try:
-        chosen = options.parse(argv)
+        chosen = command_line.parse(argv)
         if chosen.show_version:
-            print(f"{options.VERSION} (llmc scripted agent)")
+            print(f"{command_line.VERSION} (llmc scripted agent)")
             return 0
-        from llmc.agents.scripted.app import App  # --version and usage errors need none of it
+        from llmc.agents.scripted.program import App  # --version and usage errors need none of it
 
         app = App(chosen)
-    except options.UsageError as error:
+    except command_line.UsageError as error:
         print(error, file=sys.stderr)
         return 1
     return app.run()

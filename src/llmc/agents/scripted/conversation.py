@@ -10,9 +10,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from llmc.agents.scripted.children import Background, Hooks
+from llmc.agents.scripted.command_line import Options
 from llmc.agents.scripted.keyboard import Dialog, Piece
-from llmc.agents.scripted.options import Options
-from llmc.agents.scripted.processes import Background, Hooks
 from llmc.agents.scripted.session import Session, StatusFile, Transcript, timestamp
 
 if TYPE_CHECKING:

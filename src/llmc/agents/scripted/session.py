@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from llmc.agents.claude import layout
-from llmc.agents.scripted.options import VERSION, Options, UsageError
+from llmc.agents.scripted.command_line import VERSION, Options, UsageError
 from llmc.base.patterns import pattern
 from llmc.base.processes import start_of
 

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from llmc.agents.claude import layout
-from llmc.agents.scripted import processes
+from llmc.agents.scripted import children
+from llmc.agents.scripted.children import Background
 from llmc.agents.scripted.conversation import Conversation, Item
 from llmc.agents.scripted.directives import Step, task_input, update_input
 from llmc.agents.scripted.keyboard import Dialog, Question, question_input
-from llmc.agents.scripted.processes import Background
 from llmc.agents.scripted.session import Message, Session
 
 LOCK_TRIES = 30
@@ -158,14 +158,14 @@ class Toolbox:
         with self._lock:
             self.was_aborted = self.was_aborted or self._running
             if self._child:
-                processes.end_soon(self._child)
+                children.end_soon(self._child)
             if self._dialog:
                 self._dialog.reply.put(None)
 
     def kill(self) -> None:
         with self._lock:
             if self._child:
-                processes.kill(self._child)
+                children.kill(self._child)
 
     def use(self, step: Step, message: Message) -> None:
         """Call the tool, with the hooks and rows the client has around it."""
@@ -243,16 +243,16 @@ class Toolbox:
         """Wait for the shell itself, not for whoever inherits its output."""
         conversation = self._conversation
         with tempfile.TemporaryFile() as output:
-            env = processes.child_env(conversation.session)
+            env = children.child_env(conversation.session)
             with self._lock:
                 if self._cancelled.is_set():
                     return 143, ""
-                child = self._child = processes.spawn(command, conversation.session.cwd, env, output=output)
+                child = self._child = children.spawn(command, conversation.session.cwd, env, output=output)
             code = child.wait()
             with self._lock:
                 self._child = None
             if self._cancelled.is_set():
-                processes.kill(child)  # what it started
+                children.kill(child)  # what it started
             return code, _text(output)
 
     def _start_background(self, command: str, tool_use_id: str) -> Result:

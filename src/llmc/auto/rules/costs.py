@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from llmc.base.names import TaskKey
 from llmc.config.model import Budget, Price
-from llmc.records.usage import Spent as Spent
-from llmc.records.usage import Tokens
+from llmc.records.tokens import Spent as Spent
+from llmc.records.tokens import Tokens
 from llmc.records.worker import Assignment, Metered
 
 #: what a cache costs where the table has no price of its own, as parts of the input price

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from llmc.doctor.rules.canary import Verdict
+from llmc.doctor.rules.canary_verdict import Verdict
 from llmc.records.worker import WorkerRecord
 
 

@@ -6,14 +6,8 @@ from msgspec.structs import replace
 
 from llmc.base.errors import Refused
 from llmc.goals.drive.ladder import progressed
+from llmc.goals.drive.moves import HUMAN, move_assignment, move_node, override_node, release_node
 from llmc.goals.drive.rollup import after, children_of, joined, line_of
-from llmc.goals.drive.transitions import (
-    HUMAN,
-    move_assignment,
-    move_node,
-    override_node,
-    release_node,
-)
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,

@@ -10,12 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from llmc.goals.drive import intents, ladder, words
-from llmc.goals.drive.attend import attend
+from llmc.goals.drive.assignment_steps import attend
 from llmc.goals.drive.intents import ANSWER, WORK, Action
 from llmc.goals.drive.liveness import Signals, idle_after
+from llmc.goals.drive.moves import move_assignment, move_node
 from llmc.goals.drive.policy import HOME, Policy, may_supervise, may_touch, session_key
 from llmc.goals.drive.round import NO_ROOM, Room, Round
-from llmc.goals.drive.transitions import move_assignment, move_node
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,

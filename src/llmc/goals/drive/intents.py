@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from llmc.goals.drive import ladder, words
 from llmc.goals.drive.liveness import INSTRUCTIONS
+from llmc.goals.drive.moves import move_assignment
 from llmc.goals.drive.policy import Policy
-from llmc.goals.drive.transitions import move_assignment
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,

@@ -5,8 +5,8 @@ from msgspec import Struct
 from llmc.base.errors import Refused
 from llmc.goals.drive import decide
 from llmc.goals.drive.by_hand import freed
+from llmc.goals.drive.moves import HUMAN
 from llmc.goals.drive.rollup import joined
-from llmc.goals.drive.transitions import HUMAN
 from llmc.goals.model import (
     Asking,
     Assignment,

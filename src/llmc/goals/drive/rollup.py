@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from llmc.goals.drive import transitions
+from llmc.goals.drive import moves
 from llmc.goals.model import (
     BlockedReason,
     Change,
@@ -102,7 +102,7 @@ def rolled_up(view: GoalView, now: float) -> Change:
             reason = _waits_for(wanted, below)
             if (wanted, reason) != (node.status, node.blocked_reason):
                 ids = tuple(child.node_id for child in below)
-                moved, event = transitions.follow_children(node, wanted, now, ids, reason)
+                moved, event = moves.follow_children(node, wanted, now, ids, reason)
                 nodes[node.node_id] = changed[node.node_id] = moved
                 events.append(event)
     goal = _rolled_goal(view.goal, [nodes[phase.node_id] for phase in children.get("", ())], now, events)
@@ -211,6 +211,6 @@ def _rolled_goal(before: Goal, phases: list[Node], now: float, events: list[Even
     elif goal.status is GoalStatus.COMPLETED and phases and not is_done:
         wanted = GoalStatus.ACTIVE
     if wanted is not goal.status:
-        goal, event = transitions.move_goal(goal, wanted, now)
+        goal, event = moves.move_goal(goal, wanted, now)
         events.append(event)
     return goal if goal is not before else None

@@ -11,8 +11,8 @@ from msgspec.structs import replace as replaced
 from llmc.goals.drive import intents, words
 from llmc.goals.drive.intents import Action
 from llmc.goals.drive.liveness import Signals
+from llmc.goals.drive.moves import move_assignment, move_node
 from llmc.goals.drive.policy import Policy
-from llmc.goals.drive.transitions import move_assignment, move_node
 from llmc.goals.model import (
     Assignment,
     AssignmentStatus,

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from llmc.goals.drive import intents, ladder
-from llmc.goals.drive.criteria import wants_check
+from llmc.goals.drive.goal_end import wants_check
 from llmc.goals.drive.ladder import Situation
 from llmc.goals.drive.liveness import idle_after, waits_of
 from llmc.goals.drive.policy import Policy, may_touch

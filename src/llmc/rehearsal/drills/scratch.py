@@ -17,7 +17,7 @@ from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.locks import Rank
 from llmc.base.names import OVERSEER
-from llmc.config.layout import TASKS_LEDGER
+from llmc.config.root_layout import TASKS_LEDGER
 from llmc.records.ledger import Ledger
 from llmc.rehearsal import sample
 from llmc.rehearsal.drills.model import Chance, DrillFailed

@@ -1,6 +1,6 @@
 """Every drill there is: one for each row of the tables of failures, and some besides."""
 
-from llmc.rehearsal.drills import goals
+from llmc.rehearsal.drills import goal_drills
 from llmc.rehearsal.drills import landing_and_system as system
 from llmc.rehearsal.drills import state_and_supervisor as own
 from llmc.rehearsal.drills import tasks_and_workers as work
@@ -87,23 +87,23 @@ _ALL = (
     Drill("start-hangs", "2", "a new daemon never gets its agents up", "a lane that does not get on (3 s here, 120 s by default)", 3 + START_S,
           "it is killed; remediated, a new daemon goes on", AI, own.start_hangs),
     Drill("goal-worker-silent", "", "a worker with a leaf of a goal falls silent", "no sign of life for idle_after (4 s here, 15 min by default)",
-          goals.IDLE_AFTER_S + goals.TICK_S + LOOK_S, "nudged, then its work is pinned and somebody else does the leaf", A, goals.worker_silent),
+          goal_drills.IDLE_AFTER_S + goal_drills.TICK_S + LOOK_S, "nudged, then its work is pinned and somebody else does the leaf", A, goal_drills.worker_silent),
     Drill("goal-enter-swallowed", "", "the client swallows Enter", "no receipt of the agent's own hook", None,
-          "Enter again", A, goals.enter_swallowed),
+          "Enter again", A, goal_drills.enter_swallowed),
     Drill("goal-task-fails", "", "the task of a leaf fails until auto mode gives it up", "its third failure", 60.0,
-          "another task for the same leaf", A, goals.task_fails),
+          "another task for the same leaf", A, goal_drills.task_fails),
     Drill("goal-daemon-killed", "", "the daemon is killed between a task file and the note of it", "its process is gone", START_S,
-          "remediated, the next tick finds the file by its dispatch id", AI, goals.daemon_killed),
+          "remediated, the next tick finds the file by its dispatch id", AI, goal_drills.daemon_killed),
     Drill("goal-question", "", "a leaf needs a person", "its own report", LOOK_S,
-          "the question is in the inbox, the answer goes to the worker that asked, which goes on", A, goals.question),
+          "the question is in the inbox, the answer goes to the worker that asked, which goes on", A, goal_drills.question),
     Drill("goal-store-damaged", "", "the store of the goals is no database any more", "the next tick", LOOK_S,
-          "set aside as it is; what was given out lands; a person looks, and goes on", A, goals.store_damaged),
+          "set aside as it is; what was given out lands; a person looks, and goes on", A, goal_drills.store_damaged),
     Drill("goal-planner-hangs", "", "the planner hangs, then prints garbage", "planner.timeout (2 s here)", 2 + LOOK_S,
-          "the goal is kept without a plan, and planned when somebody has mended the planner", A, goals.planner_hangs),
+          "the goal is kept without a plan, and planned when somebody has mended the planner", A, goal_drills.planner_hangs),
     Drill("goal-task-deleted", "", "the task file of a leaf is deleted by hand", "nobody has it for idle_after (4 s here)",
-          goals.IDLE_AFTER_S + goals.TICK_S + LOOK_S, "another task for the same leaf", A, goals.task_deleted),
+          goal_drills.IDLE_AFTER_S + goal_drills.TICK_S + LOOK_S, "another task for the same leaf", A, goal_drills.task_deleted),
     Drill("goal-session-killed", "", "the agent that has a leaf is killed", "the end of its process", LOOK_S,
-          "its work is pinned, its session is new, the same task is done again", A, goals.session_killed),
+          "its work is pinned, its session is new, the same task is done again", A, goal_drills.session_killed),
     Drill("night", "", "something breaks every few seconds, for minutes", "whatever it is", None,
           "every task lands once, whatever breaks", Kind.ANY, night),
 )  # fmt: skip

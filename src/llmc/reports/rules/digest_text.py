@@ -7,7 +7,7 @@ from llmc.base.text import cells, gist, padded, printable, shortened, wrap
 from llmc.config.durations import format_duration
 from llmc.notifications.rules import BODY_CHARS, Notice
 from llmc.records.task import in_order
-from llmc.reports.rules.digest import Accepted, Commands, Digest, Ended, Held, Pauses, Waiting
+from llmc.reports.rules.digest_parts import Accepted, Commands, Digest, Ended, Held, Pauses, Waiting
 from llmc.reports.rules.history import Spend
 
 #: makes a text stand out: (text, style) -> text

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llmc.agents.events import AgentEvent, What
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.base.names import carries, header_id
 from llmc.records import causes
 from llmc.records.transitions import Step, is_allowed, step

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from llmc.goals.drive.moves import HUMAN, move_goal
 from llmc.goals.drive.rollup import children_of, commands, is_completed, settled
-from llmc.goals.drive.transitions import HUMAN, move_goal
 from llmc.goals.drive.words import fit
 from llmc.goals.model import (
     Asking,

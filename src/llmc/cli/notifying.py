@@ -1,18 +1,19 @@
-"""llmc notify"""
+"""How a person is told of what happens: `llmc notify`."""
 
 import time
 from typing import Any
 
 import click
 
+from llmc.api import notices
+from llmc.api.notices import KINDS, Incident, Outcome, Result
 from llmc.base.errors import Exit, Refused
-from llmc.cli.arguments import Group, project_of
+from llmc.cli.arguments import (
+    Group,
+    project_of,
+)
 from llmc.cli.output import json_option, print_json, say
 from llmc.config.durations import format_duration
-from llmc.notifications import notify as service
-from llmc.notifications.notifiers import Outcome, Result
-from llmc.notifications.notify import Incident, Incidents
-from llmc.notifications.rules import KINDS
 
 
 @click.group("notify", cls=Group)
@@ -39,7 +40,7 @@ def test(ctx: click.Context, as_json: bool) -> int:
 
     Code 1 when a channel failed.
     """
-    outcomes = service.try_channels(project_of(ctx))
+    outcomes = notices.try_channels(project_of(ctx))
     if not outcomes:
         raise Refused(
             "no way to tell you is configured",
@@ -64,17 +65,16 @@ def list_(ctx: click.Context, as_json: bool) -> None:
       llmc notify list --json | jq '.incidents[0]'
     """
     project = project_of(ctx)
-    settings = service.settings_of(project)
-    found = sorted(Incidents(project.root).read().incidents, key=lambda one: -one.since_unix)
-    channels = list(service.channels_of(settings))
+    found = notices.notices(project)
     if as_json:
-        kinds = [{"kind": kind, "on": kind in settings.on, "about": KINDS[kind]} for kind in KINDS]
-        print_json({"kinds": kinds, "channels": channels, "incidents": [_view(one) for one in found]})
+        kinds = [{"kind": kind, "on": kind in found.on, "about": KINDS[kind]} for kind in KINDS]
+        rows = [_view(one) for one in found.incidents]
+        print_json({"kinds": kinds, "channels": found.channels, "incidents": rows})
         return
     for kind, about in KINDS.items():
-        say(f"{'on ' if kind in settings.on else 'off'}  {kind:<17} {about}")
-    say(f"channels: {', '.join(channels) or 'none'}")
-    for one in found:
+        say(f"{'on ' if kind in found.on else 'off'}  {kind:<17} {about}")
+    say(f"channels: {', '.join(found.channels) or 'none'}")
+    for one in found.incidents:
         say(_row(one, time.time()))
 
 

@@ -12,9 +12,9 @@ from queue import Empty, SimpleQueue
 
 from llmc.agents.claude.layout import USER_CONFIG
 from llmc.agents.scripted import keyboard
+from llmc.agents.scripted.command_line import VERSION, Knobs, Options
 from llmc.agents.scripted.conversation import Conversation, Function, Item, Jobs
 from llmc.agents.scripted.keyboard import Composer, Decoder, Dialog, Piece, Press
-from llmc.agents.scripted.options import VERSION, Knobs, Options
 from llmc.agents.scripted.screen import Screen, Terminal, View
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGWINCH)

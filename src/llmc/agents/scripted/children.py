@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
-from llmc.agents.scripted.options import Options, UsageError
+from llmc.agents.scripted.command_line import Options, UsageError
 from llmc.agents.scripted.session import Session
 from llmc.hook_client import PORTABLE
 

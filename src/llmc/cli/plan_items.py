@@ -1,18 +1,21 @@
-"""llmc work"""
+"""Parts of a plan: `llmc work`."""
 
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from llmc.api import goal_orders
+from llmc.api.goal_orders import Node, NodeStatus, Recovery
+from llmc.api.roots import Project
 from llmc.base.errors import UsageError
-from llmc.cli.arguments import Group, project_of
-from llmc.cli.goal_views import complete_goal, complete_node, note_settled
+from llmc.cli.arguments import (
+    Group,
+    project_of,
+)
+from llmc.cli.goal_show import complete_goal, complete_node, note_settled
 from llmc.cli.output import json_option, print_json, say
 from llmc.config.durations import format_duration, parse_duration
-from llmc.goals import work as service
-from llmc.goals.model import Node, NodeStatus, Recovery
-from llmc.repo.project import Project
 
 #: as the configuration has it
 DEFAULT = "default"
@@ -59,7 +62,7 @@ def done(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> No
       llmc work done S1.2.3 --summary "did it by hand" --commit 1a2b3c4
     """
     project = project_of(ctx)
-    _say(project, service.done(project, node_id, **given), as_json)
+    _say(project, goal_orders.done(project, node_id, **given), as_json)
 
 
 @work.command("block")
@@ -74,7 +77,7 @@ def block(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> N
       llmc work block T2.1 --reason "needs the new server"
     """
     project = project_of(ctx)
-    _say(project, service.block(project, node_id, **given), as_json)
+    _say(project, goal_orders.block(project, node_id, **given), as_json)
 
 
 @work.command("unblock")
@@ -88,7 +91,7 @@ def unblock(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) ->
       llmc work unblock T2.1 --reason "the server is there"
     """
     project = project_of(ctx)
-    _say(project, service.unblock(project, node_id, **given), as_json)
+    _say(project, goal_orders.unblock(project, node_id, **given), as_json)
 
 
 @work.command("reopen")
@@ -102,7 +105,7 @@ def reopen(ctx: click.Context, /, node_id: str, as_json: bool, **given: Any) -> 
       llmc work reopen S1.2.3 --reason "the import fails on empty files"
     """
     project = project_of(ctx)
-    _say(project, service.reopen(project, node_id, **given), as_json)
+    _say(project, goal_orders.reopen(project, node_id, **given), as_json)
 
 
 @work.command("recovery")
@@ -137,7 +140,7 @@ def recovery(
             "give --first-step or --idle-after", hint="`llmc work recovery --help` has examples."
         )
     project = project_of(ctx)
-    node = service.set_recovery(
+    node = goal_orders.set_recovery(
         project,
         node_id,
         goal_id,
@@ -183,9 +186,9 @@ def override(
         raise UsageError("give either --status or --clear", hint="`llmc work override --help` has examples.")
     project = project_of(ctx)
     if status is None:
-        _say(project, service.follow_again(project, node_id, **given), as_json)
+        _say(project, goal_orders.follow_again(project, node_id, **given), as_json)
     else:
-        _say(project, service.override(project, node_id, status=status, **given), as_json)
+        _say(project, goal_orders.override(project, node_id, status=status, **given), as_json)
 
 
 def _say(project: Project, node: Node, as_json: bool) -> None:

@@ -18,9 +18,17 @@ from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, private_dir
 from llmc.base.locks import Rank, lock
 from llmc.goals.model import Change, Event, GoalView
-from llmc.goals.store.errors import SET_ASIDE, Damaged, NewerStore, busy, in_words, is_damage, unknown_goal
 from llmc.goals.store.rows import Reader, SafeMode, Writer
-from llmc.goals.store.schema import VERSION, make_empty, migrate, version_of
+from llmc.goals.store.store_errors import (
+    SET_ASIDE,
+    Damaged,
+    NewerStore,
+    busy,
+    in_words,
+    is_damage,
+    unknown_goal,
+)
+from llmc.goals.store.tables import VERSION, make_empty, migrate, version_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

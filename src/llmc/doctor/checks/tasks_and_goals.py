@@ -11,9 +11,9 @@ from llmc.doctor.check import Check, Sight, Turn
 from llmc.doctor.rules.facts import Facts
 from llmc.doctor.rules.findings import Finding, fixable
 from llmc.goals.goals import open_store
-from llmc.goals.store.errors import SET_ASIDE
+from llmc.goals.store.store_errors import SET_ASIDE
 from llmc.repo.project import Project
-from llmc.tasks import commands, queue
+from llmc.tasks import queue, task_orders
 from llmc.tasks.rules.claims import is_nobodys
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import overview
@@ -93,7 +93,7 @@ def _in_progress(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
 def _free_unowned(project: Project, task_id: str) -> str:
     if task_id not in _unowned(project):
         return "no longer so"
-    commands.release(project, task_id)
+    task_orders.release(project, task_id)
     return "pending again"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from llmc.agents.agent_events import PANE_DIED, What
 from llmc.agents.claude.hooks import NAMES, cause_of
-from llmc.agents.events import PANE_DIED, What
 from llmc.records import causes
 from llmc.sessions.rules.decide import NORMAL_EXITS
 

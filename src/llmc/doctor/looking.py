@@ -24,7 +24,7 @@ from llmc.config.load import advice, check_text, read_text
 from llmc.config.paths import Root
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Sight
-from llmc.doctor.checks.running import daemon_facts
+from llmc.doctor.checks.what_runs import daemon_facts
 from llmc.doctor.rules import facts as seen
 from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of

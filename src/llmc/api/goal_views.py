@@ -1,0 +1,235 @@
+"""Goals, as a front end shows them: how far each is, what it costs, what waits for a person, what happened."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llmc.api.goal_ticks import undriven
+from llmc.base.errors import LlmcError, UsageError
+from llmc.goals.drive.goal_end import unchecked as unchecked
+from llmc.goals.drive.questions import Question as Question
+from llmc.goals.drive.rollup import progress
+from llmc.goals.goals import GoalCost as GoalCost
+from llmc.goals.goals import GoalSpending, open_store
+from llmc.goals.model import Assignment, AssignmentStatus, Crystallization
+from llmc.goals.model import Event as Event
+from llmc.goals.model import Goal as Goal
+from llmc.goals.model import GoalStatus as GoalStatus
+from llmc.goals.model import GoalView as GoalView
+from llmc.goals.report import draw, handoff
+from llmc.goals.report.draw import mermaid as mermaid
+from llmc.goals.report.handoff import event_row as event_row
+from llmc.goals.report.handoff import goal_tree as goal_tree
+from llmc.goals.store.rows import SafeMode as SafeMode
+from llmc.goals.store.store_errors import unknown_goal
+from llmc.goals.work import clock as clock
+from llmc.goals.work import inbox as inbox
+from llmc.goals.work import why as why
+from llmc.repo.project import Project, open_project
+
+
+class Troubles(msgspec.Struct, frozen=True):
+    """What is said with everything that is read of goals: a damaged store, one that took its place, goals left out."""
+
+    damage: str
+    safe_mode: SafeMode | None
+    unreadable: dict[str, str]
+
+
+class Goals(msgspec.Struct, frozen=True):
+    views: list[GoalView]
+    troubles: Troubles
+
+
+class GoalsStatus(msgspec.Struct, frozen=True):
+    """The goals that were not put away, and each piece of work that is out."""
+
+    goals: Goals
+    assignments: list[dict[str, Any]]
+    enabled: bool
+    #: why nothing is done for any goal now
+    undriven: str
+
+
+class GoalPage(msgspec.Struct, frozen=True):
+    """One goal with what it cost, and what workers said of it."""
+
+    view: GoalView
+    spent: GoalCost
+    said: dict[str, Any]
+
+
+def known(root: str | None) -> list[GoalView]:
+    """For completion: nothing where they cannot be read."""
+    try:
+        with open_store(open_project(root)).reading() as found:
+            return found.views()
+    except (LlmcError, OSError):
+        return []
+
+
+def troubles(project: Project) -> Troubles:
+    store = open_store(project)
+    with store.reading() as found:
+        mode = found.safe_mode()
+    return Troubles(store.damage, mode, {})
+
+
+def goals(project: Project, *, strict: bool = True, besides: tuple[str, ...] = ()) -> Goals:
+    """All of them; `strict`: a damaged store is an error, because "no goals" would be a lie."""
+    store = open_store(project)
+    with store.reading() as found:
+        mode, views = found.safe_mode(), found.views(besides=besides)
+    if store.damage and strict:
+        raise store.damaged()
+    return Goals(views, Troubles(store.damage, mode, dict(found.unreadable)))
+
+
+def the_goal(project: Project, given: str | None) -> str:
+    """The goal that was named; where none was, the only one that is not over, or the only one."""
+    if given:
+        return given
+    with open_store(project).reading() as found:
+        every = [view.goal for view in found.views()]
+    going = [goal for goal in every if goal.status.goes_on]
+    meant = going or every
+    if len(meant) == 1:
+        return meant[0].goal_id
+    problem = f"there are {len(meant)} goals" if meant else "there is no goal"
+    hint = "Name one; `llmc goal list` shows them." if meant else "Make one: llmc goal create --title ..."
+    raise UsageError(problem, hint=hint)
+
+
+def goal(project: Project, goal_id: str) -> GoalView:
+    return open_store(project).view(goal_id)
+
+
+def page(project: Project, view: GoalView) -> GoalPage:
+    spent = GoalSpending().of(project, view)
+    with open_store(project).reading() as found:
+        said = handoff.said_of(view, found.crystallizations(view.goal.goal_id))
+    return GoalPage(view, spent, said)
+
+
+def handoff_text(project: Project, view: GoalView) -> str:
+    """All that a person needs to go on with a goal, as Markdown."""
+    with open_store(project).reading() as found:
+        crystals = found.crystallizations(view.goal.goal_id)
+    return handoff.handoff(view, crystals, _percents(view))
+
+
+def plan_tree(view: GoalView, width: int) -> list[list[tuple[str, str]]]:
+    """The plan as lines of (text, style)."""
+    return [list(line) for line in draw.plan_tree(view, _percents(view), width)]
+
+
+def _percents(view: GoalView) -> dict[str, int]:
+    return {node_id: one.percent for node_id, one in progress(view).items()}
+
+
+def summary(view: GoalView) -> dict[str, Any]:
+    """One goal in a few fields."""
+    whole = progress(view)[""]
+    goal = view.goal
+    return {
+        "goalId": goal.goal_id,
+        "title": goal.title,
+        "status": goal.status,
+        "priority": goal.priority,
+        "tags": list(goal.tags),
+        "percent": whole.percent,
+        "done": whole.done,
+        "total": whole.total,
+        "nodes": dict(Counter(str(node.status) for node in view.nodes.values())),
+        "assignments": dict(Counter(str(one.status) for one in view.assignments.values())),
+        "updatedAt": goal.updated_at,
+    }
+
+
+def status(project: Project) -> GoalsStatus:
+    store = open_store(project)
+    with store.reading() as found:
+        mode = found.safe_mode()
+        views = found.views(besides=("archived",))
+        unreadable = dict(found.unreadable)
+        rows = [
+            _assignment_row(
+                one,
+                found.last_event("assignment.stalled", one.assignment_id),
+                found.crystallizations(one.goal_id),
+            )
+            for view in views
+            for one in view.assignments.values()
+            if one.status.is_open
+        ]
+    enabled = project.config.overseer.goals.enabled
+    return GoalsStatus(
+        Goals(views, Troubles(store.damage, mode, unreadable)), rows, enabled, undriven(project)
+    )
+
+
+def _assignment_row(
+    one: Assignment, stalled: Event | None, proofs: Iterable[Crystallization]
+) -> dict[str, Any]:
+    """What is asked about work that does not get on: why, what was sent last and whether it arrived, until when
+    nothing is sent, and what shows progress."""
+    last = one.dispatch_history[-1] if one.dispatch_history else None
+    why = one.blocked_reason.text if one.blocked_reason else ""
+    if one.status is AssignmentStatus.STALLED and stalled is not None:
+        why = str(stalled.data.get("reason", ""))
+    ours = [proof for proof in proofs if proof.work_node_id == one.work_node_id]
+    return {
+        "assignmentId": one.assignment_id,
+        "goalId": one.goal_id,
+        "workNodeId": one.work_node_id,
+        "agentId": one.agent_id,
+        "sessionKey": one.session_key,
+        "status": one.status,
+        "why": why,
+        "lastDispatch": msgspec.to_builtins(last) if last else None,
+        "retryCount": one.retry_count,
+        "backoffUntil": one.backoff_until,
+        "lastObservedActivityAt": one.last_observed_activity_at,
+        "evidence": msgspec.to_builtins(ours[-1].evidence) if ours else None,
+    }
+
+
+def events(project: Project, goal_id: str, since: float, last: int | None) -> list[tuple[int, Event]]:
+    """What happened to goals, with the number of each in the log."""
+    with open_store(project).reading() as found:
+        if goal_id and found.goal(goal_id) is None:
+            raise unknown_goal(goal_id, found.goal_ids())
+        return list(found.events(goal_id, since=since, last=last))
+
+
+def export(project: Project) -> tuple[dict[str, Any], Goals]:
+    """Everything that is kept about goals, as one JSON object; and the goals it is of."""
+    store = open_store(project)
+    with store.reading() as found:
+        views = found.views()
+        proofs = [one for view in views for one in found.crystallizations(view.goal.goal_id)]
+        log = [event for _, event in found.events()]
+        unreadable = {goal_id: found.raw(goal_id) for goal_id in found.unreadable}
+        mode, why = found.safe_mode(), dict(found.unreadable)
+    if store.damage:  # or a good copy would be replaced by an empty one
+        raise store.damaged()
+    everything = {**handoff.export(views, proofs, log), **({"unreadable": unreadable} if unreadable else {})}
+    return everything, Goals(views, Troubles("", mode, why))
+
+
+def safe_mode(project: Project) -> SafeMode | None:
+    """That nothing is sent, since a damaged store was replaced; None: it is off."""
+    with open_store(project).reading() as found:
+        return found.safe_mode()
+
+
+def end_safe_mode(project: Project) -> bool:
+    """A person has looked. Whether it was on."""
+    return open_store(project).clear_safe_mode() is not None
+
+
+def damaged_file(project: Project, mode: SafeMode) -> Path:
+    return open_store(project).directory / mode.file

@@ -1,0 +1,157 @@
+"""The fleet: `llmc up` and `llmc down`."""
+
+import click
+
+from llmc.api import running
+from llmc.api.running import AutoOptions, Up, Wanted
+from llmc.base.clock import now_unix
+from llmc.base.errors import Exit, UsageError
+from llmc.cli.arguments import parse_end, project_of, root_of
+from llmc.cli.output import json_option, note, paint, print_json, say
+
+
+@click.command("up")
+@click.option(
+    "--detach", "-d", is_flag=True, help="Run the daemon in the background; return when all is ready."
+)
+@click.option("--no-patrol", is_flag=True, help="No regular look at everything; hooks alone drive it.")
+@click.option(
+    "--auto",
+    is_flag=True,
+    help="Give the tasks of the list to auto workers and land what they make, without a review by a person. "
+    "Agents run with the permissions of defaults.skip_permissions: set repo.validate first.",
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 99), help="How many auto workers, over auto.concurrency."
+)
+@click.option("--post-accept-command", help="Run after each task that landed, over auto.post_accept_command.")
+@click.option("--until", help="Take no new tasks after this time: 07:30, 2026-11-16T07:30, or 8h from now.")
+@click.option("--max-tasks", type=click.IntRange(1), help="Stop after N tasks.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(0, min_open=True),
+    help="Stop taking tasks after spending this much (USD, by `llmc prices list`); then end.",
+)
+@click.option(
+    "--canary/--no-canary",
+    default=None,
+    help="With --auto: try the client in a scratch session first. By default when its version or tmux's is new here; "
+    "it costs a prompt of a few words.",
+)
+@json_option
+@click.pass_context
+def up(
+    ctx: click.Context,
+    detach: bool,
+    no_patrol: bool,
+    auto: bool,
+    concurrency: int | None,
+    post_accept_command: str | None,
+    until: str | None,
+    max_tasks: int | None,
+    max_cost: float | None,
+    canary: bool | None,
+    as_json: bool,
+) -> int:
+    """Start the agents and the daemon that looks after them. Agents that run already are left alone.
+
+    \b
+    Examples:
+      llmc up --detach
+      llmc up --auto --concurrency 3 --until 07:30
+    """
+    given: dict[str, int | float | str | None] = {
+        "--concurrency": concurrency,
+        "--post-accept-command": post_accept_command,
+    }
+    given |= {"--until": until, "--max-tasks": max_tasks, "--max-cost": max_cost}
+    said = {**given, "--canary": canary or None, "--no-canary": canary is False or None}
+    if not auto and any(value is not None for value in said.values()):
+        named = next(name for name, value in said.items() if value is not None)
+        raise UsageError(f"{named} needs --auto", hint="llmc up --auto --detach ...")
+    options = None
+    if auto:
+        ends = None if until is None else parse_end(until, now_unix())
+        options = AutoOptions(concurrency, post_accept_command, ends, max_tasks, max_cost)
+    wanted = Wanted(detach, not no_patrol, options, given, canary)
+    done = running.up(project_of(ctx), wanted, tell)
+    if done.ended is not None:
+        return done.ended
+    if done.ran_already:
+        return _show_started(done, as_json)
+    workers = done.workers
+    if as_json:
+        rows = [{"name": w.name, "status": w.status, "error_reason": w.error_reason} for w in workers]
+        print_json({"pid": done.pid, "instance_id": done.instance_id, "workers": rows})
+        return _code(done)
+    say(f"daemon {done.pid} runs" + (" in auto mode" if auto else ""))
+    for worker in workers:
+        if worker.status == "offline" and worker.auto and not worker.error_reason:
+            say(f"  {worker.name}: not needed now")
+        elif worker.status == "offline":
+            say(paint(f"  {worker.name}: not started: {worker.error_reason}", "red"))
+        else:
+            say(f"  {worker.name}: {worker.status}")
+    if not workers:
+        say("no workers yet; next: llmc add adam")
+    return _code(done)
+
+
+def _show_started(done: Up, as_json: bool) -> int:
+    """A daemon ran already: only the agents that did not run were started."""
+    if as_json:
+        rows = [{"name": name, "error_reason": problem} for name, problem in done.started.items()]
+        print_json({"already_running": True, "workers": rows})
+        return _code(done)
+    say(f"a daemon runs already: {done.ran_already}")
+    status = {str(worker.name): worker.status for worker in done.workers}
+    for name, problem in done.started.items():
+        say(paint(f"  {name}: not started: {problem}", "red") if problem else f"  {name}: {status.get(name)}")
+    return _code(done)
+
+
+def _code(done: Up) -> int:
+    if done.has_agents:
+        return Exit.DONE
+    note("no agent started; `llmc status` says why, and what to do")
+    return Exit.FAILED
+
+
+def tell(text: str, style: str) -> None:
+    note(paint(text, style, err=True) if style else text)
+
+
+@click.command("down")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Kill the daemon if it does not stop; also where a supervisor will start it again.",
+)
+@json_option
+@click.pass_context
+def down(ctx: click.Context, force: bool, as_json: bool) -> int:
+    """Stop the agents and the daemon. Work in the worktrees, and panes that you opened, stay as they are. Needs no valid configuration or state.
+
+    \b
+    Example:
+      llmc down
+    """
+    done = running.down(root_of(ctx), tell, force=force)
+    if as_json:
+        panes = [{"pane": pane.id, "session": pane.session, "pid": pane.pid} for pane in done.left]
+        body = {"daemon_stopped": done.had_daemon, "interrupted": list(done.interrupted)}
+        print_json({**body, "problems": done.problems, "left": panes})
+    else:
+        for text in [*done.problems, *([done.told_of_left] if done.left else [])]:
+            note(text)
+        say("down" if not done.problems else "not everything could be stopped")
+        for name, is_auto in done.interrupted.items():
+            say(f"  {name} was at work; {_what_next(is_auto)}")
+    return Exit.FAILED if done.problems else Exit.DONE
+
+
+def _what_next(is_auto: bool) -> str:
+    """An auto worker's task is back on the list; anybody may take it."""
+    if is_auto:
+        return "its task goes on with `llmc up --auto --detach`, from the beginning"
+    return "`llmc up --detach` continues its conversation"

@@ -1,0 +1,293 @@
+"""`llmc overseer`: the supervisor; and beside it what is to be seen and said of all goals."""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmc.api import goal_orders, goal_views
+from llmc.api.goal_ticks import tick_now, undriven
+from llmc.api.goal_views import SafeMode
+from llmc.base.clock import now_unix
+from llmc.base.errors import Exit
+from llmc.base.files import write_atomic
+from llmc.base.text import json_text
+from llmc.cli import goal as goals
+from llmc.cli import plan_items
+from llmc.cli.arguments import Group, parse_since, project_of
+from llmc.cli.goal_show import (
+    assignment_line,
+    complete_goal,
+    complete_node,
+    goal_line,
+    note_settled,
+    question_lines,
+    question_row,
+    warn,
+)
+from llmc.cli.output import json_option, note, paint, print_json, say
+
+
+@click.group("overseer", cls=Group, invoke_without_command=True)
+@click.pass_context
+def overseer(ctx: click.Context) -> int | None:
+    """Keep `llmc up --auto` alive: start it, watch it, let an agent mend what ended it, start it again.
+
+    It runs in the foreground. Ctrl-C ends the daemon in order, then the supervisor; Ctrl-C again ends it at once.
+
+    \b
+    Example:
+      llmc config set overseer.remediation_prompt "Read the logs, fix the cause."
+      llmc overseer
+
+    Exit codes: 10 when the daemon fails again too soon after a remediation, 11 when a remediation asks for a person,
+    12 when only a person can mend the cause. `llmc status` shows it while it runs.
+
+    The commands below are about goals (`llmc goal`, `llmc work`), and start nothing.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from llmc.api import running  # the commands below need nothing of it
+
+    return running.supervise(project_of(ctx), show)
+
+
+def show(text: str, style: str) -> None:
+    """A line for whoever watches; nobody may be there any more."""
+    with contextlib.suppress(OSError, ValueError):
+        say(paint(text, style) if style else text)
+
+
+goal_option = click.option(
+    "--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal."
+)
+
+
+@overseer.command("status")
+@json_option
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show the goals, and the work that does not get on: why, what was sent last, and until when it is left alone.
+
+    \b
+    Example:
+      llmc overseer status --json
+    """
+    now, found = time.time(), goal_views.status(project_of(ctx))
+    views, troubles, rows = found.goals.views, found.goals.troubles, found.assignments
+    if as_json:
+        print_json(
+            {
+                "enabled": found.enabled,
+                "undriven": found.undriven,
+                "safeMode": _safe_mode_row(troubles.safe_mode),
+                "damage": troubles.damage,
+                "unreadable": troubles.unreadable,
+                "goals": [goal_views.summary(view) for view in views],
+                "assignments": rows,
+            }
+        )
+        return
+    warn(troubles)
+    if found.undriven and (views or not found.enabled):
+        say(found.undriven)
+    for view in views:
+        say(goal_line(view))
+    if not views:
+        say("no goals")
+    for row in rows:
+        if row["status"] in ("stalled", "blocked"):
+            say(assignment_line(row, now))
+
+
+for _group in (goals.goal, plan_items.work):
+    overseer.add_command(_group)
+
+
+@overseer.command("events")
+@goal_option
+@click.option(
+    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+)
+@click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
+@json_option
+@click.pass_context
+def events(ctx: click.Context, goal_id: str, since: str, last: int | None, as_json: bool) -> None:
+    """Print what happened to goals, one line each; with --json one object a line.
+
+    \b
+    Example:
+      llmc overseer events --goal goal_1f0c9a7e42 --since 12h
+    """
+    project = project_of(ctx)
+    rows = goal_views.events(project, goal_id, parse_since(since, time.time()), last)
+    warn(goal_views.troubles(project))
+    for number, event in rows:
+        if as_json:
+            print_json({"seq": number, **goal_views.event_row(event)})
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.ts))
+        about = " ".join(filter(None, (event.goal_id, event.work_node_id, event.assignment_id)))
+        said = event.data.get("reason") or event.data.get("title") or event.data.get("answer") or ""
+        say(f"{when}  {event.type:<22} {about}  {said}".rstrip())
+
+
+@overseer.command("inbox")
+@json_option
+@click.pass_context
+def inbox(ctx: click.Context, as_json: bool) -> None:
+    """List what waits for a person's word, the oldest first.
+
+    \b
+    Example:
+      llmc overseer inbox
+    """
+    project, now = project_of(ctx), time.time()
+    found = goal_views.inbox(project)
+    if as_json:
+        print_json({"questions": [question_row(one) for one in found]})
+        return
+    warn(goal_views.troubles(project))
+    for one in found:
+        for line in question_lines(one, now):
+            say(line)
+    if not found:
+        say("nothing waits for you")
+
+
+@overseer.command("answer")
+@click.argument("question_id", metavar="ID")
+@click.argument("text")
+@goal_option
+@json_option
+@click.pass_context
+def answer(ctx: click.Context, question_id: str, text: str, goal_id: str, as_json: bool) -> None:
+    """Answer what waits: ID is from `llmc overseer inbox`, TEXT in your words or the number of an option.
+
+    \b
+    Examples:
+      llmc overseer answer b398fb37a0a6abe2 "use the second server"
+      llmc overseer answer S1.1.2 2 --goal goal_1f0c9a7e42
+    """
+    project = project_of(ctx)
+    one = goal_orders.answer(project, question_id, text, goal_id)
+    row = {
+        "id": one.id,
+        "goalId": one.goal_id,
+        "workNodeId": one.work_node_id,
+        "assignmentId": one.assignment_id,
+    }
+    print_json(row) if as_json else say(f"{one.work_node_id or one.goal_id}: answered")
+    note_settled(project, "answer")
+
+
+@overseer.command("export")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Into this file.")
+@json_option
+@click.pass_context
+def export(ctx: click.Context, output: Path | None, as_json: bool) -> None:
+    """Print everything that is kept about goals, as one JSON object.
+
+    \b
+    Example:
+      llmc overseer export --output goals.json
+    """
+    everything, found = goal_views.export(project_of(ctx))
+    warn(found.troubles)
+    if output is None:
+        print_json(everything, indent=1)
+        return
+    write_atomic(output, json_text(everything, indent=1).encode())
+    print_json({"file": str(output), "goals": len(found.views)}) if as_json else say(f"wrote {output}")
+
+
+@overseer.command("safe-mode")
+@click.option("--clear", is_flag=True, help="A person has looked: goals may be driven again.")
+@json_option
+@click.pass_context
+def safe_mode(ctx: click.Context, clear: bool, as_json: bool) -> None:
+    """Show, or end, the safe mode that follows a damaged store: nothing is sent while it lasts.
+
+    \b
+    Example:
+      llmc overseer safe-mode --clear
+    """
+    project = project_of(ctx)
+    was_on = clear and goal_views.end_safe_mode(project)
+    on = None if clear else goal_views.safe_mode(project)
+    if as_json:
+        print_json({"safeMode": _safe_mode_row(on), "cleared": was_on})
+    elif on:
+        say(f"on: {on.reason}; the damaged file is {goal_views.damaged_file(project, on)}")
+    else:
+        say("off now" if was_on else "off")
+
+
+def _safe_mode_row(mode: SafeMode | None) -> dict[str, Any] | None:
+    return {"since": mode.since, "reason": mode.reason, "file": mode.file} if mode else None
+
+
+@overseer.command("tick")
+@click.option("--now", "at_once", is_flag=True, help="The same as without it: a tick is always made at once.")
+@click.option("--reason", default="asked for by a person", help="Why; it is in goals.log.")
+@json_option
+@click.pass_context
+def tick(ctx: click.Context, at_once: bool, reason: str, as_json: bool) -> int:
+    """Look at all goals now, and do what follows: the daemon does it where one runs, else this command.
+
+    \b
+    Example:
+      llmc overseer tick --now
+
+    Exit code 1: it could not be done, and why is said.
+    """
+    done = tick_now(project_of(ctx), reason)
+    if as_json:
+        print_json(
+            {
+                "ok": done.ok,
+                "didWork": done.did_work,
+                "actions": list(done.actions),
+                "problem": done.problem,
+                "nextDue": done.next_due,
+            }
+        )
+        return Exit.DONE if done.ok else Exit.FAILED
+    for action in done.actions:
+        say(action)
+    if not done.ok:
+        note(paint("llmc: ", "red", err=True) + done.problem)
+        return Exit.FAILED
+    if not done.actions:
+        say("records brought up to date" if done.did_work else "nothing to do")
+    if done.next_due is not None:
+        say(f"next: {goal_views.clock(now_unix()).to_come(done.next_due)}")
+    return Exit.DONE
+
+
+@overseer.command("why")
+@click.argument("id", metavar="ID", shell_complete=complete_node)
+@click.option("--goal", "goal_id", default="", shell_complete=complete_goal, help="Of this goal.")
+@json_option
+@click.pass_context
+def why(ctx: click.Context, id: str, goal_id: str, as_json: bool) -> None:
+    """Say why an assignment, a part of a plan or a goal stands where it does, and what comes next.
+
+    \b
+    Examples:
+      llmc overseer why S1.2.3
+      llmc overseer why goal_1f0c9a7e42
+
+    From what is stored alone: what was seen, what was sent and whether it arrived, what was counted.
+    """
+    project = project_of(ctx)
+    found, stands = goal_views.why(project, id, goal_id), undriven(project)
+    if as_json:
+        print_json({**found.data, "undriven": stands})
+        return
+    for line in found.lines:
+        say(line)
+    if stands and found.data.get("goalStatus", found.data["status"]) == "active":
+        note(paint(stands, "yellow", err=True))

@@ -1,0 +1,199 @@
+"""What agents used and cost: `llmc usage`; what models cost: `llmc prices`."""
+
+import time
+from datetime import date
+from typing import Any
+
+import click
+import msgspec
+
+from llmc.api import expenses
+from llmc.api.expenses import KEYS, NO_TASK, Price, PriceList, Prices, Spent
+from llmc.cli.arguments import (
+    Group,
+    parse_since,
+    project_of,
+)
+from llmc.cli.output import json_option, note, print_json, say
+from llmc.config.toml_text import join_key
+
+
+@click.command("usage")
+@click.option(
+    "--by", type=click.Choice(list(KEYS)), default="worker", show_default=True, help="One line each."
+)
+@click.option(
+    "--since", metavar="T", default="0", help="From this time on: unix seconds, ISO 8601, or like 12h."
+)
+@json_option
+@click.pass_context
+def usage(ctx: click.Context, by: str, since: str, as_json: bool) -> None:
+    """Show the tokens that agents used, and what they cost (`llmc prices list`).
+
+    Token limits count input, output and what is written to the cache; cache reads are billed, but do not count toward limits.
+
+    \b
+    Examples:
+      llmc usage --by task --since 12h
+      llmc usage --by day --json
+    """
+    since_unix = parse_since(since, time.time())
+    project = project_of(ctx)
+    used = expenses.usage(project, by, since_unix)
+    spent, total = used.lines, used.total
+    if as_json:
+        lines = [
+            _spent_view(one, total, **{by: None if key == NO_TASK else key}) for key, one in spent.items()
+        ]
+        print_json({"by": by, "since_unix": since_unix, "lines": lines, "total": _spent_view(total, total)})
+        return
+    if not spent:
+        note("nothing was used" + ("" if since == "0" else f" since {since}"))
+        return
+    head = (by, "input", "output", "cache write", "cache read", "toward limit", "cost", "share")
+    body = [_spent_cells(key, one, total) for key, one in spent.items()] + [
+        _spent_cells("total", total, total)
+    ]
+    _print_table([head, *body])
+    for model in total.unpriced:
+        key = join_key(["prices", model, "input"])
+        note(
+            f"no price for {model}; in dollars for a million tokens: `llmc config set {_quoted(key)} N`, then output; "
+            "or `llmc prices update FILE|URL`"
+        )
+    if used.complaint:
+        note(used.complaint)
+
+
+def _share(spent: Spent, total: Spent) -> float:
+    whole = expenses.weight(total, total)
+    return expenses.weight(spent, total) / whole if whole else 0.0
+
+
+def _spent_view(spent: Spent, total: Spent, **key: Any) -> dict[str, Any]:
+    """`cost` is null where none of it is known; `unpriced` names the models that are not in it."""
+    return {
+        **key,
+        **msgspec.structs.asdict(spent.tokens),
+        "tokens": spent.tokens.new,
+        "cost": _known(spent),
+        "unpriced": list(spent.unpriced),
+        "share": round(_share(spent, total), 4),
+    }
+
+
+def _known(spent: Spent) -> float | None:
+    return None if spent.unpriced and not spent.cost else round(spent.cost, 6)
+
+
+def _spent_cells(key: str, spent: Spent, total: Spent) -> tuple[str, ...]:
+    cost = _known(spent)
+    shown = "?" if cost is None else _dollars(cost) + (" + ?" if spent.unpriced else "")
+    tokens = [f"{count:,}" for count in (*msgspec.structs.astuple(spent.tokens), spent.tokens.new)]
+    return (key, *tokens, shown, f"{_share(spent, total):.0%}")
+
+
+def _dollars(cost: float) -> str:
+    return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}"
+
+
+def _print_table(table: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for first, *rest in table:
+        numbers = "  ".join(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        say(f"{first:<{widths[0]}}  {numbers}".rstrip())
+
+
+def _quoted(key: str) -> str:
+    return f"'{key}'" if '"' in key else key
+
+
+FIELDS = ("input", "output", "cache_write", "cache_read")
+
+
+@click.group("prices", cls=Group)
+def prices() -> None:
+    """What models cost, in dollars for a million tokens: `usage`, budgets and --max-cost calculate with it.
+
+    A list with a date is installed with llmc. Your own prices, in config.toml, go over it:
+    a name there holds for every model that begins with it.
+
+    \b
+    Examples:
+      llmc prices list
+      llmc config set prices.claude-opus-5-5.input 4
+      llmc prices update ~/Downloads/prices.json
+    """
+
+
+@prices.command("list")
+@json_option
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    """Show the prices in force, and the day they are of.
+
+    \b
+    Example:
+      llmc prices list
+
+    With --json, it prints what `llmc prices update` takes.
+    """
+    prices = expenses.prices_of(project_of(ctx))
+    if as_json:
+        print_json({**expenses.view(prices.listed), "own": expenses.view(_own_prices(prices))["prices"]})
+        return
+    names = [*prices.own, *(name for name in prices.listed.prices if name not in prices.own)]
+    rows = [("dollars for a million tokens", *(field.replace("_", " ") for field in FIELDS), "from")]
+    rows += [
+        (name, *_price_cells(_shown(prices, name)), "config.toml" * (name in prices.own)) for name in names
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for first, *numbers, origin in rows:
+        cells = "  ".join(cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True))
+        say(f"{first:<{widths[0]}}  {cells}  {origin or prices.listed.as_of}".rstrip())
+    note(f"as of {prices.listed.as_of}: {prices.listed.source}")
+    if old := expenses.complaint(prices.listed, date.today()):
+        note(old)
+
+
+def _own_prices(prices: Prices) -> PriceList:
+    return PriceList(prices=prices.own)
+
+
+def _shown(prices: Prices, name: str) -> Price:
+    """As it is calculated with; half a price of a person's own as far as it goes."""
+    return prices.of(name) or prices.own[name]
+
+
+def _price_cells(price: Price) -> list[str]:
+    return ["" if (value := getattr(price, field)) is None else f"{value:g}" for field in FIELDS]
+
+
+@prices.command("update")
+@click.argument("source", metavar="FILE|URL")
+@json_option
+@click.pass_context
+def update(ctx: click.Context, source: str, as_json: bool) -> None:
+    """Bring a newer list, from a file or a URL, into this root.
+
+    \b
+    Example:
+      llmc prices update ~/Downloads/model_prices_and_context_window.json
+
+    It takes what `llmc prices list --json` prints, and the list of LiteLLM:
+    https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
+    Your own prices, in config.toml, still go over it.
+    """
+    before, now = expenses.update(project_of(ctx), source)
+    names = [name for name in now.prices if now.prices[name] != before.prices.get(name)]
+    if as_json:
+        print_json({"as_of": now.as_of, "models": len(now.prices), "changed": names})
+        return
+    for name in names:
+        old = before.prices.get(name)
+        say(f"{name}: {_pair(old) if old else 'no price'} -> {_pair(now.prices[name])}")
+    say(f"prices as of {now.as_of}: {len(now.prices)} models, {len(names)} changed")
+
+
+def _pair(price: Price) -> str:
+    return f"{price.input:g}/{price.output:g}"
