@@ -104,7 +104,7 @@ class _Polled(Watch):
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known = self._look()
+        self._known: dict[str, tuple[int, int, int]] | None = self._look()
         self._names: set[str] = set()
         self._sure = True
         self._lock = threading.Lock()
@@ -122,22 +122,24 @@ class _Polled(Watch):
                 found[entry.name] = (info.st_ino, info.st_mtime_ns, info.st_size)
         return found
 
+    def _compare(self) -> bool:
+        """Whether something changed; with the lock held."""
+        try:
+            now: dict[str, tuple[int, int, int]] | None = self._look()
+        except OSError:
+            now = None  # the directory is gone
+        if now == self._known:
+            return False
+        self._sure = self._sure and now is not None
+        self._names |= {name for name, _ in (now or {}).items() ^ (self._known or {}).items()}
+        self._known = now
+        return True
+
     def _poll(self) -> None:
         while not self._ended.wait(POLL_S):
-            try:
-                now: dict[str, tuple[int, int, int]] | None = self._look()
-            except OSError:
-                now = None
-            if now == self._known:
-                continue
             with self._lock:
-                self._sure = self._sure and now is not None
-                self._names |= {name for name, _ in (now or {}).items() ^ self._known.items()}
-                self._known = now or {}
-                with contextlib.suppress(OSError):
+                if self._compare():
                     os.write(self._write_fd, b".")
-            if now is None:
-                return  # the directory is gone
 
     def fileno(self) -> int:
         return self._read_fd
@@ -146,6 +148,7 @@ class _Polled(Watch):
         with self._lock:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._read_fd, 4096)
+            self._compare()  # what the caller reads next is not older than what it is told here
             names, self._names = self._names, set()
             sure, self._sure = self._sure, True
             return names if sure else None
