@@ -50,8 +50,8 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
     assert broken in ticked["problem"]
     assert [one.split(":")[0] for one in ticked["actions"]] == ["work S1.1.1", "work T2.1"], ticked
     assert list(fleet.llmc("overseer", "status", "--json").json["unreadable"]) == [broken]
-    fleet.llmc("overseer", "why", "S1.1.1")
-    fleet.llmc("overseer", "inbox")
+    fleet.llmc("goal", "why", "S1.1.1")
+    fleet.llmc("inbox")
     exported = json.loads(fleet.llmc("overseer", "export").out)
     assert exported["unreadable"][broken]["goals"][0]["title"] == "Broken"
     assert list(exported["goals"]) == [sound]
@@ -69,7 +69,9 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
         return str(found[-1]["description"])
 
     fleet.llmc("work", "block", "T2.1", "--reason", "which colour?")
-    fleet.llmc("overseer", "answer", "T2.1", "make it blue")
+    assert "no worker" in fleet.llmc("answer", "adm", "make it blue", code=4).err
+    assert 'Did you mean "T2.1"' in fleet.llmc("answer", "T9.9", "make it blue", code=4).err
+    fleet.llmc("answer", "T2.1", "make it blue")
     assert "A person says:\nmake it blue\n" in told("T2.1")
     fleet.llmc("work", "block", "T2.1", "--reason", "no server")
     fleet.llmc("work", "unblock", "T2.1", "--reason", "the server is called mango")
