@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,22 @@ def test_a_queued_message_does_not_run_after_a_reset(fleet: Fleet, count: int) -
     assert not (fleet.dir / "stale").exists(), fleet.story()
     assert is_clean(fleet, "adam")
     assert not [row for row in fleet.events("work_pinned") if row["reason"] == "start"]
+
+
+@pytest.mark.parametrize("command", [("reset", "adam"), ("nuke", "adam", "--yes")], ids=["reset", "nuke"])
+def test_nor_does_one_that_the_transcript_does_not_have_yet(
+    scripted: Fleet, command: tuple[str, ...]
+) -> None:
+    """Break: ask for a queue after the delivery was cancelled; only the delivery knows that the message was queued."""
+    fleet = scripted.set_up("adam")
+    fleet.up()
+    busy_with_a_queue(fleet, 1, marks="stale")
+    transcript = Path(fleet.record("adam")["transcript_path"])
+    rows = [row for row in transcript.read_text().splitlines() if '"queue-operation"' not in row]
+    transcript.write_text("".join(f"{row}\n" for row in rows))
+    fleet.llmc(*command)
+    assert "interrupted by user" not in transcript.read_text(), "an interrupt sends what is queued"
+    assert not (fleet.dir / "stale").exists(), fleet.story()
 
 
 @pytest.mark.parametrize("fleet", CLIENTS_IN_SOAK, indirect=True)

@@ -208,8 +208,12 @@ def _last_line(project: Project, record: WorkerRecord) -> str:
     return ""
 
 
-def end(project: Project, name: str, reason: str) -> None:
-    """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock."""
+def end(project: Project, name: str, reason: str, last: Delivery | None = None) -> None:
+    """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock.
+
+    `last`: the delivery that its record had until a moment ago. It may be queued in the client, and its transcript may not
+    have it yet: an interrupt would send it.
+    """
     record = intake.apply_pending(project, name)
     pane = answered(project.pane(record), name, hint="")
     if isinstance(pane, Pane) and pane.dead and record.status.is_live:
@@ -218,7 +222,8 @@ def end(project: Project, name: str, reason: str) -> None:
         # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
-        if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(record, pane):
+        told = record if record.delivery is not None else replace(record, delivery=last)
+        if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(told, pane):
             project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02

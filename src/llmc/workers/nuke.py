@@ -38,7 +38,7 @@ def nuke_worker(project: Project, name: str) -> Removed:
     reset.free_pane(project, record)
     with fault_step("nuke.end"):
         reset.cancel(project, record, "nuke")
-        sessions.end(project, name, "nuke")
+        sessions.end(project, name, "nuke", last=record.delivery)
     with fault_step("nuke.pin"):
         ref = _pin(project, record)
     folder = trash.folder_of(project.root, ref) if ref else None

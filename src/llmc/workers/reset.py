@@ -46,7 +46,7 @@ def reset_worker(project: Project, name: str) -> Reset:
     with fault_step("reset.quiet"):
         rests = quieten(project, record, pane)
         if not rests:
-            sessions.end(project, name, "reset")
+            sessions.end(project, name, "reset", last=record.delivery)
     with fault_step("reset.tree"):
         pinned = _reset_tree(project, record, base)
     with fault_step("reset.finish"):
