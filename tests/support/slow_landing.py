@@ -43,7 +43,10 @@ class SlowLanding:
         if said == MERGE:
             self._merge(project, receipt)
             return ways.Landed()
-        return ways.SentBack(said) if said else ways.Waits(receipt, "a reviewer")
+        if said:
+            (self.folder / "answer").unlink()  # said once: what comes next waits again
+            return ways.SentBack(said)
+        return ways.Waits(receipt, "a reviewer")
 
     def verify(self, project: Project, commit: str) -> bool:
         return fast_forward.is_landed(project, commit)

@@ -10,7 +10,6 @@ from llmc.auto.landing import (
     give_up,
     is_hindered,
     land,
-    return_unlanded,
     start_over,
     tell_again,
 )
@@ -133,9 +132,6 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
-    if isinstance(problem, accept.SentBack) and record.assignment is not None:
-        return_unlanded(run, project, record, problem)
-        return True
     if accept.waits(record.accept):
         run.look_again(name, accept.POLL_S)
         return True

@@ -225,6 +225,10 @@ REFUSED_S = 4.0
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source, or its worker has to do something about it."""
+    if unlanded := assignment_of(
+        record
+    ).unlanded:  # it was handed over, and was not taken: the worker hears that first
+        return _return_unlanded(run, project, record, unlanded)
     try:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
@@ -267,14 +271,13 @@ def _refused(run: Run, project: Project, record: WorkerRecord, error: Refused) -
     if time.monotonic() - run.refused_at.setdefault(key, time.monotonic()) < REFUSED_S:
         run.look_again(record.name, BUSY_S)
         return False
-    return return_unlanded(run, project, record, error)
+    return _return_unlanded(run, project, record, error.message)
 
 
-def return_unlanded(run: Run, project: Project, record: WorkerRecord, error: Refused) -> bool:
-    """Where its work was to land they want something else: the worker is told."""
+def _return_unlanded(run: Run, project: Project, record: WorkerRecord, why: str) -> bool:
     task = assignment_of(record)
-    text = prompts.not_landed_prompt(project, record, error.message, task.sent_back + 1, SEND_BACKS)
-    return _return_to_worker(run, project, record, text, error.message, code=None)
+    text = prompts.not_landed_prompt(project, record, why, task.sent_back + 1, SEND_BACKS)
+    return _return_to_worker(run, project, record, text, why, code=None)
 
 
 def _refuse_stale_lock(run: Run, project: Project, record: WorkerRecord) -> None:
@@ -318,7 +321,7 @@ def _return_to_worker(
     task = assignment_of(record)
     if task.sent_back >= SEND_BACKS:
         return give_up(run, project, record, GiveUp(Cause.TASK, gist(why)))
-    after = replace(task, sent_back=task.sent_back + 1)
+    after = replace(task, sent_back=task.sent_back + 1, unlanded="")
     with project.store.transaction() as tx:
         tx.emit(
             "task_sent_back",

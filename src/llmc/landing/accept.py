@@ -361,7 +361,9 @@ class _Pipeline:
 
     def _end(self, at: str, error: LlmcError) -> None:
         with self.project.store.transaction() as tx:
-            tx.update(self.name, accept=None)
+            now = tx.update(self.name, accept=None)
+            if isinstance(error, SentBack) and now.assignment is not None:
+                tx.update(self.name, assignment=replace(now.assignment, unlanded=error.message))
             if self.record.assignment is None:  # auto mode deals with its own
                 said = f"its accept failed at step {at}: {_why(error)}"
                 about = {"kind": "accept_failed", "severity": "waiting", "who": self.name}

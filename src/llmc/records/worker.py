@@ -210,6 +210,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     asked_to_commit: bool = False
     #: how often its work came back because `verify` failed
     sent_back: int = 0
+    #: why what was handed over for it was not taken; its worker hears of it before anything else lands for it
+    unlanded: str = ""
     #: tasks that its session made while it was at this one
     made: int = 0
     #: the dispatch of a goal that made it; "" for any other task
