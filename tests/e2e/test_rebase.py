@@ -210,7 +210,7 @@ def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
 
 
 @pytest.mark.req("2-016", "2-023")
-@pytest.mark.parametrize("what", ["nothing", "markers committed", *in_soak("quit")])
+@pytest.mark.parametrize("what", ["nothing", "markers committed", "quit"])
 def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     """Break that fails it: prompt again without counting, or believe a commit that still has markers."""
     does = {

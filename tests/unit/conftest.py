@@ -5,6 +5,6 @@
 
 from hypothesis import settings
 
-settings.register_profile("some", deadline=None, max_examples=25)
+settings.register_profile("some", deadline=None, max_examples=40)
 settings.register_profile("many", deadline=None, max_examples=600)
 settings.load_profile("some")

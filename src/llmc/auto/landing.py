@@ -225,10 +225,9 @@ REFUSED_S = 4.0
 
 def land(run: Run, project: Project, record: WorkerRecord) -> bool:
     """Whether it landed; else it waits for the source, or its worker has to do something about it."""
-    if unlanded := assignment_of(
-        record
-    ).unlanded:  # it was handed over, and was not taken: the worker hears that first
-        return _return_unlanded(run, project, record, unlanded)
+    why_not = assignment_of(record).unlanded
+    if why_not:  # its work was handed over and not taken: the worker hears that before anything else lands
+        return _return_unlanded(run, project, record, why_not)
     try:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
