@@ -1,17 +1,23 @@
-"""What llmc needs of an agent: a small protocol behind which the real client and the scripted one stand."""
+"""What llmc needs of an agent: how it is started (`Agent`), and how to read what it says of itself (`Reader`).
 
-from collections.abc import Mapping
+Claude Code and the scripted agent stand behind both; `agents/registry.py` says which there are.
+"""
+
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from llmc.agents.agent_events import AgentEvent
 from llmc.base.names import ClaudeSessionId
+from llmc.records.hook_events import HookEvent
+from llmc.records.tokens import Tokens
 
 
 class ClientStatus(StrEnum):
-    """What the client says of itself in its status file."""
+    """What the client says of itself."""
 
     IDLE = "idle"
     BUSY = "busy"
@@ -19,8 +25,118 @@ class ClientStatus(StrEnum):
     WAITING = "waiting"
     #: at the prompt, with a shell running in the background
     SHELL = "shell"
-    #: no status file, or not of this process
+    #: it says nothing
     UNKNOWN = "unknown"
+
+
+class ClientState(Struct, frozen=True):
+    """What one running client says of itself."""
+
+    status: ClientStatus = ClientStatus.UNKNOWN
+    since_unix: float = 0.0
+    session: ClaudeSessionId | None = None
+    #: while it waits: the agent asks, and no person opened the dialog
+    asks: bool = False
+    #: while it waits: an answer to a question is what it waits for
+    wants_answer: bool = False
+
+
+class Prompt(Struct, frozen=True):
+    """A prompt as a transcript has it."""
+
+    text: str
+    #: it is in the client's queue: the agent has not read it yet
+    queued: bool = False
+
+
+class Passage(Struct, frozen=True):
+    """A part of a transcript, as text for people."""
+
+    text: str
+    #: whether its turn is over at the end of it
+    turn_is_over: bool
+    #: where the next part begins
+    end: int
+
+
+class Meter(Protocol):
+    """Adds up the tokens of one conversation, its subagents included."""
+
+    def read(self) -> dict[str, Tokens]:
+        """Tokens by model so far; what was counted stays counted."""
+        ...
+
+
+class Transcript(Protocol):
+    """The file of a conversation, which the client writes. Offsets are bytes of it; a file that is not there is empty."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def session(self) -> ClaudeSessionId: ...
+
+    def size(self) -> int: ...
+
+    def subagents(self) -> "Sequence[Transcript]":
+        """Those of the agents that the conversation has started."""
+        ...
+
+    def sibling(self, session: str) -> "Transcript":
+        """That of another conversation in the same directory."""
+        ...
+
+    def prompts(self, holding: str, since: int = 0) -> tuple[list[Prompt], int]:
+        """The prompts with that text in them, oldest first; and the offset to go on from."""
+        ...
+
+    def queued(self) -> list[str] | None:
+        """The messages in the client's queue, oldest first; None where it cannot be told."""
+        ...
+
+    def answer_to(self, question: str, since: int) -> tuple[str, int]:
+        """The answer that the client wrote down, "" for none; and the offset to go on from."""
+        ...
+
+    def replies(self, since: int) -> tuple[int, int]:
+        """How often the agent itself wrote something; and the offset to go on from."""
+        ...
+
+    def passage(self, since: int, speaker: str, *, was_over: bool = False) -> Passage:
+        """Everything from there on; `was_over`: whether the turn was over before."""
+        ...
+
+    def last_reply_unix(self) -> float | None: ...
+
+    def last_reply_id(self) -> str:
+        """Also of a reply that only calls a tool; "" for none."""
+        ...
+
+    def last_growth_unix(self) -> float | None:
+        """When anything was written, by a tool or a subagent too."""
+        ...
+
+    def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
+        """Id, role, time and text, oldest first; roles are those of goals/drive/liveness.py. Tool output is no message."""
+        ...
+
+    def meter(self) -> Meter: ...
+
+
+class Reader(Protocol):
+    """How to read what an agent of one kind says of itself; needs no settings."""
+
+    def event(self, hook: HookEvent) -> AgentEvent: ...
+
+    def state(self, config_dir: Path, pid: int) -> ClientState: ...
+
+    def transcript(self, path: str | Path) -> Transcript: ...
+
+    def find_transcript(
+        self, config_dir: Path, session: ClaudeSessionId | None, cwd: str
+    ) -> Transcript | None:
+        """That of a conversation; without an id the newest one of the directory the agent works in."""
+        ...
 
 
 class Launch(Struct, frozen=True):

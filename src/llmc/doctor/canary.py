@@ -18,10 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import What
-from llmc.agents.claude.client import tool_children
 from llmc.agents.claude.hooks import NAMES
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientStatus, Prompt
+from llmc.agents.registry import reader_of, tool_children
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
@@ -278,10 +277,10 @@ class _Drive:
             return
         if self._status() is ClientStatus.BUSY:
             self._send_to_a_busy_agent()
-        path = Path(self._record().transcript_path)
+        record = self._record()
 
         def has_row() -> bool:
-            return _row_of(path, receipt.prompt_id) is not None
+            return _found(record, receipt.prompt_id) is not None
 
         self._note(
             prompt_hook=processes.wait_until(lambda: self._has(What.PROMPT_ARRIVED), SIGN_S),
@@ -290,14 +289,14 @@ class _Drive:
 
     def _send_to_a_busy_agent(self) -> None:
         """The same word once more, while the first is being answered."""
-        path = Path(self._record().transcript_path)
+        record = self._record()
         receipt = submit(self.project, NAME, "canary", PROMPT)
         if not receipt.outcome.arrived:
             self._note(queue_row=False)
             return
-        processes.wait_until(lambda: _row_of(path, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
-        row = _row_of(path, receipt.prompt_id)
-        if row is None or is_queued(row):  # else it had ended by then, and there was nothing to queue
+        processes.wait_until(lambda: _found(record, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
+        row = _found(record, receipt.prompt_id)
+        if row is None or row.queued:  # else it had ended by then, and there was nothing to queue
             self._note(queue_row=row is not None)
 
     def _wait_for_the_end(self) -> None:
@@ -367,7 +366,7 @@ class _Drive:
             ]
 
 
-def _row_of(path: Path, prompt_id: str) -> dict[str, Any] | None:
+def _found(record: WorkerRecord, prompt_id: str) -> Prompt | None:
     """The first row of a transcript that carries a prompt: one of a prompt, or of the client's queue."""
-    rows, _ = rows_since(path, prompt_id.encode(), 0)
-    return next((row for row in rows if header_id(row_text(row)) == prompt_id), None)
+    prompts, _ = reader_of(record.agent).transcript(record.transcript_path).prompts(prompt_id)
+    return next((prompt for prompt in prompts if header_id(prompt.text) == prompt_id), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.claude.transcripts import prompts_in
+from llmc.agents.registry import reader_of
 from llmc.auto import prices
 from llmc.auto.rules.costs import complaint
 from llmc.base import locks, processes
@@ -25,8 +25,8 @@ from llmc.config.paths import Root
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Sight
 from llmc.doctor.checks.what_runs import daemon_facts
+from llmc.doctor.rebuild import task_of_transcript
 from llmc.doctor.rules import facts as seen
-from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
@@ -287,7 +287,8 @@ def _found_prompt(project: Project, record: WorkerRecord) -> str:
     if record.status is not Status.WORKING or record.current_prompt or not record.transcript_path:
         return ""
     try:
-        prompt_id, sent = task_in(prompts_in(Path(record.transcript_path)))
+        transcript = reader_of(record.agent).transcript(record.transcript_path)
+        prompt_id, sent = task_of_transcript(transcript)
     except OSError:
         return ""
     return task_of(project, record, prompt_id, sent) if prompt_id else ""

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.client_files import client_state, client_status
 from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
-from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
+from llmc.agents.registry import reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
@@ -261,7 +260,14 @@ def end_stray(project: Project, session: SessionName) -> None:
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
     """What the client in the pane says of itself."""
-    return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
+    return state_of(record, pane.pid).status
+
+
+def state_of(record: WorkerRecord, pid: int) -> ClientState:
+    """All that the client says of itself."""
+    if not record.config_dir:
+        return ClientState()
+    return reader_of(record.agent).state(Path(record.config_dir), pid)
 
 
 def reconcile(project: Project, name: str) -> None:
@@ -293,10 +299,10 @@ def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | Non
     """The step that the client's status file calls for, where its hooks cannot tell."""
     if record.status not in decide.CLIENT_CAN_CONTRADICT:
         return None
-    status, since_unix = client_state(Path(record.config_dir), pid)
-    for_s = age_s(max(since_unix, record.since_unix), now)
+    said = state_of(record, pid)
+    for_s = age_s(max(said.since_unix, record.since_unix), now)
     busy, idle, waiting = (
-        status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
+        said.status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
     )
     return decide.client_says(record, busy, idle, for_s, is_waiting=waiting)
 

@@ -8,16 +8,14 @@ import os
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client_files import asks_by_itself
 from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since, size_of
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
 from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.faults import FaultInjected
@@ -30,7 +28,7 @@ from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sessions.sessions import is_taken, status_of
+from llmc.sessions.sessions import is_taken, state_of, status_of
 
 #: how long the agent has to confirm before Enter is tried again, and how often it is tried
 PROOF_WAIT_S = 2.0
@@ -139,9 +137,10 @@ class Typist:
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
-        self.transcript = Path(record.transcript_path)
+        self.reader = reader_of(record.agent)
+        self.transcript = self.reader.transcript(record.transcript_path)
         # A first delivery can only show up in what is written from now on.
-        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
+        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else self.transcript.size()
 
     def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
         """What became of it; why if it did not arrive, and what was in its way if that is known."""
@@ -202,7 +201,7 @@ class Typist:
         if status is ClientStatus.WAITING:
             attach = f"`llmc attach {self.name}` and answer it first"
             words = f"{self.name} has a dialog open, and the text would answer it; {attach}"
-            asks = asks_by_itself(Path(self.record.config_dir), self.pane.pid)
+            asks = state_of(self.record, self.pane.pid).asks
             raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
         return status is ClientStatus.BUSY
 
@@ -263,7 +262,7 @@ class Typist:
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():
             if event.id not in before and event.what is What.SESSION_STARTED and event.is_cleared:
-                self.transcript, self.transcript_offset = Path(event.transcript), 0
+                self.transcript, self.transcript_offset = self.reader.transcript(event.transcript), 0
                 return True
         return False
 
@@ -340,11 +339,10 @@ class Typist:
         return None
 
     def _proof_in_transcript(self) -> Outcome | None:
-        found = rows_since(self.transcript, self.header.encode(), self.transcript_offset)
-        rows, self.transcript_offset = found
-        for row in rows:
-            if self._is_ours(row_text(row)):
-                return Outcome.QUEUED if is_queued(row) else Outcome.ACKNOWLEDGED
+        prompts, self.transcript_offset = self.transcript.prompts(self.header, self.transcript_offset)
+        for prompt in prompts:
+            if self._is_ours(prompt.text):
+                return Outcome.QUEUED if prompt.queued else Outcome.ACKNOWLEDGED
         return None
 
     def _is_ours(self, text: str) -> bool:

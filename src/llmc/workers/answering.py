@@ -7,12 +7,10 @@ the client's own transcript, which names the question and the answer. Nothing is
 
 import os
 import time
-from pathlib import Path
 
-from llmc.agents.claude.client_files import client_status, waits_for
 from llmc.agents.claude.screen import Shown, recognise
-from llmc.agents.claude.transcripts import rows_since, size_of
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
@@ -21,7 +19,7 @@ from llmc.records.worker import Asked, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.sessions import is_taken
+from llmc.sessions.sessions import is_taken, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
 
@@ -34,8 +32,6 @@ TRIES = 3
 AFTER_S = 10.0
 #: longer texts do not fit into the line of the dialog
 MOST_CHARS = 400
-#: what a client says that waits for an answer to a question; older ones call every dialog a permission prompt
-_WAITS = ("input needed", "permission prompt")
 
 
 def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
@@ -81,9 +77,9 @@ class _Dialog:
     def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
         self.project, self.record, self.asked = project, record, asked
         self.pane = self._pane()
-        self.transcript = Path(record.transcript_path)
+        self.transcript = reader_of(record.agent).transcript(record.transcript_path)
         # The answer can only show up in what is written from now on.
-        self.offset = size_of(self.transcript)
+        self.offset = self.transcript.size()
         #: what the client wrote down as the answer
         self.given = ""
 
@@ -125,11 +121,8 @@ class _Dialog:
         return pane
 
     def _waits(self) -> bool:
-        folder = Path(self.record.config_dir)
-        return (
-            client_status(folder, self.pane.pid) is ClientStatus.WAITING
-            and waits_for(folder, self.pane.pid) in _WAITS
-        )
+        said = state_of(self.record, self.pane.pid)
+        return said.status is ClientStatus.WAITING and said.wants_answer
 
     def _shown(self) -> Shown | None:
         """The dialog, if it is certainly this one."""
@@ -184,12 +177,8 @@ class _Dialog:
 
     def _proof(self) -> str:
         """What the client wrote down as the answer to this question; "" while it has written nothing."""
-        rows, self.offset = rows_since(self.transcript, b'"answers"', self.offset)
-        for row in rows:
-            result = row.get("toolUseResult")
-            answers = result.get("answers") if isinstance(result, dict) else None
-            if isinstance(answers, dict) and isinstance(answers.get(self.asked.text), str):
-                self.given = answers[self.asked.text]
+        given, self.offset = self.transcript.answer_to(self.asked.text, self.offset)
+        self.given = given or self.given
         return self.given
 
     def _record(self, wanted: str, elapsed_ms: int) -> Receipt:

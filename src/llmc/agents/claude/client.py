@@ -7,7 +7,6 @@ from typing import Any
 
 from llmc.agents.claude.client_files import is_trusted, user_config
 from llmc.agents.claude.layout import (
-    CHILD_SESSION,
     CONFIG_DIR,
     ENCLOSING_MARKS,
     HOOKS,
@@ -17,8 +16,6 @@ from llmc.agents.claude.layout import (
 from llmc.agents.protocol import Launch
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.base.processes import Process, marked
-from llmc.base.processes import environment as environ
 
 
 class ClaudeCode:
@@ -106,15 +103,6 @@ def settings(hook_command: str) -> dict[str, Any]:
         "hooks": {**dict.fromkeys(HOOKS, entry), **of_tools},
         "skipDangerousModePermissionPrompt": True,
     }
-
-
-def tool_children(instance: str) -> list[Process]:
-    """Children of an agent launch that outlived it: our uid, the mark of the launch, and the client's mark of its own."""
-    return [
-        process
-        for process in (marked("LLMC_INSTANCE", instance) if instance else [])
-        if CHILD_SESSION in environ(process.pid)
-    ]
 
 
 def bundled_client() -> str | None:

@@ -1,4 +1,4 @@
-"""What the client writes about itself: the status file of each process, and its own settings with the directories it trusts."""
+"""Claude Code's own settings, with the directories that it trusts."""
 
 import json
 import os
@@ -6,63 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.claude.layout import CONFIG_DIR, SESSIONS, USER_CONFIG, status_name
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.claude.layout import CONFIG_DIR, USER_CONFIG
 from llmc.base import given
 from llmc.base.errors import LlmcError
-from llmc.base.files import read_json, write_atomic
-from llmc.base.names import ClaudeSessionId
-from llmc.base.processes import start_of
-
-
-def client_status(config_dir: Path, pid: int) -> ClientStatus:
-    return client_state(config_dir, pid)[0]
-
-
-def client_state(config_dir: Path, pid: int) -> tuple[ClientStatus, float]:
-    """`sessions/<pid>.json`, believed only if it is of this very process: the status, and since when."""
-    record = _status_record(_status_path(config_dir, pid))
-    if record is None or str(record.get("procStart")) != start_of(pid):
-        return ClientStatus.UNKNOWN, 0.0
-    try:
-        return ClientStatus(str(record.get("status"))), float(record.get("statusUpdatedAt", 0)) / 1000
-    except (ValueError, TypeError):
-        return ClientStatus.UNKNOWN, 0.0
-
-
-def waits_for(config_dir: Path, pid: int) -> str:
-    """What a client that waits says that it waits for; "" where it does not say."""
-    record = _status_record(_status_path(config_dir, pid)) or {}
-    return str(record.get("waitingFor") or "")
-
-
-def asks_by_itself(config_dir: Path, pid: int) -> bool:
-    """Whether the dialog of a client that waits is the agent's question, and not one that a person opened."""
-    return waits_for(config_dir, pid) not in ("", "dialog open")
-
-
-def client_session(config_dir: Path, pid: int) -> ClaudeSessionId | None:
-    """The conversation the process is in, by its own status file."""
-    record = _status_record(_status_path(config_dir, pid))
-    if record is None or str(record.get("procStart")) != start_of(pid) or not record.get("sessionId"):
-        return None
-    return ClaudeSessionId(str(record["sessionId"]))
-
-
-def _status_path(config_dir: Path, pid: int) -> Path:
-    return config_dir / SESSIONS / status_name(pid)
-
-
-def _status_record(path: Path) -> dict[str, Any] | None:
-    for _ in range(3):  # it is rewritten in place: a reader may meet half of it
-        try:
-            record = read_json(path)
-        except OSError:
-            return None
-        except ValueError:
-            continue
-        return record if isinstance(record, dict) else None
-    return None
+from llmc.base.files import write_atomic
 
 
 def user_config(environment: Mapping[str, str]) -> Path:
