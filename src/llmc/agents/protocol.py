@@ -6,7 +6,7 @@ Claude Code and the scripted agent stand behind both; `agents/registry.py` says 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ from llmc.agents.agent_events import AgentEvent
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
 from llmc.records.tokens import Tokens
+
+if TYPE_CHECKING:
+    from llmc.agents.screens import Screen
 
 
 class ClientStatus(StrEnum):
@@ -174,4 +177,28 @@ class Agent(Protocol):
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         """Why a start would stop in a dialog, with the fix; None when it would not."""
+        ...
+
+
+class Kind(Protocol):
+    """A kind of agent: what can be had of it. Each is loaded when it is asked for."""
+
+    @property
+    def child_mark(self) -> str:
+        """The variable that it sets in everything it starts."""
+        ...
+
+    @property
+    def interrupt_key(self) -> str:
+        """Ends its turn, and leaves the draft in its box."""
+        ...
+
+    def agent(self, command: str, private: Path) -> Agent:
+        """`command`: the path of its program, "" to look for it. `private`: a directory for files of its own."""
+        ...
+
+    def reader(self) -> Reader: ...
+
+    def screen(self) -> "Screen":
+        """For those who press keys (agents/screens.py)."""
         ...

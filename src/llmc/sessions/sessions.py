@@ -13,7 +13,7 @@ from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
 from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
 from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
-from llmc.agents.registry import reader_of, tool_children
+from llmc.agents.registry import kind_of, reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
@@ -223,7 +223,7 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     if isinstance(pane, Pane) and not pane.dead:
         told = record if record.delivery is not None else replace(record, delivery=last)
         if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(told, pane):
-            project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
+            interrupt(project, record, pane)  # with a queue, it would begin the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
             )
@@ -231,6 +231,11 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     processes.kill(tool_children(record.instance))
     _close_panes(project, record)
     intake.apply_pending(project, name)
+
+
+def interrupt(project: Project, record: WorkerRecord, pane: Pane) -> None:
+    """End the agent's turn; its draft stays."""
+    project.tmux.send_keys(pane, kind_of(record.agent).interrupt_key)
 
 
 def launched(pane: Pane) -> tuple[str, str]:

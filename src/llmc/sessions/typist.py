@@ -11,11 +11,11 @@ from enum import Enum, auto
 
 from msgspec.structs import replace
 
-from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
+from llmc.agents.agent_events import AgentEvent, Box, Composer, What
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.faults import FaultInjected
@@ -75,7 +75,7 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return False
-    return _see(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S)
+    return _see(lambda: _box(project, record, pane).box is Box.EMPTY, REDRAW_S)
 
 
 def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
@@ -114,15 +114,15 @@ def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
     return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
 
 
-def _box(project: Project, pane: Pane) -> Composer:
-    return composer(*project.tmux.screen(pane))
+def _box(project: Project, record: WorkerRecord, pane: Pane) -> Composer:
+    return screen_of(record.agent).composer(*project.tmux.screen(pane))
 
 
 def leave(project: Project, record: WorkerRecord) -> None:
     """`/exit`: the agent ends by itself, where nothing but that is in its box."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and has_empty_box(project, record):
-        project.tmux.send_keys(pane, "/exit", "Enter")
+        project.tmux.send_keys(pane, screen_of(record.agent).leave, "Enter")
 
 
 class Typist:
@@ -137,7 +137,7 @@ class Typist:
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
-        self.reader = reader_of(record.agent)
+        self.reader, self.screen = reader_of(record.agent), screen_of(record.agent)
         self.transcript = self.reader.transcript(record.transcript_path)
         # A first delivery can only show up in what is written from now on.
         self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else self.transcript.size()
@@ -212,7 +212,7 @@ class Typist:
         """
         _see(lambda: self._box().box in _FREE, REDRAW_S)
         if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
         return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
 
     def _refuse_what_is_in_the_box(self) -> None:
@@ -236,7 +236,7 @@ class Typist:
         """Whether the text is llmc's own: by its header, or because a prompt was typed of which no proof came."""
         last = self.record.delivery
         in_doubt = last is not None and last.outcome in (Outcome.UNCONFIRMED, Outcome.TYPED)
-        return header_id(box.text) is not None or (in_doubt and is_placeholder(box))
+        return header_id(box.text) is not None or (in_doubt and self.screen.is_placeholder(box))
 
     def _new_conversation(self, was_busy: bool) -> None:
         # A client is busy for a moment more after it has said that its turn is over.
@@ -245,11 +245,14 @@ class Typist:
             raise Refusal(Obstacle.BUSY, words)
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
-            self._keys("/clear", "Enter")
+            self._keys(self.screen.clear, "Enter")
             for _ in range(ENTERS):
                 if wait_until(lambda: self._cleared(before), CLEAR_WAIT_S, interval_s=POLL_S):
                     break
-                if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
+                if (
+                    self._box().text.strip() == self.screen.clear
+                    and self._status() is not ClientStatus.WAITING
+                ):
                     self._keys("Enter")
             else:
                 words = f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
@@ -320,7 +323,7 @@ class Typist:
             return "no proof of arrival in time, and the text is no longer in the input box"
         for _ in range(3):
             # One C-u removes one line. Escape would do it at once, but would also interrupt a running turn.
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
             if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
                 return "the agent did not take the prompt; it was removed from its input box"
             if not self._is_safe_to_press():
@@ -365,10 +368,10 @@ class Typist:
         return status_of(self.record, self.pane)
 
     def _box(self) -> Composer:
-        return _box(self.project, self.pane)
+        return _box(self.project, self.record, self.pane)
 
     def _box_is_ours(self) -> bool:
-        return holds(self._box(), self.header, self.delivery.text)
+        return self.screen.holds(self._box(), self.header, self.delivery.text)
 
     def _keys(self, *keys: str) -> None:
         self.project.tmux.send_keys(self.pane, *keys)

@@ -8,9 +8,10 @@ the client's own transcript, which names the question and the answer. Nothing is
 import os
 import time
 
-from llmc.agents.claude.screen import Shown, recognise
+from llmc.agents.agent_events import Shown
 from llmc.agents.protocol import ClientStatus
 from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
@@ -76,7 +77,7 @@ class _Dialog:
 
     def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
         self.project, self.record, self.asked = project, record, asked
-        self.pane = self._pane()
+        self.pane, self.screen = self._pane(), screen_of(record.agent)
         self.transcript = reader_of(record.agent).transcript(record.transcript_path)
         # The answer can only show up in what is written from now on.
         self.offset = self.transcript.size()
@@ -128,7 +129,8 @@ class _Dialog:
         """The dialog, if it is certainly this one."""
         if not self._waits():
             return None
-        return recognise(self.project.tmux.capture(self.pane), self.asked.text, self.asked.options)
+        shown = self.project.tmux.capture(self.pane)
+        return self.screen.recognise(shown, self.asked.text, self.asked.options)
 
     def _not_recognised(self) -> Refused:
         name = self.record.name
@@ -142,7 +144,7 @@ class _Dialog:
             shown = self._shown()
             if shown is None or shown.typed:
                 return
-            self.project.tmux.send_keys(self.pane, str(number))
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(number))
             if wait_until(lambda: bool(self._proof()) or not self._waits(), PROOF_S, interval_s=0.02):
                 return
 
@@ -168,7 +170,8 @@ class _Dialog:
         """The line for another answer has a number, too; whether the cursor is in it now, and it is empty."""
         shown = self._shown()
         if shown is not None and not shown.typed and not shown.in_free_line:
-            self.project.tmux.send_keys(self.pane, str(len(self.asked.options) + 1))
+            free_line = len(self.asked.options) + 1
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(free_line))
         return wait_until(lambda: self._has(""), PROOF_S, interval_s=0.02)
 
     def _has(self, words: str) -> bool:

@@ -117,7 +117,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     if leftovers.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
-        project.tmux.send_keys(pane, "Escape")
+        sessions.interrupt(project, record, pane)
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
     children = tool_children(record.instance)
