@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from llmc.agents.agent_events import AgentEvent
+from llmc.agents.agent_events import AgentEvent, What
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
-from llmc.records.tokens import Tokens
+from llmc.records.tokens import Spent, Tokens
 
 if TYPE_CHECKING:
     from llmc.agents.screens import Screen
@@ -129,6 +129,11 @@ class Transcript(Protocol):
 class Reader(Protocol):
     """How to read what an agent of one kind says of itself; needs no settings."""
 
+    @property
+    def hook_names(self) -> Mapping[What, str]:
+        """What it calls the hook that tells of each event."""
+        ...
+
     def event(self, hook: HookEvent) -> AgentEvent: ...
 
     def state(self, config_dir: Path, pid: int) -> ClientState: ...
@@ -149,34 +154,114 @@ class Launch(Struct, frozen=True):
     model: str
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
-    disallowed_tools: tuple[str, ...] = ()
+    #: no person is there: it gets no tool that waits for one
+    unattended: bool = False
     resume: ClaudeSessionId | None = None
 
 
+class Answer(Struct, frozen=True):
+    """One answer of a client; `error` is what it says went wrong, with the HTTP status where there is one."""
+
+    text: str
+    model: str = ""
+    #: as the client says; nothing where it says nothing
+    spent: Spent = Spent()
+    error: str = ""
+    status: int = 0
+
+
+class OneShot(Protocol):
+    """How to ask a client one thing without a session. It may read the repository, and changes nothing."""
+
+    def argv(self, schema: Mapping[str, Any], model: str) -> list[str]:
+        """The prompt comes on standard input; the answer is JSON of that schema. `model`: "" for the client's own."""
+        ...
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]: ...
+
+    def answer(self, stdout: str) -> Answer | None:
+        """What the client printed; None where that is no answer."""
+        ...
+
+
+class Trust(Protocol):
+    """The file in which a client keeps the directories that a person trusts. It is the person's."""
+
+    @property
+    def file(self) -> Path: ...
+
+    def add(self, place: Path) -> None: ...
+
+    def remove(self, root: Path, place: Path | None = None) -> list[str]:
+        """Take out what the client noted of a root and of what is below it; each entry in words.
+
+        The entry of `place` goes too, if it has nothing but what `add` writes.
+        """
+        ...
+
+    def left(self, place: Path, *, is_ours: bool) -> str:
+        """The entry of `place` that stays, and how a person takes it back; "" for none. `is_ours`: `remove` is told of it."""
+        ...
+
+
 class Agent(Protocol):
-    """An agent program: how it is started, and how to read what it says of itself."""
+    """An agent program: how it is started."""
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def ships_with_llmc(self) -> bool:
+        """It changes with llmc only: nothing has to be tried, and its program does not change under a daemon."""
+        ...
+
+    @property
+    def minimum(self) -> tuple[int, ...]:
+        """The oldest version that llmc was tried with."""
+        ...
+
     def program(self) -> list[str]:
         """The resolved program; an error that names the fix when there is none."""
+        ...
+
+    def pinned(self) -> "Agent":
+        """The same, with the program that it is at this moment."""
         ...
 
     def version(self) -> str: ...
 
     def argv(self, launch: Launch) -> list[str]: ...
 
-    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
-        """What it runs with; `task_tools`: whether it may make tasks with tools of its own."""
+    def environment(
+        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
+    ) -> dict[str, str]:
+        """What it runs with. `task_tools`: it may make tasks with tools of its own; `task_list`: in that list."""
         ...
 
     def config_dir(self, environment: Mapping[str, str]) -> Path: ...
 
-    def settings(self, hook_command: str) -> dict[str, Any]: ...
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        """Where its transcripts are."""
+        ...
+
+    def settings(self, hook_command: str) -> bytes:
+        """The file it is started with, so that it tells llmc of each event."""
+        ...
+
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        """Whether such a file registers exactly these hooks; ValueError where it cannot be read."""
+        ...
 
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
         """Why a start would stop in a dialog, with the fix; None when it would not."""
+        ...
+
+    def trust(self, environment: Mapping[str, str]) -> Trust | None:
+        """None where it works in any directory."""
+        ...
+
+    def one_shot(self) -> OneShot | None:
+        """None where it can only work in a session."""
         ...
 
 

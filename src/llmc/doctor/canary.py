@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import What
-from llmc.agents.claude.hooks import NAMES
 from llmc.agents.protocol import ClientStatus, Prompt
 from llmc.agents.registry import reader_of, tool_children
 from llmc.base import locks, proc, processes
@@ -39,6 +38,7 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
+from llmc.records.causes import Cause
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -76,7 +76,7 @@ def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | Non
     The scripted agent is a part of llmc and changes with it only: it is tried when it is asked for.
     """
     agent = agent_for(project)
-    if agent.name == "scripted" and not asked:
+    if agent.ships_with_llmc and not asked:
         return None
     client, tmux = agent.version(), tmux_version()
     why = why_probe(last_verdict(project.root), client, tmux)
@@ -103,7 +103,7 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
         try:
             seen = drive.observe()
-            hooks, screen = hooks_in(_events(scratch)), drive.screen
+            hooks, screen = _hooks(scratch), drive.screen
         finally:
             _end(scratch)
         verdict = judge(
@@ -317,8 +317,9 @@ class _Drive:
         said = self._has(What.TURN_ENDED) or self._has(What.TURN_FAILED)
         failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
         error = str(failed[-1].get("error")) if failed else ""
+        cause = Cause(failed[-1].get("cause", Cause.AGENT)) if failed else Cause.AGENT
         rests = self._status() is ClientStatus.IDLE
-        self._note(turn_ended=said, api_error=error, rests=rests)
+        self._note(turn_ended=said, api_error=error, api_cause=cause, rests=rests)
 
     def _clear(self) -> None:
         self._look()
@@ -342,7 +343,8 @@ class _Drive:
 
     def _has(self, what: What) -> bool:
         self._record()
-        return any(hook.split()[0] == NAMES[what] for hook in hooks_in(_events(self.project)))
+        name = reader_of(agent_for(self.project).name).hook_names[what]
+        return any(hook.split()[0] == name for hook in _hooks(self.project))
 
     def _pane(self) -> Pane | None:
         pane = self.project.pane(self.project.store.worker(NAME))
@@ -364,6 +366,11 @@ class _Drive:
             self.screen = [line.rstrip()[:SCREEN_WIDTH] for line in shown.splitlines() if line.strip()][
                 -SCREEN_LINES:
             ]
+
+
+def _hooks(scratch: Project) -> tuple[str, ...]:
+    """Those that came, in their order."""
+    return hooks_in(_events(scratch), reader_of(agent_for(scratch).name).hook_names)
 
 
 def _found(record: WorkerRecord, prompt_id: str) -> Prompt | None:

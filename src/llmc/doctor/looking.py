@@ -1,7 +1,6 @@
 """What several checks of `llmc doctor` need to see of a root and of its workers. Changes nothing, and needs nothing to work."""
 
 import contextlib
-import json
 import os
 from collections.abc import Callable
 from datetime import date
@@ -15,7 +14,7 @@ from llmc.auto.rules.costs import complaint
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound, ToolFailed
-from llmc.base.files import json_row, read_json
+from llmc.base.files import json_row, read_given
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane, Panes
 from llmc.base.proc import ToolMissing
@@ -272,13 +271,12 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
 def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
-        wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = read_json(path)
+        command = sessions.hook_command(project, record.name)
+        same = agent_for(project).has_hooks(read_given(path), command)
     except FileNotFoundError:
         return f"its hooks are registered nowhere: {path} is gone"
     except (OSError, ValueError, LlmcError):
         return f"its hooks cannot be read: {path}"
-    same = isinstance(found, dict) and found.get("hooks") == wanted["hooks"]
     return "" if same else f"its hooks are not those of this llmc: {path}"
 
 

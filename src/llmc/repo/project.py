@@ -50,8 +50,8 @@ class Project(Struct, frozen=True):
     in_daemon: bool = False
     #: whether this process is about to end, so that a long command is not waited for; None: it never is
     stopping: Callable[[], bool] | None = None
-    #: the program that the agents of a daemon are, whatever its name means by now; "": as configured
-    pinned_agent: str = ""
+    #: what the agents of a daemon are, whatever its name means by now; None: as configured
+    pinned_agent: Agent | None = None
     #: the directory that the client has to trust, where it is not the root (doctor/canary.py)
     trusted_as: Path | None = None
 
@@ -172,7 +172,9 @@ def locate_root(explicit: str | None) -> Root:
 
 def agent_for(project: Project) -> Agent:
     """The configured agent; LLMC_AGENT (`claude`, `scripted` or a path) overrides."""
-    choice = project.pinned_agent or os.environ.get("LLMC_AGENT") or project.config.defaults.agent
+    if project.pinned_agent is not None:
+        return project.pinned_agent
+    choice = os.environ.get("LLMC_AGENT") or project.config.defaults.agent
     return agent_named(choice, project.config.defaults.agent_command, project.root.agents)
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
 from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
 from llmc.agents.registry import kind_of, reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
@@ -336,7 +335,7 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
-        disallowed_tools=NEED_A_PERSON if record.auto else (),
+        unattended=record.auto,
         resume=_resumable(record),
     )
 
@@ -372,14 +371,13 @@ def settings_file(project: Project, name: str) -> Path:
     return project.root.agents / f"{name}.settings.json"
 
 
-def settings_text(project: Project, name: str, agent: Agent) -> bytes:
-    command = shell_join(_hook_argv(project, name))
-    return json.dumps(agent.settings(command), indent=1).encode()
+def hook_command(project: Project, name: str) -> str:
+    return shell_join(_hook_argv(project, name))
 
 
 def write_settings(project: Project, name: str, agent: Agent) -> Path:
     private_dir(project.root.agents)
-    write_atomic(settings_file(project, name), settings_text(project, name, agent))
+    write_atomic(settings_file(project, name), agent.settings(hook_command(project, name)))
     return settings_file(project, name)
 
 
@@ -395,22 +393,17 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    base.pop(TASK_LIST, None)
-    environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
+    auto = project.config.auto
+    task_list = auto.task_list_id if record.shares_the_list else ""
+    environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **_task_list(project, record),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
-
-
-def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
-    list_id = project.config.auto.task_list_id
-    return {TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

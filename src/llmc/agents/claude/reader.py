@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from llmc.agents.agent_events import AgentEvent
+from llmc.agents.claude.hooks import NAMES, event_of
 from llmc.agents.claude.layout import PROJECTS, SESSIONS, project_slug, status_name, transcript_name
 from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base.files import read_json
@@ -19,9 +20,9 @@ _OF_A_PERSON = ("", "dialog open")
 
 
 class ClaudeReader:
-    def event(self, hook: HookEvent) -> AgentEvent:
-        from llmc.agents.claude.hooks import event_of
+    hook_names = NAMES
 
+    def event(self, hook: HookEvent) -> AgentEvent:
         return event_of(hook)
 
     def state(self, config_dir: Path, pid: int) -> ClientState:
