@@ -117,6 +117,10 @@ class SelfReview(Table, frozen=True, kw_only=True):
     ] = ""
 
 
+#: the agents there are; each has a folder of its name in agents/
+AgentName = Literal["claude", "scripted"]
+
+
 class Defaults(Table, frozen=True, kw_only=True):
     """What every worker starts with."""
 
@@ -129,9 +133,9 @@ class Defaults(Table, frozen=True, kw_only=True):
     ] = ("Bash", "Edit", "Read", "Write", "Glob", "Grep")
     patrol_interval_secs: Annotated[float, duration("Time between two patrols", gt=0)] = 60.0
     sound_on_review: Annotated[bool, Meta(description="Ring the terminal bell when work needs review")] = True
-    agent: Annotated[
-        Literal["claude", "scripted"], Meta(description="Which agent runs: Claude Code, or the scripted one")
-    ] = "claude"
+    agent: Annotated[AgentName, Meta(description="Which agent runs: Claude Code, or the scripted one")] = (
+        "claude"
+    )
     agent_command: Annotated[
         str,
         Meta(
