@@ -9,7 +9,7 @@ from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
-from llmc.landing import accept
+from llmc.landing import accept_journal
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import provision
@@ -80,7 +80,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
             f"{record.name} is being accepted (step {journal.step})",
             hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
         )
-    if journal is not None and accept.may_have_landed(journal):
+    if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
             f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
