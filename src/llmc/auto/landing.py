@@ -25,7 +25,7 @@ from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import persons, submit
-from llmc.sessions.sessions import status_of
+from llmc.sessions.sessions import interrupt, status_of
 from llmc.sessions.submit import Receipt
 from llmc.sessions.typist import Refusal
 from llmc.tasks import queue
@@ -195,7 +195,7 @@ def _interrupt(project: Project, record: WorkerRecord) -> None:
     """A turn that must not go on: one Escape ends it, and leaves the draft."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
-        project.tmux.send_keys(pane, "Escape")
+        interrupt(project, record, pane)
 
 
 def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import tool_children
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
@@ -117,7 +117,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     if leftovers.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
-        project.tmux.send_keys(pane, "Escape")
+        sessions.interrupt(project, record, pane)
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
     children = tool_children(record.instance)
