@@ -129,7 +129,7 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
     [
         ("hook:SessionStart", "ready", "no SessionStart hook came"),
         pytest.param(
-            *("enter", "submit", "nothing proves that it arrived: the agent did not take the prompt"),
+            *("enter", "submit", "nothing proves that it arrived: the agent did not accept the prompt"),
             marks=pytest.mark.soak,
         ),
         ("hook:Stop", "stop", "no Stop hook said that its turn has ended"),

@@ -94,7 +94,7 @@ def test_problems_of_the_list_are_said(listed: Fleet) -> None:
     assert "4.json: its id is '5'" in problems[0]
     assert problems[1] == "task 3 depends on task 9, which does not exist"
     assert "1, 2" in problems[2]
-    assert "problem: task 3 waits" in listed.llmc("tasks", "graph", code=1).err
+    assert "problem: task 3 depends" in listed.llmc("tasks", "graph", code=1).err
 
 
 def _problems(fleet: Fleet, count: int) -> list[str]:
