@@ -342,7 +342,7 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     add(fleet, 20, priority=4)
     found = fleet.llmc("doctor", "--json", code=None).json["findings"]
     assert [row["text"] for row in found if row["kind"] == "unowned_task"] == [
-        "the task 16 is in progress by its file, and nobody has it"
+        "task 16 is marked in progress, but no worker has claimed it"
     ]
     daemon = Daemon(fleet)
     auto.wait_completed(fleet, 6, 90)

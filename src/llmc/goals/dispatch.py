@@ -5,13 +5,12 @@ The intent was stored before, so an action can be repeated under its id after a 
 
 import contextlib
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from llmc.agents.claude.transcripts import row_text, rows_since
+from llmc.agents.registry import reader_of
 from llmc.base.errors import LlmcError, LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, TaskKey, WorkerName, carries, header_line
@@ -201,8 +200,9 @@ def _send(project: Project, action: Action) -> Done:
 
 def _shows_up(record: WorkerRecord, prompt_id: PromptId) -> bool:
     """Whether the transcript has a prompt whose delivery was unconfirmed."""
-    rows, _ = rows_since(Path(record.transcript_path), header_line(prompt_id).encode(), 0)
-    return any(carries(row_text(row), prompt_id) for row in rows)
+    transcript = reader_of(record.agent).transcript(record.transcript_path)
+    prompts, _ = transcript.prompts(header_line(prompt_id))
+    return any(carries(prompt.text, prompt_id) for prompt in prompts)
 
 
 def _delivered(project: Project, worker: WorkerName, prompt_id: PromptId, since: float) -> Outcome | None:

@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from llmc.agents.claude import print_mode
-from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.protocol import Agent, OneShot
 from llmc.base import proc
 from llmc.base.errors import LlmcError
 from llmc.goals.drive.ladder import Diagnosis, check_diagnosis, diagnosis_schema
@@ -52,10 +51,9 @@ class PlannerSetup(Struct, frozen=True):
     """The configured planner and its limits."""
 
     cwd: Path
-    #: shell command; "": the Claude Code client
+    #: shell command; "": the agent itself
     command: str = ""
-    #: path of the client; "": searched
-    client: str = ""
+    agent: Agent | None = None
     #: "": the client's default
     model: str = ""
     timeout_s: float = 600.0
@@ -87,14 +85,13 @@ class Silent(Struct, frozen=True):
 def ask(
     setup: PlannerSetup, schema: Mapping[str, Any], told: Mapping[str, str], prompt: str
 ) -> Said | Silent:
-    client = ClaudeCode(setup.client)
+    asks = setup.agent.one_shot() if setup.agent is not None and not setup.command else None
     env = {**proc.command_env(), **setup.env, **told}
     try:
-        if setup.command:
+        if asks is None:
             argv = ["/bin/sh", "-c", setup.command]
         else:
-            argv = print_mode.argv(client.program(), schema, setup.model)
-            env = client.environment(env, task_tools=False)
+            argv, env = asks.argv(schema, setup.model), asks.environment(env)
         done = proc.run_bounded(
             argv,
             cwd=setup.cwd,
@@ -110,7 +107,7 @@ def ask(
         return Silent(
             Failure.MISSING, f"the planner could not be started: {error}", getattr(error, "hint", "")
         )
-    return _of_command(setup, done) if setup.command else _of_client(done)
+    return _of_command(setup, done) if asks is None else _of_client(asks, done)
 
 
 #: a planner is not a worker, even if a worker's process started us
@@ -120,7 +117,7 @@ _NOT_FOR_IT = ("LLMC_WORKER", "LLMC_INSTANCE", "LLMC_INDEX")
 def known_as(setup: PlannerSetup) -> str:
     """The planner's name for the records; of a command only the program, since the line may hold a key."""
     if not setup.command:
-        return setup.model or "claude"
+        return setup.model or (setup.agent.name if setup.agent else "")
     program = next((word for word in setup.command.split() if "=" not in word), "")
     return f"command:{program.rpartition('/')[2][:80]}"
 
@@ -141,8 +138,8 @@ def _of_command(setup: PlannerSetup, done: proc.Done) -> Said | Silent:
     return Silent(failure, _ended(_who(setup), done))
 
 
-def _of_client(done: proc.Done) -> Said | Silent:
-    answer = print_mode.read_answer(done.stdout)
+def _of_client(asks: OneShot, done: proc.Done) -> Said | Silent:
+    answer = asks.answer(done.stdout)
     if answer is None:
         return Silent(Failure.FAILED, _ended("the client", done))
     if answer.error or not done.ok:

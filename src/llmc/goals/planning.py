@@ -52,11 +52,11 @@ def setup_of(project: Project) -> PlannerSetup:
     wanted = project.config.overseer.goals.planner
     source = Path(project.source)
     agent = agent_for(project)
-    client = agent.program()[0] if agent.name == "claude" else ""
+    plans = agent.one_shot() is not None
     return PlannerSetup(
         cwd=source if source.is_dir() else project.root.path,
         command=wanted.command,
-        client=client,
+        agent=agent.pinned() if plans else None,
         model=wanted.model,
         timeout_s=wanted.timeout,
         max_repair_attempts=wanted.max_repair_attempts,
@@ -72,7 +72,7 @@ def limits_of(project: Project) -> Limits:
 
 def has_planner(project: Project) -> bool:
     """The scripted agent cannot plan."""
-    return bool(project.config.overseer.goals.planner.command) or agent_for(project).name == "claude"
+    return bool(project.config.overseer.goals.planner.command) or agent_for(project).one_shot() is not None
 
 
 def check_can_plan(project: Project) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace as replaced
 
-from llmc.agents.claude.transcripts import last_growth_unix, last_messages, last_word_unix
+from llmc.agents.registry import reader_of
 from llmc.auto.rules.waiting import is_parked
 from llmc.base.clock import now_unix
 from llmc.base.files import json_row
@@ -178,9 +178,9 @@ def _of_worker(
     facts: _Facts, assignment: Assignment, run_id: str, record: WorkerRecord, since: float
 ) -> Signals:
     """A worker has the task: in flight while there is activity."""
-    transcript = Path(record.transcript_path) if record.transcript_path else None
-    wrote = last_word_unix(transcript) if transcript else None
-    grew = last_growth_unix(transcript) if transcript else None
+    transcript = reader_of(record.agent).transcript(record.transcript_path)
+    wrote = transcript.last_reply_unix() if record.transcript_path else None
+    grew = transcript.last_growth_unix() if record.transcript_path else None
     prompted = tuple(facts.log.prompted.get(record.name, ()))
     committed = _committed(facts.project, record, since)
     own = grew if grew is not None and not is_echo(grew, prompted) else None
@@ -261,5 +261,5 @@ def _sampled(facts: _Facts, signals: Signals) -> Signals:
     record = facts.state.workers.get(WorkerName(worker))
     if record is None or not record.transcript_path:
         return replaced(signals, messages=())
-    rows = last_messages(Path(record.transcript_path), MAX_MESSAGES)
+    rows = reader_of(record.agent).transcript(record.transcript_path).last_messages(MAX_MESSAGES)
     return replaced(signals, messages=tuple(Message(*row) for row in rows))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llmc.agents.claude.transcripts import last_messages
+from llmc.agents.claude.transcripts import ClaudeTranscript
 from llmc.config.model import Notify
 from llmc.config.paths import Root
 from llmc.goals import dispatch as goal_dispatch
@@ -298,7 +298,7 @@ def test_the_agents_own_last_block_is_heard_once_and_our_words_never(tmp_path: P
     def heard(*rows: str) -> list[str]:
         path = tmp_path / "transcript.jsonl"
         path.write_text("".join(rows))
-        messages = tuple(Message(*one) for one in last_messages(path, 20))
+        messages = tuple(Message(*one) for one in ClaudeTranscript(path).last_messages(20))
         leaf.look(seen(messages=messages), after=60.0)
         return [one.summary for one in leaf.crystals.values() if one.work_node_id == "S1.1.1"]
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
+from llmc.agents.claude.client import ClaudeCode
 from llmc.base import proc
 from llmc.goals.drive.ladder import Diagnosis, Nudge
 from llmc.goals.model import Change, Goal, GoalView
@@ -74,7 +75,7 @@ def test_the_real_client_plans_is_sent_back_and_fails_politely(api: LoopbackApi,
     seed_config(config, [tmp_path])
     env = client_env(config, tmp_path, api.url)
     setup = PlannerSetup(
-        cwd=tmp_path, client=str(find_client()), model="claude-sonnet-5-5", env=env, timeout_s=120
+        cwd=tmp_path, agent=ClaudeCode(str(find_client())), model="claude-sonnet-5-5", env=env, timeout_s=120
     )
     asked = len(api.requests)
     told = f"@json {json.dumps(with_circle())}\n@json-repaired {json.dumps(small_plan())}"
@@ -197,7 +198,7 @@ def test_a_planner_that_fails_is_a_result(case: str, tmp_path: Path) -> None:
 @pytest.mark.req("3-085", "3-X17")
 def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> None:
     """Break: call `client.program()` outside of the try."""
-    gone = plan_goal(PlannerSetup(cwd=tmp_path, client=str(tmp_path / "claude")), goal())
+    gone = plan_goal(PlannerSetup(cwd=tmp_path, agent=ClaudeCode(str(tmp_path / "claude"))), goal())
     assert isinstance(gone, PlanFailed)
     assert (gone.failure, gone.hint) == (
         Failure.MISSING,
@@ -209,7 +210,7 @@ def test_a_client_or_a_folder_that_is_not_there_is_a_result(tmp_path: Path) -> N
     odd = tmp_path / "odd"
     odd.write_text('#!/bin/sh\necho \'{"type": "result", "usage": 7, "subtype": "success"}\'\n')
     odd.chmod(0o755)
-    strange = plan_goal(PlannerSetup(cwd=tmp_path, client=str(odd), max_repair_attempts=0), goal())
+    strange = plan_goal(PlannerSetup(cwd=tmp_path, agent=ClaudeCode(str(odd)), max_repair_attempts=0), goal())
     assert isinstance(strange, PlanFailed)
     assert (strange.failure, strange.spent) == (Failure.INVALID, Spent())
 
