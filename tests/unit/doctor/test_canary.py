@@ -42,14 +42,14 @@ def test_a_client_that_does_everything_passes(code: int) -> None:
         ({"launched": False, "launch_problem": "tmux is gone"}, "launch", "tmux is gone"),
         ({"ready": False}, "ready", "no SessionStart hook"),
         ({"arrived": False, "why_not": "it did not take it"}, "submit", "it did not take it"),
-        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook said"),
-        ({"turn_ended": False}, "stop", "came in time"),
+        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook at the end"),
+        ({"turn_ended": False}, "stop", "in time"),
         ({"api_error": "authentication_failed", "api_cause": Cause.AUTH}, "account", "authentication_failed"),
         ({"api_error": "model_not_found", "api_cause": Cause.CONFIG}, "account", "model_not_found"),
         ({"cleared": False}, "clear", "/clear"),
-        ({"exited": False, "exit_code": None}, "exit", "did not end on /exit"),
-        ({"exit_code": 3}, "exit", "exit code 3"),
-        ({"exit_code": None}, "exit", "did not tell its exit code"),
+        ({"exited": False, "exit_code": None}, "exit", "did not exit on /exit"),
+        ({"exit_code": 3}, "exit", "code 3"),
+        ({"exit_code": None}, "exit", "did not report its exit code"),
     ],
 )
 def test_auto_mode_needs_every_essential_probe(about: dict[str, Any], probe: str, words: str) -> None:
@@ -92,10 +92,10 @@ def test_it_is_tried_when_something_is_new() -> None:
     good = verdict()
     same = (good.client, good.tmux)
     assert why_probe(good, *same) == ""
-    assert "not tried" in why_probe(None, *same)
-    assert "2.2.0 (Claude Code) before, 2.3.0 now" in why_probe(good, "2.3.0", good.tmux)
-    assert "tmux 3.3a before, tmux 3.5 now" in why_probe(good, good.client, "tmux 3.5")
-    assert "exit code 3" in why_probe(verdict(exit_code=3), *same)
+    assert "has not been tested" in why_probe(None, *same)
+    assert "from 2.2.0 (Claude Code) to 2.3.0" in why_probe(good, "2.3.0", good.tmux)
+    assert "from tmux 3.3a to tmux 3.5" in why_probe(good, good.client, "tmux 3.5")
+    assert "code 3" in why_probe(verdict(exit_code=3), *same)
 
 
 def test_the_hooks_of_a_log() -> None:
