@@ -6,16 +6,18 @@ it reads small files with the standard library. Nothing is changed, and no lock 
 
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llmc.base import given
 from llmc.base.flocks import is_locked, signer
 from llmc.base.panes import Pane, Panes, find
 from llmc.config import root_layout
-from llmc.records.items import Facts, Raw, Registration, Seen
+from llmc.records.items import Facts, Glance, Raw, Registration, Seen
+
+#: asks a running client (agents/glance.py), by the agent and the directory in a worker's record
+Glancing = Callable[[object, object, int], Glance]
 
 #: what `git status` may take in the source of a person
 GIT_S = 10.0
@@ -23,7 +25,7 @@ GIT_S = 10.0
 _UNDER_WAY = (b"You are currently", b"in progress", b"still merging")
 
 
-def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -> Facts:
+def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float, glance: Glancing) -> Facts:
     """`panes`: what tmux says; None when it gave no answer."""
     lock = f"{root}/{root_layout.DAEMON_LOCK}"
     running = is_locked(lock)
@@ -36,7 +38,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         daemon=registration(root),
         supervised=overseer is not None and is_locked(f"{root}/{root_layout.OVERSEER_LOCK}"),
         overseer=overseer,
-        workers={name: _seen(root, record, panes) for name, record in workers.items()},
+        workers={name: _seen(root, record, panes, glance) for name, record in workers.items()},
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
@@ -67,40 +69,15 @@ def agent_pane(record: Mapping[str, Any], panes: Panes) -> Pane | None:
     return find(panes, worker, session, pane_id, instance)
 
 
-def _seen(root: str, record: Mapping[str, Any], panes: Panes | None) -> Seen:
+def _seen(root: str, record: Mapping[str, Any], panes: Panes | None, glance: Glancing) -> Seen:
     acting = is_locked(f"{root}/{root_layout.LOCKS}/worker-{record.get('name')}.lock")
     if panes is None:
         return Seen(None, acting=acting)
     pane = agent_pane(record, panes)
     if pane is None or pane.dead:
         return Seen(False, rests=True, acting=acting)
-    client = _client(record.get("config_dir"), pane.pid)
-    dialog = (
-        given.text(client.get("waitingFor")) or "dialog open" if client.get("status") == "waiting" else ""
-    )
-    return Seen(pane.attached, dialog, client.get("status") == "idle", acting)
-
-
-def _client(config_dir: Any, pid: int) -> Raw:
-    """What the client says of itself in its status file; nothing where it says nothing (agents/claude/client_files.py)."""
-    if not isinstance(config_dir, str) or not config_dir:
-        return {}
-    record = read_record(f"{config_dir}/sessions/{pid}.json") or {}
-    return record if str(record.get("procStart")) == _start_of(pid) else {}
-
-
-def _start_of(pid: int) -> str:
-    """As base/processes.py has it: a pid alone may be another process by now."""
-    if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
-        from llmc.base.processes import start_of
-
-        return start_of(pid) or ""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == b"Z" else fields[19].decode()
+    said = glance(record.get("agent"), record.get("config_dir"), pane.pid)
+    return Seen(pane.attached, said.dialog, said.rests, acting)
 
 
 def _disk_free(root: str) -> int | None:
