@@ -8,7 +8,7 @@ from llmc.agents.claude.layout import SESSIONS, status_name
 from llmc.base import given
 from llmc.records.items import Glance
 
-#: of a dialog that a person opened
+#: `waitingFor` of a dialog that a person opened
 DIALOG_OPEN = "dialog open"
 _MOST_BYTES = 1 << 20
 
@@ -21,9 +21,9 @@ def glance(config_dir: str, pid: int) -> Glance:
 
 
 def status_record(config_dir: str, pid: int) -> dict[str, Any]:
-    """`sessions/<pid>.json`, believed only if it is of this very process; {} for anything else."""
+    """`sessions/<pid>.json`, if it was written by this process; {} otherwise."""
     path = f"{config_dir}/{SESSIONS}/{status_name(pid)}"
-    for _ in range(3):  # it is rewritten in place: a reader may meet half of it
+    for _ in range(3):  # the client rewrites it in place, so a read may be torn
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(fd, "rb") as file:
@@ -39,7 +39,7 @@ def status_record(config_dir: str, pid: int) -> dict[str, Any]:
 
 
 def _start_of(pid: int) -> str:
-    """As base/processes.py has it: a pid alone may be another process by now."""
+    """As in base/processes.py. A pid alone may be another process by now."""
     if sys.platform != "linux" or os.environ.get("LLMC_PORTABLE"):
         from llmc.base.processes import start_of
 

@@ -1,4 +1,4 @@
-"""How to read what Claude Code says of itself: its hooks, its status file, its transcripts."""
+"""Reads the hooks, status files and transcripts of Claude Code."""
 
 from glob import escape as glob_escape
 from pathlib import Path
@@ -12,9 +12,9 @@ from llmc.agents.protocol import ClientState, ClientStatus, Transcript
 from llmc.base.names import ClaudeSessionId
 from llmc.records.hook_events import HookEvent
 
-#: what a client says that waits for an answer to a question; older ones call every dialog a permission prompt
+#: `waitingFor` of a question; older clients call every dialog a permission prompt
 _FOR_AN_ANSWER = ("input needed", "permission prompt")
-#: and what it says of a dialog that a person opened
+#: `waitingFor` of a dialog that a person opened
 _OF_A_PERSON = ("", DIALOG_OPEN)
 
 
