@@ -189,7 +189,7 @@ def test_no_text_is_longer_than_its_cap_whoever_wrote_it() -> None:
     kept = clean(change, typed=False)
     given, said = kept.assignments[0], kept.crystallizations[0]
     assert 16_000 < len(given.last_instruction_text.encode()) <= 16 * 1024
-    assert given.last_instruction_text.endswith("[cut: 400000 bytes in all]")
+    assert given.last_instruction_text.endswith("[cut: 400000 bytes in total]")
     assert len(given.dispatch_history[0].notes.encode()) <= CAPS["notes"]
     assert len(said.summary.encode()) <= CAP
     assert (len(said.next_actions), said.next_actions[-1]) == (500, "[101 more]")
