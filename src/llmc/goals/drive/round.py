@@ -83,16 +83,7 @@ class Round:
 
     def note(self, assignment: Assignment, kind: str, **data: Any) -> None:
         """Add an event."""
-        self._events.append(
-            Event(
-                ts=self.now,
-                type=kind,
-                goal_id=assignment.goal_id,
-                assignment_id=assignment.assignment_id,
-                work_node_id=assignment.work_node_id,
-                data=data,
-            )
-        )
+        self._events.append(assignment.event(kind, self.now, data))
 
     def move(
         self,
