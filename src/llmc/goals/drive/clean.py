@@ -211,7 +211,7 @@ class SecretRefused(Refused):
 
 def clean(change: Change, *, typed: bool) -> Change:
     """The change as it may be stored; `typed`: written by the user just now, so refused rather than altered."""
-    keep = check_typed if typed else _mended
+    keep = check_typed if typed else _cleaned
 
     def each(rows: tuple[R, ...]) -> tuple[R, ...]:
         return tuple(mapped(row, keep) for row in rows)
@@ -280,7 +280,7 @@ def check_typed(name: str, text: str) -> str:
     return text
 
 
-def _mended(name: str, text: str) -> str:
+def _cleaned(name: str, text: str) -> str:
     if name in KEYS or name == "key":
         return check_typed(name, text)
     text = redact(text)
