@@ -146,7 +146,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
 
     # Its budget is used up: paused by the tick, and not resumed before it is raised.
     _spend(fleet, goal, 6.0)
-    assert "over budget: spent $" in fleet.llmc("overseer", "tick").out
+    assert "of its $5.00 budget" in fleet.llmc("overseer", "tick").out
     assert "overseer:    $6.00 for planning" in fleet.llmc("goal", "show", goal).out
     hint = fleet.llmc("goal", "resume", goal, "--json", code=3).json["hint"]
     assert f"llmc goal update {goal} --budget 10" in hint
