@@ -106,7 +106,7 @@ def test_every_worker_has_a_person_in_its_way(fleet: Fleet, ways: tuple[str, str
         expected = (f"person:{worker}", "blocked", f"llmc attach {worker}")
         assert (item["key"], item["severity"], item["next"]) == expected
         assert name in item["text"]
-    auto.wait_for(fleet, lambda: "every worker waits for a person" in daemon.said)
+    auto.wait_for(fleet, lambda: "every worker is waiting for you" in daemon.said)
     assert auto.statuses(fleet) == {"1": "pending", "2": "pending"}
     uncharged(fleet)
     assert pids(fleet) == before, "a session was started anew"

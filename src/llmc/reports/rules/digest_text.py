@@ -324,9 +324,7 @@ def _spent(spend: Spend) -> str:
     said = f"{tokens(spend.tokens)} tokens" + (f" (plus {tokens(cached)} from cache)" if cached else "")
     if spend.cost is None:
         return said
-    missing = (
-        f", plus {tokens(spend.unpriced_tokens)} unpriced" if spend.unpriced_tokens else ""
-    )
+    missing = f", plus {tokens(spend.unpriced_tokens)} unpriced" if spend.unpriced_tokens else ""
     return f"{said}, {money(spend.cost)}{missing}"
 
 
