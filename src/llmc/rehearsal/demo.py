@@ -156,7 +156,7 @@ def tell_by_hand(show: Show) -> None:
     show.llmc("status")
     show.title("clara forgot the test: review it, and request changes in the same conversation")
     show.llmc("review", "clara", "--interface", "diff")
-    show.llmc("reject", "clara", "Please add a test for it.")
+    show.llmc("reject", "clara", "Add a test for it.")
     show.llmc("wait", "clara", "--status", "needs_review", "--timeout", "60")
     show.title("adam's commit: rebased, validated, squashed, landed by fast-forward")
     before = datetime.now().isoformat(timespec="milliseconds")

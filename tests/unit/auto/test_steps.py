@@ -321,7 +321,7 @@ def test_a_task_has_its_time(status: Status) -> None:
     slow = Situation(now=1e9, busy_s=3600.0, task_timeout_s=3600.0)
     assert next_step(at_work(status), slow) == Wait()
     over = next_step(at_work(status), Situation(now=1e9, busy_s=3601.0, task_timeout_s=3600.0))
-    assert over == GiveUp(Cause.AGENT, "it took longer than 3600 s")
+    assert over == GiveUp(Cause.AGENT, "timed out after 3600 s")
 
 
 situations = st.builds(

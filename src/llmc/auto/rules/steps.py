@@ -234,7 +234,7 @@ def _with_task(record: WorkerRecord, task: Assignment, situation: Situation) -> 
         case Status.REBASING if record.cause and passes_by_itself(Cause(record.cause)):
             return _resume_or_park(record, Cause(record.cause), situation)
     if situation.busy_s > situation.task_timeout_s:
-        return GiveUp(Cause.AGENT, f"it took longer than {situation.task_timeout_s:g} s")
+        return GiveUp(Cause.AGENT, f"timed out after {situation.task_timeout_s:g} s")
     if record.self_review is SelfReview.DUE or (
         record.status is Status.REBASING and record.conflict_prompt_due
     ):
