@@ -238,8 +238,8 @@ def test_a_list_that_cannot_be_followed(scripted: Fleet) -> None:
     fleet = set_up(scripted)
     good = {"subject": "S", "description": "", "status": "pending", "blocks": [], "blockedBy": []}
     bad = {
-        "task 7 waits for task 99, which does not exist": {**good, "id": "7", "blockedBy": ["99"]},
-        "in a circle: 7": {**good, "id": "7", "blocks": ["7"]},
+        "task 7 depends on task 99, which does not exist": {**good, "id": "7", "blockedBy": ["99"]},
+        "dependency cycle: 7": {**good, "id": "7", "blocks": ["7"]},
     }
     for words, task in bad.items():
         path = task_dir(fleet) / "7.json"
@@ -272,10 +272,10 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
 
     auto.wait_for(fleet, lambda: noted() == {"6.json", "7.json"})
     assert sorted(told()) == ["6.json", "7.json"]
-    assert "6.json is no task: Too many levels of symbolic links" in told()["6.json"]
+    assert "6.json is not a valid task: Too many levels of symbolic links" in told()["6.json"]
     unreadable.unlink()
     auto.wait_for(fleet, lambda: noted() == {"7.json"})
-    assert f"bad_input {task_dir(fleet)}/7.json is no task: `subject` is missing" in told()["7.json"]
+    assert f"bad_input {task_dir(fleet)}/7.json is not a valid task: `subject` is missing" in told()["7.json"]
     # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
@@ -288,7 +288,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     add(fleet, 2, f"@sh cp {fleet.dir}/4?.json {task_dir(fleet)}", commit(2))
     auto.wait_completed(fleet, 2)
     auto.wait_for(fleet, lambda: "40" in noted())
-    assert "stuck these tasks wait for each other in a circle: 40, 41" in told()["40"]
+    assert "stuck dependency cycle: 40, 41" in told()["40"]
     (task_dir(fleet) / "8.json").unlink()
     add(fleet, 7)
     auto.wait_completed(fleet, 4)  # 9 waited for it

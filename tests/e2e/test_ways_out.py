@@ -106,7 +106,7 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     restore = ("trash", "restore", entry, "--to", "baker")
     for when in ("before", "after"):
         fleet.llmc(*restore, code=-9, LLMC_FAULT=f"restore.files:{when}:kill")
-        assert "has work of its own" in fleet.llmc(*restore, code=3).err
+        assert "has other work" in fleet.llmc(*restore, code=3).err
         fleet.llmc("reset", "baker")
     told = fleet.llmc(*restore).out
     assert "with 2 files that are not committed; it is needs_input" in told

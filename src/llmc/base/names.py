@@ -51,6 +51,9 @@ def task_of(row: Mapping[str, Any]) -> TaskKey | None:
 #: the supervisor's own session; no worker may be called so
 OVERSEER = WorkerName("overseer")
 
+#: how everything that llmc sends begins
+HEADER = "[llmc "
+
 #: alone on the first line, but for what a client itself puts before it. Further down, or in a sentence, it is quoted
 _HEADER = re.compile(
     r"\A(?:\s|\[(?:Image|Pasted text) #\d+[^\]\n]*\])*\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\][^\S\n]*(?:\n|\Z)"
@@ -59,7 +62,7 @@ _HEADER = re.compile(
 
 def header_line(prompt_id: PromptId) -> str:
     """The first line of everything llmc sends."""
-    return f"[llmc {prompt_id}]"
+    return f"{HEADER}{prompt_id}]"
 
 
 def header_id(text: str) -> PromptId | None:

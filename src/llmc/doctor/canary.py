@@ -18,10 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import What
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.hooks import NAMES
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientStatus, Prompt
+from llmc.agents.registry import reader_of, tool_children
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
@@ -40,6 +38,7 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
+from llmc.records.causes import Cause
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -77,7 +76,7 @@ def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | Non
     The scripted agent changes only with llmc, so it is tested only on request.
     """
     agent = agent_for(project)
-    if agent.name == "scripted" and not asked:
+    if agent.ships_with_llmc and not asked:
         return None
     client, tmux = agent.version(), tmux_version()
     why = why_probe(last_verdict(project.root), client, tmux)
@@ -104,7 +103,7 @@ def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
         try:
             seen = drive.observe()
-            hooks, screen = hooks_in(_events(scratch)), drive.screen
+            hooks, screen = _hooks(scratch), drive.screen
         finally:
             _end(scratch)
         verdict = judge(
@@ -278,10 +277,10 @@ class _Drive:
             return
         if self._status() is ClientStatus.BUSY:
             self._send_to_a_busy_agent()
-        path = Path(self._record().transcript_path)
+        record = self._record()
 
         def has_row() -> bool:
-            return _row_of(path, receipt.prompt_id) is not None
+            return _found(record, receipt.prompt_id) is not None
 
         self._note(
             prompt_hook=processes.wait_until(lambda: self._has(What.PROMPT_ARRIVED), SIGN_S),
@@ -290,14 +289,14 @@ class _Drive:
 
     def _send_to_a_busy_agent(self) -> None:
         """Send the prompt again while the first one is being answered."""
-        path = Path(self._record().transcript_path)
+        record = self._record()
         receipt = submit(self.project, NAME, "canary", PROMPT)
         if not receipt.outcome.arrived:
             self._note(queue_row=False)
             return
-        processes.wait_until(lambda: _row_of(path, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
-        row = _row_of(path, receipt.prompt_id)
-        if row is None or is_queued(row):  # else the turn was already over, so nothing was queued
+        processes.wait_until(lambda: _found(record, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
+        row = _found(record, receipt.prompt_id)
+        if row is None or row.queued:  # else the turn was already over, so nothing was queued
             self._note(queue_row=row is not None)
 
     def _wait_for_the_end(self) -> None:
@@ -318,8 +317,9 @@ class _Drive:
         said = self._has(What.TURN_ENDED) or self._has(What.TURN_FAILED)
         failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
         error = str(failed[-1].get("error")) if failed else ""
+        cause = Cause(failed[-1].get("cause", Cause.AGENT)) if failed else Cause.AGENT
         rests = self._status() is ClientStatus.IDLE
-        self._note(turn_ended=said, api_error=error, rests=rests)
+        self._note(turn_ended=said, api_error=error, api_cause=cause, rests=rests)
 
     def _clear(self) -> None:
         self._look()
@@ -343,7 +343,8 @@ class _Drive:
 
     def _has(self, what: What) -> bool:
         self._record()
-        return any(hook.split()[0] == NAMES[what] for hook in hooks_in(_events(self.project)))
+        name = reader_of(agent_for(self.project).name).hook_names[what]
+        return any(hook.split()[0] == name for hook in _hooks(self.project))
 
     def _pane(self) -> Pane | None:
         pane = self.project.pane(self.project.store.worker(NAME))
@@ -367,7 +368,12 @@ class _Drive:
             ]
 
 
-def _row_of(path: Path, prompt_id: str) -> dict[str, Any] | None:
+def _hooks(scratch: Project) -> tuple[str, ...]:
+    """The hooks that arrived, in order."""
+    return hooks_in(_events(scratch), reader_of(agent_for(scratch).name).hook_names)
+
+
+def _found(record: WorkerRecord, prompt_id: str) -> Prompt | None:
     """The first transcript row with a prompt: a prompt row or a queue row."""
-    rows, _ = rows_since(path, prompt_id.encode(), 0)
-    return next((row for row in rows if header_id(row_text(row)) == prompt_id), None)
+    prompts, _ = reader_of(record.agent).transcript(record.transcript_path).prompts(prompt_id)
+    return next((prompt for prompt in prompts if header_id(prompt.text) == prompt_id), None)

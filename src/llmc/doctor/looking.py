@@ -1,7 +1,6 @@
 """Collects the facts about a root and its workers that several checks need. Changes nothing, and works on a damaged root."""
 
 import contextlib
-import json
 import os
 from collections.abc import Callable
 from datetime import date
@@ -9,13 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.claude.transcripts import prompts_in
+from llmc.agents.registry import reader_of
 from llmc.auto import prices
 from llmc.auto.rules.costs import complaint
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound, ToolFailed
-from llmc.base.files import json_row, read_json
+from llmc.base.files import json_row, read_given
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane, Panes
 from llmc.base.proc import ToolMissing
@@ -25,8 +24,8 @@ from llmc.config.paths import Root
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Sight
 from llmc.doctor.checks.what_runs import daemon_facts
+from llmc.doctor.rebuild import task_of_transcript
 from llmc.doctor.rules import facts as seen
-from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
@@ -274,13 +273,12 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
 def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
-        wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = read_json(path)
+        command = sessions.hook_command(project, record.name)
+        same = agent_for(project).has_hooks(read_given(path), command)
     except FileNotFoundError:
         return f"its hook settings {path} are missing"
     except (OSError, ValueError, LlmcError):
         return f"cannot read its hook settings {path}"
-    same = isinstance(found, dict) and found.get("hooks") == wanted["hooks"]
     return "" if same else f"its hook settings {path} differ from those of this llmc"
 
 
@@ -289,7 +287,8 @@ def _found_prompt(project: Project, record: WorkerRecord) -> str:
     if record.status is not Status.WORKING or record.current_prompt or not record.transcript_path:
         return ""
     try:
-        prompt_id, sent = task_in(prompts_in(Path(record.transcript_path)))
+        transcript = reader_of(record.agent).transcript(record.transcript_path)
+        prompt_id, sent = task_of_transcript(transcript)
     except OSError:
         return ""
     return task_of(project, record, prompt_id, sent) if prompt_id else ""

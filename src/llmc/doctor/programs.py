@@ -15,7 +15,7 @@ from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 
 #: the oldest versions that llmc was tested with
-MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
+MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11)}
 
 #: llmc does not work without these
 ESSENTIAL = (("git", "--version"), ("tmux", "-V"))
@@ -53,7 +53,7 @@ def python() -> seen.Program:
 def client(project: Project) -> seen.Program:
     try:
         agent = agent_for(project)
-        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
+        return seen.Program(agent.name, agent.version(), agent.minimum)
     except LlmcError as error:
         return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
 
@@ -108,7 +108,7 @@ def _client_lack(project: Project) -> list[Lack]:
     try:
         agent_for(project).program()
     except LlmcError as error:
-        return [Lack("claude", error.message, error.hint)]
+        return [Lack(project.config.defaults.agent, error.message, error.hint)]
     return []
 
 

@@ -14,14 +14,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude.client_files import client_session, client_status
-from llmc.agents.claude.transcripts import prompts_in, transcript_of
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientState, ClientStatus, Transcript
+from llmc.agents.registry import reader_of
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import json_row
-from llmc.base.names import ClaudeSessionId, TaskKey, WorkerName
+from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
 from llmc.config.options import check_worker_name, is_auto_name
@@ -151,10 +150,10 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
     ours = environment.get("LLMC_WORKER") == name
     agent = agent_for(project)
     config_dir = agent.config_dir({**os.environ, **project.config.defaults.env, **environment})
-    status, session = ClientStatus.UNKNOWN, None
+    reader, said = reader_of(agent.name), ClientState()
     if pane is not None and ours:
-        status, session = client_status(config_dir, pane.pid), client_session(config_dir, pane.pid)
-    transcript = transcript_of(config_dir, session, str(worktree))
+        said = reader.state(config_dir, pane.pid)
+    transcript = reader.find_transcript(config_dir, said.session, str(worktree))
     bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
     git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
     return Found(
@@ -166,10 +165,10 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
         instance=environment.get("LLMC_INSTANCE", "") if ours else "",
         agent=agent.name,
         config_dir=str(config_dir),
-        busy=status is ClientStatus.BUSY,
-        asks=status is ClientStatus.WAITING,
-        claude_session_id=session or (ClaudeSessionId(transcript.stem) if transcript else None),
-        transcript_path=str(transcript) if transcript else "",
+        busy=said.status is ClientStatus.BUSY,
+        asks=said.status is ClientStatus.WAITING,
+        claude_session_id=said.session or (transcript.session if transcript else None),
+        transcript_path=str(transcript.path) if transcript else "",
         prompt=_prompt(project, bare, transcript, logged),
         git=git_facts,
         rebase=_rebase(name, worktree) if git_facts is not None and git_facts.rebasing else None,
@@ -183,12 +182,20 @@ def _made_at(worktree: Path) -> float:
         return now_unix()
 
 
-def _prompt(project: Project, bare: Found, transcript: Path | None, logged: list[dict[str, Any]]) -> str:
+def _prompt(
+    project: Project, bare: Found, transcript: Transcript | None, logged: list[dict[str, Any]]
+) -> str:
     """The task of the conversation, unless it is over according to the event log."""
-    prompt_id, sent = task_in(prompts_in(transcript)) if transcript else ("", "")
+    prompt_id, sent = task_of_transcript(transcript) if transcript else ("", "")
     if not prompt_id or is_over(logged, bare.name, prompt_id):
         return ""
     return task_of(project, rebuilt(bare, now_unix()), prompt_id, sent)
+
+
+def task_of_transcript(transcript: Transcript) -> tuple[str, str]:
+    """The newest task that llmc sent: its id and its text, both "" when there is none."""
+    prompts, _ = transcript.prompts(HEADER)
+    return task_in([prompt.text for prompt in prompts])
 
 
 def _rebase(name: str, worktree: Path) -> Rebase | None:

@@ -566,7 +566,7 @@ def git_facts(**about: Any) -> GitFacts:
         ({"alive": False, "git": git_facts(ahead=1), "prompt": "p"}, Status.OFFLINE, "rebuilt"),
         ({"instance": ""}, Status.OFFLINE, "rebuilt"),
         ({"prompt": "p"}, Status.NEEDS_INPUT, "restarted"),
-        ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits are there"),
+        ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits found"),
         ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
         ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
         ({"git": None}, Status.NEEDS_INPUT, "git failed"),

@@ -70,16 +70,16 @@ def test_what_is_said_of_a_task_that_failed_is_what_happened() -> None:
     for rows, words in (
         (
             [begun, hopeless_one],
-            "cannot be done as it is, and waits for you: Pay by card (there is no model 'opsu')",
+            "cannot be done as it is: Pay by card (there is no model 'opsu')",
         ),
-        ([begun, failure] * 3, "failed 3 times, last by crash, and waits for you: Pay by card (code 7)"),
+        ([begun, failure] * 3, "failed 3 times, last by crash: Pay by card (code 7)"),
     ):
         (said,) = _held(tasks, fold(Books(), rows), [task]).values()
         assert said["text"] == f"task 7 {words}"
     (by_its_file,) = _held(
         tasks, Books(), [replace(task, metadata={"llmc": {"hold": "quarantined"}})]
     ).values()
-    assert by_its_file["text"] == "task 7 is quarantined, and waits for you: Pay by card"
+    assert by_its_file["text"] == "task 7 is quarantined: Pay by card"
 
 
 @pytest.mark.req("0-051")

@@ -203,7 +203,7 @@ def test_why_nothing_moves_is_said() -> None:
     )
     untold = looked(rebasing(conflict_prompt_due=True, delivery=refused), STUCK)
     assert isinstance(untold, Move)
-    assert "could not be told of its conflicts: a draft" in untold.change.fields["error_reason"]
+    assert "its conflicts could not be sent to it: a draft" in untold.change.fields["error_reason"]
     asks = looked(rebasing(), replace(STUCK, dialog_open=True))
     assert isinstance(asks, Move)
     assert "a dialog is open" in asks.change.fields["error_reason"]

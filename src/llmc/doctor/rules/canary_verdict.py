@@ -11,20 +11,19 @@ import msgspec
 from msgspec import Struct
 
 from llmc.agents.agent_events import PANE_DIED, What
-from llmc.agents.claude.hooks import NAMES, cause_of
 from llmc.records import causes
 from llmc.sessions.rules.decide import NORMAL_EXITS
 
-#: the event log's name of a hook, if the row does not name it
-_HOOKS = {
-    "session_started": NAMES[What.SESSION_STARTED],
-    "session_ended": NAMES[What.SESSION_ENDED],
-    "prompt_seen": NAMES[What.PROMPT_ARRIVED],
-    "prompt_delivered": NAMES[What.PROMPT_ARRIVED],
-    "agent_stopped": NAMES[What.TURN_ENDED],
-    "agent_failed": NAMES[What.TURN_FAILED],
-    "agent_asked": NAMES[What.DIALOG_OPENED],
-    "agent_exited": PANE_DIED,
+#: what an event in the log means, if the row does not name its hook
+_MEANS = {
+    "session_started": What.SESSION_STARTED,
+    "session_ended": What.SESSION_ENDED,
+    "prompt_seen": What.PROMPT_ARRIVED,
+    "prompt_delivered": What.PROMPT_ARRIVED,
+    "agent_stopped": What.TURN_ENDED,
+    "agent_failed": What.TURN_FAILED,
+    "agent_asked": What.DIALOG_OPENED,
+    "agent_exited": What.EXITED,
 }
 
 OTHER_VERSION = (
@@ -62,6 +61,7 @@ class Observed(Struct, frozen=True):
     turn_ended: bool | None = None
     #: the client's name for an API error
     api_error: str = ""
+    api_cause: causes.Cause = causes.Cause.AGENT
     #: idle according to its status file, although no hook reported the end of its turn
     rests: bool = False
     cleared: bool | None = None
@@ -84,7 +84,7 @@ class Probe(Struct, frozen=True):
 def _account_is_good(seen: Observed) -> bool | None:
     if not seen.turn_ended:
         return None
-    return not causes.needs_a_person(cause_of(seen.api_error)) if seen.api_error else True
+    return not causes.needs_a_person(seen.api_cause) if seen.api_error else True
 
 
 def _ended_well(seen: Observed) -> bool | None:
@@ -227,12 +227,14 @@ def why_probe(last: Verdict | None, client: str, tmux: str) -> str:
     return "" if last.passed else f"the last test of {client} with {tmux} failed: {last.reason}"
 
 
-def hooks_in(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The hooks in an event log, in order."""
-    return tuple(_hook(row) for row in events if "event" in row)
+def hooks_in(events: Iterable[Mapping[str, Any]], names: Mapping[What, str]) -> tuple[str, ...]:
+    """The hooks in an event log, in order; `names`: what the agent calls them."""
+    all_names = {**names, What.EXITED: PANE_DIED}
+    return tuple(_hook(row, all_names) for row in events if "event" in row)
 
 
-def _hook(row: Mapping[str, Any]) -> str:
-    name = str(row.get("hook") or _HOOKS.get(str(row.get("action")), row.get("action")))
+def _hook(row: Mapping[str, Any], names: Mapping[What, str]) -> str:
+    action = str(row.get("action"))
+    name = row.get("hook") or (names[_MEANS[action]] if action in _MEANS else action)
     detail = row.get("source") or row.get("end") or row.get("error")
-    return f"{name} ({detail})" if detail else name
+    return f"{name} ({detail})" if detail else str(name)
