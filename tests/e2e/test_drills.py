@@ -91,7 +91,7 @@ def test_the_command(scripted: Fleet) -> None:
     listed = scripted.llmc("drill").out
     assert all(name in listed for name in DRILLS)
     assert "There are: pool-fails, " in scripted.llmc("drill", "nonsense", code=4).err
-    assert "either names or --all" in scripted.llmc("drill", "conflict", "--all", code=2).err
+    assert "pass drill names or --all, not both" in scripted.llmc("drill", "conflict", "--all", code=2).err
     assert [row["name"] for row in scripted.llmc("drill", "--json").json] == list(DRILLS)
 
 

@@ -169,4 +169,4 @@ def test_goals_are_off_unless_switched_on(scripted: Fleet) -> None:
     assert list(task_files(fleet)) == ["1"], "nothing was given out"
     assert types(fleet, goal) == before
     assert not (fleet.root / ".llmc/overseer/tick.json").exists()
-    assert "goals are driven" not in goals.log_of(fleet.root / "logs/goals.log")
+    assert "goals enabled" not in goals.log_of(fleet.root / "logs/goals.log")
