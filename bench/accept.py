@@ -65,7 +65,7 @@ def _accept(made: Fleet, project: Project) -> Callable[[], float]:
 
 def _start_up() -> float:
     """What the command costs before it does anything."""
-    return program_ms([python(), "-c", "import llmc.cli.app, llmc.cli.accepting"], os.environ)
+    return program_ms([python(), "-c", "import llmc.cli.landing, llmc.landing.accept"], os.environ)
 
 
 def _rebased(worktree: Path) -> str:

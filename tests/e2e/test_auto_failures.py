@@ -342,7 +342,7 @@ def test_a_night_with_hostile_files(scripted: Fleet) -> None:
     add(fleet, 20, priority=4)
     found = fleet.llmc("doctor", "--json", code=None).json["findings"]
     assert [row["text"] for row in found if row["kind"] == "unowned_task"] == [
-        "the task 16 is in progress by its file, and nobody has it"
+        "task 16 is marked in progress, but no worker has claimed it"
     ]
     daemon = Daemon(fleet)
     auto.wait_completed(fleet, 6, 90)
@@ -415,7 +415,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     os.utime(lock, (1, 1))
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert f"a git command that is gone left {lock}" in daemon.said
+    assert f"stale git lock file {lock}" in daemon.said
     assert auto.landed(fleet) == []
     lock.unlink()
     daemon = Daemon(fleet, "--max-tasks", "1")

@@ -382,7 +382,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
             text=True,
             timeout=60,
         )
-        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "end it by its pid")
+        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "stop it by its pid")
     finally:
         holder.communicate(timeout=20)
 

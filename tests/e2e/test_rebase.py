@@ -186,9 +186,11 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert record(running)["pre_rebase_sha"] == ""
     (item,) = [row for row in running.llmc("status", "--json").json["attention"] if row["who"] == "adam"]
     assert (item["kind"], item["severity"]) == ("conflict", "blocked")
-    assert item["next"].startswith("llmc rebase adam, or resolve it")
+    assert item["next"].startswith("llmc rebase adam, or llmc console adam")
     (notice,) = of_items([Item(**item)], Notify().on, ["adam"])
-    assert (notice.kind, "it aborted its rebase" in notice.title) == ("worker_error", True), "told by default"
+    assert (notice.kind, "rebase aborted by the worker" in notice.title) == ("worker_error", True), (
+        "told by default"
+    )
 
 
 @pytest.mark.soak
@@ -206,7 +208,7 @@ def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
     scripted.wait("adam", "needs_review")
     notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
     assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
-    assert "it aborted its rebase" in notices[0]["title"]
+    assert "rebase aborted by the worker" in notices[0]["title"]
 
 
 @pytest.mark.req("2-016", "2-023")

@@ -26,7 +26,7 @@ from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
 from llmc.notifications.notify import notify
 from llmc.records.worker import BUSY, Status, WorkerRecord
-from llmc.repo.project import Project, bare_project
+from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
 from llmc.supervisor import remediation, supervisor_record
@@ -227,7 +227,7 @@ def _check_room(project: Project, tell: Tell) -> None:
     """About 250 MB a client; a warning, because only the person knows what else will run."""
     count = len(project.store.read().workers)
     available = psutil.virtual_memory().available
-    if project.config.defaults.agent == "claude" and count * CLIENT_BYTES > available:
+    if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
         tell(f"warning: {count} clients need about {count * 250} MB, {available // 2**20} MB are free", "")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:

@@ -21,7 +21,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import ConfigError, LlmcError, LockTimeout, NotFound, Refused, UsageError
 from llmc.base.faults import step as fault_step
 from llmc.base.names import WorkerName
-from llmc.landing import accept, post_accept, prompts, ways
+from llmc.landing import accept_journal, post_accept, prompts, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, Claim
 from llmc.records.causes import Cause
@@ -75,7 +75,9 @@ def _complete(project: Project, queue: TaskQueue, books: Books, claim: Claim) ->
     commit = books.landing[claim.id]
     queue.source.finish(claim, commit)
     with project.store.transaction() as tx:
-        accept.count_completed(tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, ""))
+        accept_journal.count_completed(
+            tx, claim.worker, claim.task, commit, books.subjects.get(claim.task, "")
+        )
 
 
 def _free(project: Project, queue: TaskQueue, claim: Claim, reason: str = UNKNOWN_CLAIM) -> None:
@@ -132,8 +134,8 @@ def _is_interrupted(run: Run, project: Project, name: str, problem: LlmcError | 
     if isinstance(problem, PostAcceptFailed):
         raise problem
     record = project.store.worker(name)
-    if accept.waits(record.accept):
-        run.look_again(name, accept.POLL_S)
+    if accept_journal.waits(record.accept):
+        run.look_again(name, accept_journal.POLL_S)
         return True
     if problem is None or record.accept is None:
         run.went_well(record, "finish")

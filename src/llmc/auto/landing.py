@@ -13,7 +13,7 @@ from llmc.base.errors import LlmcError, LockTimeout, Refused
 from llmc.base.panes import Pane
 from llmc.base.text import gist
 from llmc.base.tmux import Unknown
-from llmc.landing import accept, fast_forward, prompts, rebase, ways
+from llmc.landing import accept, accept_journal, fast_forward, prompts, rebase, ways
 from llmc.landing.post_accept import PostAcceptFailed
 from llmc.records.books import Books, hopeless
 from llmc.records.causes import Cause
@@ -25,7 +25,7 @@ from llmc.repo.git_locks import locks_of_source
 from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import persons, submit
-from llmc.sessions.sessions import status_of
+from llmc.sessions.sessions import interrupt, status_of
 from llmc.sessions.submit import Receipt
 from llmc.sessions.typist import Refusal
 from llmc.tasks import queue
@@ -133,7 +133,7 @@ def release(run: Run, project: Project, name: str) -> None:
     record = project.store.worker(name)
     if record.assignment is None:
         return
-    if accept.waits(record.accept):
+    if accept_journal.waits(record.accept):
         return  # it may land without us: its task stays with it, and the next daemon asks
     if record.accept is not None and _has_landed(project, record.accept):
         accept.accept(project, name)
@@ -154,9 +154,9 @@ def release(run: Run, project: Project, name: str) -> None:
 
 
 def _has_landed(project: Project, journal: AcceptJournal) -> bool:
-    if accept.is_past_landing(journal):
+    if accept_journal.is_past_landing(journal):
         return True
-    return accept.may_have_landed(journal) and ways.way_of(project).verify(project, journal.squash)
+    return accept_journal.may_have_landed(journal) and ways.way_of(project).verify(project, journal.squash)
 
 
 def is_hindered(run: Run, project: Project, record: WorkerRecord, todo: steps.Step) -> bool:
@@ -195,7 +195,7 @@ def _interrupt(project: Project, record: WorkerRecord) -> None:
     """A turn that must not go on: one Escape ends it, and leaves the draft."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and not pane.dead and status_of(record, pane) is ClientStatus.BUSY:
-        project.tmux.send_keys(pane, "Escape")
+        interrupt(project, record, pane)
 
 
 def tell_again(run: Run, project: Project, record: WorkerRecord) -> bool:
@@ -232,13 +232,13 @@ def land(run: Run, project: Project, record: WorkerRecord) -> bool:
         done = accept.accept(project, record.name)
     except rebase.Conflict:
         return False  # it is told, and resolves them
-    except accept.Cancelled:
+    except accept_journal.Cancelled:
         return False  # a person talks with it
-    except accept.Waiting as waits:
+    except accept_journal.Waiting as waits:
         run.say(waits.message)
-        run.look_again(record.name, accept.POLL_S)
+        run.look_again(record.name, accept_journal.POLL_S)
         return False
-    except accept.WorkChanged:
+    except accept_journal.WorkChanged:
         run.look_again(record.name, BUSY_S)  # it starts over with what is there then
         return False
     except fast_forward.SourceBusy as error:
@@ -338,7 +338,7 @@ def complete_unchanged(run: Run, project: Project, record: WorkerRecord) -> bool
     task = assignment_of(record)
     run.queue.source.finish(queue.claim_of(record.name, task), "")
     with project.store.transaction() as tx:
-        accept.completed(tx, record.name, None)
+        accept_journal.completed(tx, record.name, None)
         tx.move(record.name, step(Status.IDLE, "nothing had to change"))
     run.went_well(record, "session")
     run.say(f"{record.name}: task {task.task_id} completed: nothing had to change")
@@ -356,4 +356,4 @@ def a_command_comes_first(state: State) -> bool:
 
 def _is_landing(record: WorkerRecord) -> bool:
     """Its work is on the branch or about to be, and its post-accept command is not due yet."""
-    return record.assignment is not None and accept.is_past_landing(record.accept)
+    return record.assignment is not None and accept_journal.is_past_landing(record.accept)

@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
-from llmc.agents.claude.layout import transcript_name
-from llmc.agents.claude.transcripts import Meter
+from llmc.agents.protocol import Meter
+from llmc.agents.registry import reader_of
 from llmc.auto.prices import prices_of
 from llmc.auto.rules import costs
 from llmc.auto.rules.costs import Delta, Reading, Row, Verdict, cost_of, measure
@@ -18,7 +17,7 @@ from llmc.base.clock import now_unix
 from llmc.base.faults import step as fault_step
 from llmc.base.files import json_row
 from llmc.base.log_reader import LogReader
-from llmc.base.names import TaskKey, WorkerName, task_of
+from llmc.base.names import TaskKey, task_of
 from llmc.config.paths import OverseerRoot
 from llmc.records.event_log import EventLog, ts_of
 from llmc.records.tokens import Spent, Tokens
@@ -35,11 +34,12 @@ class Meters:
     def __init__(self) -> None:
         self._meters: dict[str, dict[str, Meter]] = {}
 
-    def read(self, worker: str, transcripts: set[str]) -> Mapping[str, Mapping[str, Tokens]]:
+    def read(self, record: WorkerRecord, transcripts: set[str]) -> Mapping[str, Mapping[str, Tokens]]:
         """The totals of these transcripts; others of this worker are forgotten."""
-        known = self._meters.get(worker, {})
-        self._meters[worker] = {path: known.get(path) or Meter(Path(path)) for path in transcripts if path}
-        return {path: meter.read() for path, meter in self._meters[worker].items()}
+        known, transcript = self._meters.get(record.name, {}), reader_of(record.agent).transcript
+        found = {path: known.get(path) or transcript(path).meter() for path in transcripts if path}
+        self._meters[record.name] = found
+        return {path: meter.read() for path, meter in found.items()}
 
 
 def record_usage(project: Project, name: str, cache: Meters | None = None) -> Spent:
@@ -50,31 +50,31 @@ def record_usage(project: Project, name: str, cache: Meters | None = None) -> Sp
     """
     record = project.store.worker(name)
     before = record.metered or Metered()
-    totals = (cache or Meters()).read(name, {before.transcript, record.transcript_path})
+    totals = (cache or Meters()).read(record, {before.transcript, record.transcript_path})
     left = totals.get(before.transcript, {})
     here, skipped = Reading(record.transcript_path, totals.get(record.transcript_path, {})), list[Reading]()
     if here.totals and here.transcript != before.transcript:
         here, skipped = _known_of(project, record, before, here)
     after, deltas = measure(before, left, here, record.assignment, skipped)
     if after != before:
-        _tell(project, record.name, after, deltas)
+        _tell(project, record, after, deltas)
     return _of_assignment(project, record, after)
 
 
-def _tell(project: Project, name: WorkerName, after: Metered, deltas: list[Delta]) -> None:
-    prices = prices_of(project)
+def _tell(project: Project, record: WorkerRecord, after: Metered, deltas: list[Delta]) -> None:
+    prices, transcript = prices_of(project), reader_of(record.agent).transcript
     with fault_step("usage.record"), project.store.transaction() as tx:
-        tx.update(name, metered=after)
+        tx.update(record.name, metered=after)
         for delta in deltas:
             tx.emit(
                 costs.ACTION,
-                worker=name,
+                worker=record.name,
                 task_id=delta.task.id if delta.task else None,
                 task_list=delta.task.list if delta.task else None,
                 model=delta.model,
                 **msgspec.structs.asdict(delta.tokens),
                 cost=cost_of(prices, delta.model, delta.tokens),
-                claude_session_id=Path(delta.transcript).stem,
+                claude_session_id=transcript(delta.transcript).session,
             )
 
 
@@ -91,15 +91,17 @@ def _known_of(
 
     The log is asked once for each conversation: it may be an old one, resumed; or the record may be a rebuilt one.
     """
-    last, session = Path(before.transcript).stem, Path(here.transcript).stem
+    transcript = reader_of(record.agent).transcript
+    present = transcript(here.transcript)
+    last, session = transcript(before.transcript).session, present.session
     started, told = _sessions(project, record.name, last, session)
     sessions = [other for other, _ in started]
     after_last = len(started) - sessions[::-1].index(last) if last in sessions else 0
     skipped = []
     for other, task in dict(started[after_last:]).items():
         if other not in (last, session):
-            path = Path(here.transcript).with_name(transcript_name(other))
-            skipped.append(Reading(str(path), Meter(path).read(), told.get(other, {}), task))
+            that = present.sibling(other)
+            skipped.append(Reading(str(that.path), that.meter().read(), told.get(other, {}), task))
     return Reading(here.transcript, here.totals, told.get(session, {})), skipped
 
 

@@ -51,6 +51,9 @@ def task_of(row: Mapping[str, Any]) -> TaskKey | None:
 #: the supervisor's own session; not allowed as a worker's name
 OVERSEER = WorkerName("overseer")
 
+#: the start of every prompt that llmc sends
+HEADER = "[llmc "
+
 #: alone on the first line, except for a client's own prefix. Elsewhere, it is a quote
 _HEADER = re.compile(
     r"\A(?:\s|\[(?:Image|Pasted text) #\d+[^\]\n]*\])*\[llmc (?P<id>(?P<kind>[a-z]+)-[0-9a-z-]+)\][^\S\n]*(?:\n|\Z)"
@@ -59,7 +62,7 @@ _HEADER = re.compile(
 
 def header_line(prompt_id: PromptId) -> str:
     """The first line of everything llmc sends."""
-    return f"[llmc {prompt_id}]"
+    return f"{HEADER}{prompt_id}]"
 
 
 def header_id(text: str) -> PromptId | None:

@@ -74,14 +74,17 @@ def run(argv: list[str]) -> int:
     except NoArgsIsHelpError as error:  # a group by itself: what it can do is what was asked for
         say_lines(error.format_message())
         return Exit.DONE
-    except click.Abort:
-        return 130
     except BrokenPipeError:
         raise
     except SystemExit as error:  # click's answer to a reader that left
         raise BrokenPipeError from error
     except Exception as error:
-        return report(error, argv)
+        return ended(error, argv)
+
+
+def ended(error: Exception, argv: list[str]) -> int:
+    """The exit code of a command that an error ended, which is printed."""
+    return 130 if isinstance(error, click.Abort) else report(error, argv)
 
 
 def _refuse_bytes(argv: list[str]) -> None:

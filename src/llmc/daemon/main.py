@@ -65,7 +65,7 @@ class Daemon:
     def __init__(self, project: Project, options: Options) -> None:
         self.stopping = threading.Event()
         self.options = options
-        self.pinned_agent = ""
+        self.pinned_agent: Agent | None = None
         self.log: logging.Logger = open_log(private_dir(project.root.logs) / "daemon.jsonl")
         self.project = self._as_daemon(project)
         self.instance_id = str(uuid.uuid4())
@@ -137,9 +137,9 @@ class Daemon:
 
     def _prepare(self) -> None:
         agent = agent_for(self.project)
-        if agent.name == "claude":
+        if not agent.ships_with_llmc:
             # From now on this very program: an update of what `claude` means must not mix two versions in a fleet.
-            self.pinned_agent = agent.program()[0]
+            self.pinned_agent = agent.pinned()
             self.project = replace(self.project, pinned_agent=self.pinned_agent)
         self.agent_version = agent.version()
         if self.options.auto is not None:

@@ -9,11 +9,10 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude.client import ClaudeCode
 from llmc.agents.protocol import Agent
-from llmc.agents.scripted.client import Scripted
+from llmc.agents.registry import agent_named
 from llmc.base import locks, urls
-from llmc.base.errors import LlmcError, NotFound, UsageError
+from llmc.base.errors import LlmcError, NotFound
 from llmc.base.names import OVERSEER, SessionName
 from llmc.base.panes import Pane
 from llmc.base.tmux import Tmux, Unknown
@@ -51,8 +50,8 @@ class Project(Struct, frozen=True):
     in_daemon: bool = False
     #: whether this process is stopping, so that a long command is abandoned; None: never
     stopping: Callable[[], bool] | None = None
-    #: the agent program that the daemon resolved at its start; "": as configured
-    pinned_agent: str = ""
+    #: the agent that the daemon resolved at its start; None: as configured
+    pinned_agent: Agent | None = None
     #: the directory that the client must trust, if not the root (doctor/canary.py)
     trusted_as: Path | None = None
 
@@ -173,19 +172,10 @@ def locate_root(explicit: str | None) -> Root:
 
 def agent_for(project: Project) -> Agent:
     """The configured agent; LLMC_AGENT (`claude`, `scripted` or a path) overrides."""
-    choice = project.pinned_agent or os.environ.get("LLMC_AGENT") or project.config.defaults.agent
-    return agent_named(choice, project)
-
-
-def agent_named(choice: str, project: Project) -> Agent:
-    match choice:
-        case "scripted":
-            return Scripted(project.root.agents)
-        case "claude":
-            return ClaudeCode(project.config.defaults.agent_command)
-        case path if "/" in path:
-            return ClaudeCode(path)
-    raise UsageError(f"no agent {choice!r}", hint="Set LLMC_AGENT to `claude`, `scripted` or a path.")
+    if project.pinned_agent is not None:
+        return project.pinned_agent
+    choice = os.environ.get("LLMC_AGENT") or project.config.defaults.agent
+    return agent_named(choice, project.config.defaults.agent_command, project.root.agents)
 
 
 def subjects(project: Project, commits: list[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ import json
 import os
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -122,10 +121,11 @@ def report(
     }
     if update:
         payload["update"] = update
-    from llmc.agents.claude.transcripts import last_word_id  # every command identifies its caller, few report
+    from llmc.agents.registry import reader_of  # every command identifies its caller, few report
 
-    transcript = project.store.worker(who.name).transcript_path
-    if transcript and (message_id := last_word_id(Path(transcript))):
+    record = project.store.worker(who.name)
+    transcript = reader_of(record.agent).transcript(record.transcript_path)
+    if record.transcript_path and (message_id := transcript.last_reply_id()):
         payload["message_id"] = message_id
     event = {"worker": who.name, "instance": who.instance, "payload": payload}
     folder = private_dir(project.root.inbox / who.name)

@@ -8,10 +8,8 @@ import time
 from pathlib import Path
 
 from llmc import hook_client
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.client_files import client_state
-from llmc.agents.claude.transcripts import queued_in, row_text, rows_since
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientStatus, Transcript
+from llmc.agents.registry import reader_of, tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError
 from llmc.base.names import carries, header_line
@@ -81,28 +79,32 @@ def has_queue(record: WorkerRecord, pane: Pane) -> bool:
     """Whether messages are queued in the client; in doubt, yes."""
     if is_idle(record, pane, NO_QUEUE_S):
         return False
-    transcript = Path(record.transcript_path)
-    return queued_in(transcript) != [] or _is_on_its_way(record.delivery, transcript)
+    transcript = _transcript(record)
+    return transcript.queued() != [] or _is_on_its_way(record.delivery, transcript)
 
 
 def never_left_queue(record: WorkerRecord) -> bool:
     """Whether the last message was queued in a client that has ended since, and was never taken from the queue."""
-    last, transcript = record.delivery, Path(record.transcript_path)
+    last, transcript = record.delivery, _transcript(record)
     if last is None or last.outcome is not Outcome.QUEUED:
         return False
-    waits = any(carries(text, last.prompt_id) for text in queued_in(transcript) or ())
+    waits = any(carries(text, last.prompt_id) for text in transcript.queued() or ())
     return waits or _is_on_its_way(last, transcript)
 
 
-def _is_on_its_way(last: Delivery | None, transcript: Path) -> bool:
+def _transcript(record: WorkerRecord) -> Transcript:
+    return reader_of(record.agent).transcript(record.transcript_path)
+
+
+def _is_on_its_way(last: Delivery | None, transcript: Transcript) -> bool:
     """A message was queued and is not in the transcript yet: it may be waiting or done."""
     if last is None or last.outcome is not Outcome.QUEUED:
         return False
-    rows, _ = rows_since(transcript, header_line(last.prompt_id).encode(), 0)
-    return not any(carries(row_text(row), last.prompt_id) for row in rows)
+    prompts, _ = transcript.prompts(header_line(last.prompt_id))
+    return not any(carries(prompt.text, last.prompt_id) for prompt in prompts)
 
 
 def is_idle(record: WorkerRecord, pane: Pane, for_s: float = IDLE_S) -> bool:
     """Whether no turn is in progress, and none has just ended."""
-    status, since_unix = client_state(Path(record.config_dir), pane.pid)
-    return status in (ClientStatus.IDLE, ClientStatus.SHELL) and time.time() - since_unix >= for_s
+    said = reader_of(record.agent).state(Path(record.config_dir), pane.pid)
+    return said.status in (ClientStatus.IDLE, ClientStatus.SHELL) and time.time() - said.since_unix >= for_s

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.client_files import client_state, client_status
-from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
-from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
+from llmc.agents.registry import kind_of, reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
@@ -224,7 +222,7 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     if isinstance(pane, Pane) and not pane.dead:
         told = record if record.delivery is not None else replace(record, delivery=last)
         if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(told, pane):
-            project.tmux.send_keys(pane, "Escape")  # with a queue, it would start the next turn
+            interrupt(project, record, pane)  # with a queue, it would start the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
             )
@@ -232,6 +230,11 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     processes.kill(tool_children(record.instance))
     _close_panes(project, record)
     intake.apply_pending(project, name)
+
+
+def interrupt(project: Project, record: WorkerRecord, pane: Pane) -> None:
+    """End the agent's turn; its draft stays."""
+    project.tmux.send_keys(pane, kind_of(record.agent).interrupt_key)
 
 
 def launched(pane: Pane) -> tuple[str, str]:
@@ -262,8 +265,15 @@ def end_stray(project: Project, session: SessionName) -> None:
 
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
-    """The status file of the client in the pane."""
-    return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
+    """The status of the client in the pane, by its own account."""
+    return state_of(record, pane.pid).status
+
+
+def state_of(record: WorkerRecord, pid: int) -> ClientState:
+    """All that the client reports of itself."""
+    if not record.config_dir:
+        return ClientState()
+    return reader_of(record.agent).state(Path(record.config_dir), pid)
 
 
 def reconcile(project: Project, name: str) -> None:
@@ -295,10 +305,10 @@ def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | Non
     """The transition that the client's status file calls for, where no hook fires."""
     if record.status not in decide.CLIENT_CAN_CONTRADICT:
         return None
-    status, since_unix = client_state(Path(record.config_dir), pid)
-    for_s = age_s(max(since_unix, record.since_unix), now)
+    said = state_of(record, pid)
+    for_s = age_s(max(said.since_unix, record.since_unix), now)
     busy, idle, waiting = (
-        status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
+        said.status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
     )
     return decide.client_says(record, busy, idle, for_s, is_waiting=waiting)
 
@@ -327,7 +337,7 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
-        disallowed_tools=NEED_A_PERSON if record.auto else (),
+        unattended=record.auto,
         resume=_resumable(record),
     )
 
@@ -363,14 +373,13 @@ def settings_file(project: Project, name: str) -> Path:
     return project.root.agents / f"{name}.settings.json"
 
 
-def settings_text(project: Project, name: str, agent: Agent) -> bytes:
-    command = shell_join(_hook_argv(project, name))
-    return json.dumps(agent.settings(command), indent=1).encode()
+def hook_command(project: Project, name: str) -> str:
+    return shell_join(_hook_argv(project, name))
 
 
 def write_settings(project: Project, name: str, agent: Agent) -> Path:
     private_dir(project.root.agents)
-    write_atomic(settings_file(project, name), settings_text(project, name, agent))
+    write_atomic(settings_file(project, name), agent.settings(hook_command(project, name)))
     return settings_file(project, name)
 
 
@@ -386,22 +395,17 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    base.pop(TASK_LIST, None)
-    environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
+    auto = project.config.auto
+    task_list = auto.task_list_id if record.shares_the_list else ""
+    environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **_task_list(project, record),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
-
-
-def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
-    list_id = project.config.auto.task_list_id
-    return {TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

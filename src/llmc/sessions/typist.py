@@ -8,16 +8,14 @@ import os
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client_files import asks_by_itself
-from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since, size_of
+from llmc.agents.agent_events import AgentEvent, Box, Composer, What
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.faults import FaultInjected
@@ -30,7 +28,7 @@ from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sessions.sessions import is_taken, status_of
+from llmc.sessions.sessions import is_taken, state_of, status_of
 
 #: how long the agent may take to confirm before Enter is pressed again, and how often
 PROOF_WAIT_S = 2.0
@@ -77,7 +75,7 @@ def has_empty_box(project: Project, record: WorkerRecord) -> bool:
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return False
-    return _see(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S)
+    return _see(lambda: _box(project, record, pane).box is Box.EMPTY, REDRAW_S)
 
 
 def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
@@ -116,15 +114,15 @@ def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
     return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
 
 
-def _box(project: Project, pane: Pane) -> Composer:
-    return composer(*project.tmux.screen(pane))
+def _box(project: Project, record: WorkerRecord, pane: Pane) -> Composer:
+    return screen_of(record.agent).composer(*project.tmux.screen(pane))
 
 
 def leave(project: Project, record: WorkerRecord) -> None:
     """`/exit`: let the agent exit by itself, if its box is otherwise empty."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and has_empty_box(project, record):
-        project.tmux.send_keys(pane, "/exit", "Enter")
+        project.tmux.send_keys(pane, screen_of(record.agent).leave, "Enter")
 
 
 class Typist:
@@ -139,9 +137,10 @@ class Typist:
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
-        self.transcript = Path(record.transcript_path)
+        self.reader, self.screen = reader_of(record.agent), screen_of(record.agent)
+        self.transcript = self.reader.transcript(record.transcript_path)
         # A first delivery can only appear after this point.
-        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
+        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else self.transcript.size()
 
     def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
         """The outcome; if not delivered, why, and what was in its way, if known."""
@@ -204,7 +203,7 @@ class Typist:
         if status is ClientStatus.WAITING:
             attach = f"answer it first with `llmc attach {self.name}`"
             words = f"{self.name} has an open dialog that the text would answer; {attach}"
-            asks = asks_by_itself(Path(self.record.config_dir), self.pane.pid)
+            asks = state_of(self.record, self.pane.pid).asks
             raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
         return status is ClientStatus.BUSY
 
@@ -215,7 +214,7 @@ class Typist:
         """
         _see(lambda: self._box().box in _FREE, REDRAW_S)
         if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
         return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
 
     def _refuse_what_is_in_the_box(self) -> None:
@@ -239,7 +238,7 @@ class Typist:
         """Whether the text is llmc's own: by its header, or because a typed prompt was never confirmed."""
         last = self.record.delivery
         in_doubt = last is not None and last.outcome in (Outcome.UNCONFIRMED, Outcome.TYPED)
-        return header_id(box.text) is not None or (in_doubt and is_placeholder(box))
+        return header_id(box.text) is not None or (in_doubt and self.screen.is_placeholder(box))
 
     def _new_conversation(self, was_busy: bool) -> None:
         # A client stays busy for a moment after the end of its turn.
@@ -248,11 +247,14 @@ class Typist:
             raise Refusal(Obstacle.BUSY, words)
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
-            self._keys("/clear", "Enter")
+            self._keys(self.screen.clear, "Enter")
             for _ in range(ENTERS):
                 if wait_until(lambda: self._cleared(before), CLEAR_WAIT_S, interval_s=POLL_S):
                     break
-                if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
+                if (
+                    self._box().text.strip() == self.screen.clear
+                    and self._status() is not ClientStatus.WAITING
+                ):
                     self._keys("Enter")
             else:
                 words = (
@@ -267,7 +269,7 @@ class Typist:
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():
             if event.id not in before and event.what is What.SESSION_STARTED and event.is_cleared:
-                self.transcript, self.transcript_offset = Path(event.transcript), 0
+                self.transcript, self.transcript_offset = self.reader.transcript(event.transcript), 0
                 return True
         return False
 
@@ -325,7 +327,7 @@ class Typist:
             return "not confirmed in time, and the text is no longer in the input box"
         for _ in range(3):
             # C-u removes one line. Escape would remove all, but would also interrupt a running turn.
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
             if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
                 return "the agent did not accept the prompt, so it was removed from the input box"
             if not self._is_safe_to_press():
@@ -344,11 +346,10 @@ class Typist:
         return None
 
     def _proof_in_transcript(self) -> Outcome | None:
-        found = rows_since(self.transcript, self.header.encode(), self.transcript_offset)
-        rows, self.transcript_offset = found
-        for row in rows:
-            if self._is_ours(row_text(row)):
-                return Outcome.QUEUED if is_queued(row) else Outcome.ACKNOWLEDGED
+        prompts, self.transcript_offset = self.transcript.prompts(self.header, self.transcript_offset)
+        for prompt in prompts:
+            if self._is_ours(prompt.text):
+                return Outcome.QUEUED if prompt.queued else Outcome.ACKNOWLEDGED
         return None
 
     def _is_ours(self, text: str) -> bool:
@@ -371,10 +372,10 @@ class Typist:
         return status_of(self.record, self.pane)
 
     def _box(self) -> Composer:
-        return _box(self.project, self.pane)
+        return _box(self.project, self.record, self.pane)
 
     def _box_is_ours(self) -> bool:
-        return holds(self._box(), self.header, self.delivery.text)
+        return self.screen.holds(self._box(), self.header, self.delivery.text)
 
     def _keys(self, *keys: str) -> None:
         self.project.tmux.send_keys(self.pane, *keys)

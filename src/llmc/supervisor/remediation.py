@@ -17,7 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude.transcripts import ends_a_turn, readable, rows_since, size_of, subagents_of
+from llmc.agents.protocol import Transcript
+from llmc.agents.registry import reader_of
 from llmc.auto.usage import record_usage
 from llmc.base import processes
 from llmc.base.clock import monotonic, now_unix
@@ -68,26 +69,26 @@ class RemediationLog:
     def section(self, title: str, text: str = "") -> None:
         self._append(f"=== {title}\n{text}".rstrip("\n") + "\n")
 
-    def follow(self, transcript: Path) -> bool:
+    def follow(self, transcript: Transcript) -> bool:
         """Append what was said since the last look, by subagents too; whether there was anything."""
-        if not transcript.name:
+        if not transcript.path.name:
             return False  # it has not said yet where that is
         found = self._follow_file(transcript, "agent", is_main=True)
-        for path in subagents_of(transcript):
-            found |= self._follow_file(path, f"sub{path.stem}")
+        for one in transcript.subagents():
+            found |= self._follow_file(one, f"sub{one.path.stem}")
         return found
 
-    def _follow_file(self, path: Path, speaker: str, *, is_main: bool = False) -> bool:
-        offset = self._read_to.get(path, 0)
-        if size_of(path) <= offset:
+    def _follow_file(self, transcript: Transcript, speaker: str, *, is_main: bool = False) -> bool:
+        offset = self._read_to.get(transcript.path, 0)
+        if transcript.size() <= offset:
             return False
-        rows, self._read_to[path] = rows_since(path, b"", offset)
+        said = transcript.passage(offset, speaker, was_over=self.turn_is_over)
+        self._read_to[transcript.path] = said.end
         if is_main:
-            self.turn_is_over = ends_a_turn(rows, self.turn_is_over)
-        text = "".join(readable(row, speaker) for row in rows)
-        if text:
-            self._append(text)
-        return self._read_to[path] > offset
+            self.turn_is_over = said.turn_is_over
+        if said.text:
+            self._append(said.text)
+        return said.end > offset
 
     def _append(self, text: str) -> None:
         append_line(self.path, text.encode("utf-8", "backslashreplace"))
@@ -319,7 +320,7 @@ class _Turn:
         while True:
             sessions.reconcile(self.own, OVERSEER)
             record, pane = look(self.own)
-            self.log.follow(Path(record.transcript_path))
+            self.log.follow(reader_of(record.agent).transcript(record.transcript_path))
             attached = pane is not None and pane.attached
             end = remedy.judge(
                 record,
@@ -346,7 +347,8 @@ class _Turn:
 
     def _last_rows(self, end: End) -> None:
         """What the agent still writes of its turn after it has told of its end."""
-        transcript = Path(self.own.store.worker(OVERSEER).transcript_path)
+        record = self.own.store.worker(OVERSEER)
+        transcript = reader_of(record.agent).transcript(record.transcript_path)
         expects_more = end.outcome is Outcome.COMPLETED
         read = monotonic()
 

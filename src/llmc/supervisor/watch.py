@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from llmc.agents.claude.transcripts import replies_since, size_of, subagents_of
+from llmc.agents.protocol import Transcript
+from llmc.agents.registry import reader_of
 from llmc.base.clock import monotonic, now_unix
 from llmc.base.errors import LlmcError
 from llmc.base.files import json_row, read_text
@@ -169,7 +170,7 @@ class Progress(Struct):
     def quiet_s(self, state: State, now: float) -> float:
         wall = now_unix()
         for record in at_work(state):
-            self._rows += sum(self._agent_rows(path) for path in _transcripts(record))
+            self._rows += sum(self._agent_rows(transcript) for transcript in _transcripts(record))
         auto = state.auto
         waits = wall < max(auto.parked_until_unix, auto.source_repo_dirty_retry_after_unix)
         mark = (
@@ -187,21 +188,22 @@ class Progress(Struct):
         """One full limit from now on: the clock jumped."""
         self._quiet.at = now
 
-    def _agent_rows(self, path: Path) -> int:
+    def _agent_rows(self, transcript: Transcript) -> int:
         """Rows that the agent itself wrote since the last look; its prompts are ours."""
+        path, size = transcript.path, transcript.size()
         if path not in self._read_to:
-            self._read_to[path] = size_of(path)
+            self._read_to[path] = size
             return 0
-        begin = self._read_to[path] if size_of(path) >= self._read_to[path] else 0
-        replies, self._read_to[path] = replies_since(path, begin)
+        begin = self._read_to[path] if size >= self._read_to[path] else 0
+        replies, self._read_to[path] = transcript.replies(begin)
         return replies
 
 
-def _transcripts(record: WorkerRecord) -> list[Path]:
+def _transcripts(record: WorkerRecord) -> list[Transcript]:
     if not record.transcript_path:
         return []
-    path = Path(record.transcript_path)
-    return [path, *subagents_of(path)]
+    transcript = reader_of(record.agent).transcript(record.transcript_path)
+    return [transcript, *transcript.subagents()]
 
 
 class Watch:

@@ -7,12 +7,11 @@ Proof is the client's transcript, which has question and answer. Nothing is type
 
 import os
 import time
-from pathlib import Path
 
-from llmc.agents.claude.client_files import client_status, waits_for
-from llmc.agents.claude.screen import Shown, recognise
-from llmc.agents.claude.transcripts import rows_since, size_of
+from llmc.agents.agent_events import Shown
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
@@ -21,7 +20,7 @@ from llmc.records.worker import Asked, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.sessions import is_taken
+from llmc.sessions.sessions import is_taken, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
 
@@ -34,8 +33,6 @@ TRIES = 3
 AFTER_S = 10.0
 #: longer texts do not fit on the dialog's input line
 MOST_CHARS = 400
-#: status of a client that waits for an answer; older ones call every dialog a permission prompt
-_WAITS = ("input needed", "permission prompt")
 
 
 def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
@@ -85,10 +82,10 @@ class _Dialog:
 
     def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
         self.project, self.record, self.asked = project, record, asked
-        self.pane = self._pane()
-        self.transcript = Path(record.transcript_path)
+        self.pane, self.screen = self._pane(), screen_of(record.agent)
+        self.transcript = reader_of(record.agent).transcript(record.transcript_path)
         # The answer can only appear after this point.
-        self.offset = size_of(self.transcript)
+        self.offset = self.transcript.size()
         #: the answer that the client recorded
         self.given = ""
 
@@ -132,17 +129,15 @@ class _Dialog:
         return pane
 
     def _waits(self) -> bool:
-        folder = Path(self.record.config_dir)
-        return (
-            client_status(folder, self.pane.pid) is ClientStatus.WAITING
-            and waits_for(folder, self.pane.pid) in _WAITS
-        )
+        said = state_of(self.record, self.pane.pid)
+        return said.status is ClientStatus.WAITING and said.wants_answer
 
     def _shown(self) -> Shown | None:
         """The dialog, if it is certain to be this question."""
         if not self._waits():
             return None
-        return recognise(self.project.tmux.capture(self.pane), self.asked.text, self.asked.options)
+        shown = self.project.tmux.capture(self.pane)
+        return self.screen.recognise(shown, self.asked.text, self.asked.options)
 
     def _not_recognised(self) -> Refused:
         name = self.record.name
@@ -156,7 +151,7 @@ class _Dialog:
             shown = self._shown()
             if shown is None or shown.typed:
                 return
-            self.project.tmux.send_keys(self.pane, str(number))
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(number))
             if wait_until(lambda: bool(self._proof()) or not self._waits(), PROOF_S, interval_s=0.02):
                 return
 
@@ -182,7 +177,8 @@ class _Dialog:
         """Select the free-text line by its number; whether the cursor is in it and it is empty."""
         shown = self._shown()
         if shown is not None and not shown.typed and not shown.in_free_line:
-            self.project.tmux.send_keys(self.pane, str(len(self.asked.options) + 1))
+            free_line = len(self.asked.options) + 1
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(free_line))
         return wait_until(lambda: self._has(""), PROOF_S, interval_s=0.02)
 
     def _has(self, words: str) -> bool:
@@ -191,12 +187,8 @@ class _Dialog:
 
     def _proof(self) -> str:
         """The answer that the client recorded for this question; "" if none yet."""
-        rows, self.offset = rows_since(self.transcript, b'"answers"', self.offset)
-        for row in rows:
-            result = row.get("toolUseResult")
-            answers = result.get("answers") if isinstance(result, dict) else None
-            if isinstance(answers, dict) and isinstance(answers.get(self.asked.text), str):
-                self.given = answers[self.asked.text]
+        given, self.offset = self.transcript.answer_to(self.asked.text, self.offset)
+        self.given = given or self.given
         return self.given
 
     def _record(self, wanted: str, elapsed_ms: int) -> Receipt:

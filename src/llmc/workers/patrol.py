@@ -11,7 +11,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.panes import Pane
 from llmc.base.tmux import Unknown
-from llmc.landing import accept, rebase
+from llmc.landing import accept, accept_journal, rebase
 from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -33,8 +33,10 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     record = rebase.resolved_by_hand(project, record)
     if record.accept is not None and project.others_accept(name):
         return record  # not interrupted: it is validating, without the worker's lock
-    if record.accept is not None and accept.is_due(record.accept):
-        with suppress(rebase.Conflict, accept.Waiting):  # its record says why; the worker gets a prompt
+    if record.accept is not None and accept_journal.is_due(record.accept):
+        with suppress(
+            rebase.Conflict, accept_journal.Waiting
+        ):  # its record says why; the worker gets a prompt
             accept.accept(project, name)
         record = project.store.worker(name)
     elif rebase.was_interrupted(record):

@@ -2,14 +2,14 @@
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import tool_children
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
-from llmc.landing import accept
+from llmc.landing import accept_journal
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import provision
@@ -80,7 +80,7 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
             f"{record.name} is being accepted (step {journal.step})",
             hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
         )
-    if journal is not None and accept.may_have_landed(journal):
+    if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
             f"{record.name}: its accept reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
@@ -117,7 +117,7 @@ def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
     if leftovers.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
-        project.tmux.send_keys(pane, "Escape")
+        sessions.interrupt(project, record, pane)
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
     children = tool_children(record.instance)

@@ -9,7 +9,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, WorkerName
-from llmc.landing import accept, review
+from llmc.landing import accept_journal, review
 from llmc.landing.prompts import reject_prompt, task_prompt
 from llmc.records.state import State
 from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
@@ -98,13 +98,15 @@ def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, boo
     After an accept the worker has no context for the message, so refuse instead of waiting for one that may have landed.
     """
     before = project.store.worker(name).accept
-    if before is not None and (accept.may_have_landed(before) or _has_the_lock(project, name, before)):
+    if before is not None and (
+        accept_journal.may_have_landed(before) or _has_the_lock(project, name, before)
+    ):
         raise _being_accepted(name, before.step)
     with project.worker_lock(name):
         now = intake.apply_pending(project, name).accept
-        if accept.may_have_landed(now) or (before is not None and now is None):
+        if accept_journal.may_have_landed(now) or (before is not None and now is None):
             raise _being_accepted(name, now.step if now else "finish")
-        cancelled = accept.cancel(project, name, "a message to the worker")
+        cancelled = accept_journal.cancel(project, name, "a message to the worker")
         return send_message(project, name, text), cancelled
 
 

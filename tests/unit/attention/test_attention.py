@@ -105,9 +105,9 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
     ]
     found = digest(failed, 0.0, 9.0, digest_waits.Facts(items=attention(state, facts)))
     text = render_digest(found, 80, plain, str)
-    assert "Waits for you (3)" in text
-    assert "1 accept by hand, 3 wait for you." in text
-    assert ended_notice(found, text).title == "Auto mode has ended: 1 accept by hand, 3 wait for you"
+    assert "Waiting for you (3)" in text
+    assert "1 accept by hand, 3 waiting for you." in text
+    assert ended_notice(found, text).title == "Auto mode ended: 1 accept by hand, 3 waiting for you"
 
 
 def test_hostile_text_draws_nothing() -> None:
@@ -154,7 +154,7 @@ def found(
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
-        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or resolve it (llmc console adam), or llmc reject adam"),
+        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve them there), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),

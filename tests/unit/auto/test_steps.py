@@ -31,7 +31,7 @@ from llmc.auto.rules.steps import (
     parts_with_its_task,
 )
 from llmc.base.names import PromptId, TaskId
-from llmc.landing.accept import STEPS
+from llmc.landing.accept_journal import STEPS
 from llmc.records.causes import Cause
 from llmc.records.state import AutoState, State
 from llmc.records.worker import (

@@ -118,7 +118,7 @@ def test_what_a_person_typed_is_refused_by_its_kind_and_never_shown(kind: str) -
     with pytest.raises(Refused) as refused:
         clean(change, typed=True)
     assert refused.value.exit_code is Exit.REFUSED
-    assert f"in the constraints is a secret ({kind}, at character " in refused.value.message
+    assert f"found a secret in the constraints ({kind}, at character " in refused.value.message
     assert SECRETS[kind] not in refused.value.message + refused.value.hint
 
 
@@ -157,7 +157,7 @@ def test_what_a_machine_said_is_kept_without_its_secrets() -> None:
 
 def test_a_secret_in_an_id_is_refused_because_ids_are_never_altered() -> None:
     """Break: `_mended` redacts KEYS too."""
-    with pytest.raises(Refused, match=r"in the node id is a secret \(GitHub token"):
+    with pytest.raises(Refused, match=r"found a secret in the node id \(GitHub token"):
         clean(Change(nodes=(replace(node("S1.1.1"), node_id=SECRETS["GitHub token"]),)), typed=False)
 
 
@@ -171,7 +171,7 @@ def test_a_whole_record_of_every_kind_passes_unchanged() -> None:
 def test_an_amount_that_json_cannot_keep_is_refused(odd: float) -> None:
     """Break: let `_mapped_value` pass every float; it would be kept as null, and not be readable any more."""
     for typed in (True, False):
-        with pytest.raises(Refused, match="nothing was written"):
+        with pytest.raises(Refused, match="nothing was saved"):
             clean(Change(goal=goal(budget_usd=odd)), typed=typed)
 
 
