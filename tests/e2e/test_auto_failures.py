@@ -227,7 +227,7 @@ def test_what_ends_it(scripted: Fleet) -> None:
     add(fleet, 4, after=(2, 3))
     daemon = Daemon(fleet)
     assert daemon.ends(60) == 1
-    assert "auto-1 failed at the tasks 2, 3, each time by crash" in daemon.said
+    assert "auto-1 failed tasks 2, 3, each time with cause crash" in daemon.said
     # While the first of them waits, the other one is begun.
     assert failures(fleet)[-2:] == [("2", "crash", 1), ("3", "crash", 1)]
 
@@ -279,7 +279,7 @@ def test_files_that_are_no_tasks_stop_nobody(scripted: Fleet) -> None:
     # What is written now is given a second, and then it counts.
     (task_dir(fleet) / "8.json").write_text('{"id": "8"')
     auto.wait_for(fleet, lambda: {"7.json", "8.json"} == noted())
-    assert "no valid JSON" in told()["8.json"]
+    assert "invalid JSON" in told()["8.json"]
     # An agent links tasks in a circle: those are held, and stop nobody.
     nine = json.loads((task_dir(fleet) / "9.json").read_text())
     linked = [{**nine, "id": str(n), "blockedBy": [str(81 - n)]} for n in (40, 41)]
@@ -415,7 +415,7 @@ def test_what_else_nobody_would_notice(scripted: Fleet) -> None:
     os.utime(lock, (1, 1))
     daemon = Daemon(fleet)
     assert daemon.ends() == 1
-    assert f"a git command that is gone left {lock}" in daemon.said
+    assert f"stale git lock file {lock}" in daemon.said
     assert auto.landed(fleet) == []
     lock.unlink()
     daemon = Daemon(fleet, "--max-tasks", "1")

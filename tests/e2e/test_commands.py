@@ -32,7 +32,7 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     running.llmc("hold", "adam")
     assert running.status("adam")["held"]
     refused = running.llmc("message", "adam", "hello", "--json", code=3).json
-    assert "held" in refused["reason"]
+    assert "on hold" in refused["reason"]
     running.llmc("release", "adam")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     wait_until(lambda: running.client_status("adam") == "idle")
