@@ -118,4 +118,7 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
         ledger.write(json.dumps(row) + "\n")
     scripted.llmc("tasks", "release", "2")
     assert state(scripted, "2") == "ready"
-    assert "is not for agents" in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    assert (
+        "is not available to agents"
+        in scripted.llmc("tasks", "approve", "2", code=3, LLMC_WORKER="auto-1").err
+    )

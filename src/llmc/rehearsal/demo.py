@@ -179,25 +179,24 @@ PREFIX = "llmc-demo-"
 
 
 @click.command("demo")
-@click.option(
-    "--by-hand", is_flag=True, help="Show manual mode instead: a person reviews, rejects and accepts."
-)
+@click.option("--by-hand", is_flag=True, help="Show manual mode: review, reject and accept")
 @click.option(
     "--agent",
     type=click.Choice(["scripted", "claude"]),
     default="scripted",
-    help="Who does the work; claude is the real client, with your account and its costs.",
+    help="Agent to run; `claude` uses the real client and bills your account",
 )
-@click.option("--keep", is_flag=True, help="Leave the fleet running, and say how to look at it.")
+@click.option("--keep", is_flag=True, help="Leave the fleet running, and print how to inspect it")
 def demo(by_hand: bool, agent: str, keep: bool) -> None:
-    """See llmc at work on a sample repository: no account, no configuration, nothing of yours is touched.
+    """Run a demo on a sample repository
+
+    Needs no account and no configuration. The agent is the scripted one that ships with llmc; everything else (tmux,
+    git, hooks, receipts) is real.
 
     \b
     Examples:
-      llmc demo              nine tasks, three auto workers, a straight history
-      llmc demo --by-hand    three workers and a person
-
-    The agent is the scripted one that ships with llmc; everything else (tmux, git, hooks, receipts) is real.
+      llmc demo              nine tasks, three auto workers, linear history
+      llmc demo --by-hand    three workers, driven by commands
     """
     if by_hand and agent != "scripted":
         raise UsageError("--by-hand shows the scripted agent only", hint="llmc demo --agent claude")

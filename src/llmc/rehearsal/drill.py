@@ -20,25 +20,39 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command("drill")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
-@click.option("--all", "everything", is_flag=True, help="Every drill there is; takes some minutes.")
-@click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="How many at a time.")
-@click.option("--seed", type=int, default=1, show_default=True, help="For `night`: which faults, and when.")
-@click.option("--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="For `night`.")
+@click.option("--all", "everything", is_flag=True, help="Run every drill (takes several minutes)")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 16),
+    default=2,
+    show_default=True,
+    help="Number of drills to run in parallel",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Random seed for `night` (selects the faults and their timing)",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0.2, 600), default=4, show_default=True, help="Duration of `night`"
+)
 @json_option
 def drill(
     names: tuple[str, ...], everything: bool, jobs: int, seed: int, minutes: float, as_json: bool
 ) -> int:
-    """Make failures happen, for real, and see that nothing is lost; without a name: list them.
+    """Inject failures in a scratch root to test recovery
+
+    Without NAME, lists the drills. Each drill runs in a scratch root with the scripted agent and its own tmux server;
+    your own files are not touched. Detection times are measured with short intervals, not with the defaults.
 
     \b
     Examples:
-      llmc drill                   what there is
-      llmc drill agent-killed      one of them
-      llmc drill --all --jobs 4    before you trust a night to it
-      llmc drill night --seed 7    a whole fleet, with a fault every few seconds
-
-    Each runs in a scratch root with the scripted agent, on a tmux server of its own: nothing of yours is touched.
-    The time until it was noticed is measured with short intervals, not with the defaults.
+      llmc drill                   list the drills
+      llmc drill agent-killed      run one
+      llmc drill --all --jobs 4    run all
+      llmc drill night --seed 7    run a fleet with a fault every few seconds
     """
     chosen = _chosen(names, everything)
     if not chosen:
@@ -63,10 +77,10 @@ def drill(
 
 def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
     if names and everything:
-        raise UsageError("either names or --all", hint="llmc drill --all")
+        raise UsageError("pass drill names or --all, not both")
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise NotFound(f"there is no drill {unknown[0]!r}", hint=f"There are: {', '.join(DRILLS)}.")
+        raise NotFound(f"unknown drill {unknown[0]!r}", hint=f"Known drills: {', '.join(DRILLS)}.")
     return ROWS if everything else [DRILLS[name] for name in names]
 
 
