@@ -107,7 +107,7 @@ RENAME = (
 WORDS = {
     "modify/delete": ("modified by you, deleted in main", "`git add a.txt`", "`git rm a.txt`"),
     "delete/modify": ("deleted by you, modified in main", "`git add a.txt`", "`git rm a.txt`"),
-    "add/add": ("added by both you and main", "Join the contents, then `git add new.txt`"),
+    "add/add": ("added by both you and main", "Combine the contents, then `git add new.txt`"),
     "rename/rename": (
         "renamed differently by you and main",
         "`git add main.txt` and `git rm a.txt mine.txt`",
