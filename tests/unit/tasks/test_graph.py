@@ -74,7 +74,7 @@ def test_a_bad_field_is_named(change: dict[str, Any], words: str | None) -> None
 
 def test_no_object_is_no_task() -> None:
     for raw in ([], "text", None, 3):
-        with pytest.raises(BadTask, match="no JSON object"):
+        with pytest.raises(BadTask, match="not a JSON object"):
             parse("7", raw)
 
 
