@@ -223,7 +223,7 @@ def test_a_planner_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     failed = plan_goal(PlannerSetup(cwd=tmp_path, command=command, timeout_s=1.0), goal())
     assert isinstance(failed, PlanFailed)
     assert failed.failure is Failure.OVERRAN
-    assert failed.text.endswith("did not end in 1 s")
+    assert failed.text.endswith("timed out after 1 s")
     assert len(failed.attempts) == 1
     child = int(pids.read_text())
     wait_until(lambda: not alive(child), 10)
