@@ -81,7 +81,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         **dict.fromkeys(("review:rev", "input:inp", "dialog:dia", "unconfirmed:unc"), "waiting"),
         "held:inp": "notice",
     }
-    assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
+    assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
     assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 

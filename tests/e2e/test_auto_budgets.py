@@ -1,4 +1,4 @@
-"""What auto mode does when a budget is nearly used up, and when it is: on the task, the run, the day and --max-cost."""
+"""What auto mode does when a budget has nearly used up, and when it is: on the task, the run, the day and --max-cost."""
 
 import re
 import time
@@ -23,7 +23,7 @@ def say(tokens: int) -> str:
 
 def told(fleet: Fleet) -> dict[str | None, str]:
     """What the agent was told of its budget, by prompt; one that was queued first is in the transcript twice."""
-    texts = (text for text in fleet.prompts_in_transcripts() if "is nearly used up" in text)
+    texts = (text for text in fleet.prompts_in_transcripts() if "has nearly used up" in text)
     return {header_id(text): text for text in texts}
 
 
