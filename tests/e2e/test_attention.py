@@ -82,7 +82,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         "held:inp": "notice",
     }
     assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
-    assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
+    assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
     # A hold of two hours may have been forgotten.
@@ -229,7 +229,7 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     OddClient(fleet)
     fleet.up("--auto")
     items = on_every_surface(fleet, "canary")
-    assert "3.0.0 (odd) was not tried" in items["canary"]["text"]
+    assert "3.0.0 (odd) has not been tested" in items["canary"]["text"]
     record = fleet.root / ".llmc/daemon.json"
     real = record.read_text()
     record.write_text(json.dumps({**json.loads(real), "pid": os.getpid()}))
