@@ -110,7 +110,7 @@ def test_odd_characters_arrive_as_they_are_and_a_long_diff_is_cut(fleet: Fleet) 
     fleet.wait("adam", "needs_review")
     prompt = sent(fleet, receipt["prompt_id"])
     assert len(prompt.encode()) < 33_000
-    assert "more lines are left out" in prompt
+    assert "more lines; run `git diff" in prompt
 
 
 @pytest.mark.req("1-106", "1-109")
@@ -277,7 +277,7 @@ def test_an_interrupted_accept_and_a_source_that_is_away(scripted: Fleet) -> Non
     work(scripted, "i1")
     scripted.kill_daemon()
     scripted.llmc("accept", "adam", code=-9, LLMC_FAULT="accept.validate:before:kill")
-    assert "is being accepted (at: validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
+    assert "it is being accepted (step validate)" in scripted.llmc("reject", "adam", "no good", code=3).err
     assert scripted.llmc("review", "adam", "--json").json["so_far"] == "being accepted"
     assert scripted.log() == ["First commit"]
     assert scripted.llmc("accept", "adam", "--json").json["reviewed"] == "not_reviewed"
@@ -305,7 +305,7 @@ def test_conflicts_found_by_a_review_and_a_worker_that_is_offline(scripted: Flee
     scripted.wait("adam", "needs_review")
     scripted.commit("a.txt", "main\n", "Theirs")
     found = scripted.llmc("review", code=1)
-    assert "adam conflicts with main in a.txt; adam resolves them now. Review it again when" in found.err
+    assert "adam conflicts with main in a.txt; adam is resolving them. Review it again when" in found.err
     assert scripted.wait("adam", "needs_review")["reason"] == "conflicts resolved"
     assert "+mine" in scripted.llmc("review").out
     scripted.llmc("down")
