@@ -69,7 +69,7 @@ def test_tasks_land_one_after_another(scripted: Fleet) -> None:
     _check_prompts(fleet)
     _check_models(fleet)
     _check_post_accept(fleet)
-    assert "7 tasks were begun" in daemon.said
+    assert "7 tasks were started" in daemon.said
     assert auto.auto(fleet)["tasks_completed"] == 7
     assert not fleet.events("task_failed")
 

@@ -240,6 +240,30 @@ def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     assert is_pinned(running, tip)
 
 
+def test_a_question_about_a_conflict_is_answered_from_outside(running: Fleet) -> None:
+    """Break: answer in `needs_input` only; the dialog stays open, and `answer` denies it."""
+    begin(
+        running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/ask; do sleep 0.05; done"
+    )
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    resolve = f"@sh printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
+    running.llmc("message", "adam", f"@ask Keep both?\n{resolve}")
+    (running.dir / "ask").touch()
+
+    def asks() -> list[dict[str, str]]:
+        listed = running.llmc("status", "--json").json["attention"]
+        return [item for item in listed if item["kind"] == "question"]
+
+    (item,) = wait_until(asks)
+    assert (item["text"], item["next"]) == ("Keep both? [1] Yes [2] No", "llmc answer adam")
+    assert running.status("adam")["status"] == "rebasing"
+    assert "answer it first with `llmc answer adam`" in running.llmc("message", "adam", "hello", code=3).err
+    assert running.llmc("answer", "adam", "1").out.startswith("adam: acknowledged")
+    running.wait("adam", "needs_review")
+    assert "has no open question (status: needs_review)" in running.llmc("answer", "adam", "1", code=3).err
+
+
 @pytest.mark.req("1-020")
 def test_what_a_rebasing_worker_takes(running: Fleet) -> None:
     """Break that fails it: put `rebasing` among the statuses from which a task starts."""
