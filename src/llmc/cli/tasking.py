@@ -149,6 +149,7 @@ def _marks(task: Task) -> list[str]:
 @click.option(
     "--priority",
     "-p",
+    metavar="N",
     type=click.IntRange(PRIORITIES.start, PRIORITIES.stop - 1),
     help="Priority; 0 is highest",
 )

@@ -395,7 +395,7 @@ class Overseer(Table, frozen=True, kw_only=True):
     stall_timeout_secs: Annotated[
         float,
         duration(
-            "Time without progress before worker and daemon are restarted; by default longer with goals",
+            "Time without progress before the worker is reset and the daemon restarted; longer if goals are on",
             gt=0,
         ),
     ] = 3600.0

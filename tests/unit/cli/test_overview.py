@@ -325,7 +325,7 @@ def test_small_things() -> None:
     assert wrap("", 9, 2) == []
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits are there", self_review="due")) == (
-        "commits are there: self-review pending"
+        "commits are there: self-review is due"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
