@@ -1,10 +1,15 @@
 """The command `llmc`: the hot commands first, everything else through click."""
 
+import gc
 import os
 import sys
 
+#: after so many new objects Python looks for cycles among them: the imports of a command make fewer
+OBJECTS_BEFORE_GC = 50_000
+
 
 def main() -> None:
+    gc.set_threshold(OBJECTS_BEFORE_GC)
     code = 0
     try:
         code = _run(sys.argv[1:])
@@ -36,6 +41,10 @@ def _run(argv: list[str]) -> int:
         from llmc.cli import commands
 
         code = commands.answer(argv)
+    elif argv and argv[0] == "accept":
+        from llmc.cli import landing
+
+        code = landing.dispatch(argv)
     elif argv and argv[0] != "hook":
         from llmc.cli import fast
 

@@ -26,7 +26,7 @@ def test_a_question_is_answered_by_number_and_in_words(fleet: Fleet) -> None:
     """Break: press Enter without a look at the line; believe a dialog that closed; or type into one of another question."""
     fleet.set_up("adam")
     fleet.up()
-    assert "asks nothing now" in fleet.llmc("answer", "adam", "1", code=3).err
+    assert "has no open question" in fleet.llmc("answer", "adam", "1", code=3).err
     fleet.llmc("start", "--worker", "adam", "--prompt", "@ask Which colour?\n@ask Which size?\n@say thanks")
     fleet.wait("adam", "needs_input")
     item = asked(fleet)
@@ -81,6 +81,6 @@ def test_nothing_is_typed_into_a_dialog_that_is_not_the_question(fleet: Fleet) -
     fleet.tmux("paste-buffer", "-p", "-d", "-b", "draft", "-t", fleet.session("adam"))
     wait_until(lambda: "my own" in fleet.screen("adam"))
     for words in ("1", "neither of them"):
-        assert "no proof that the answer arrived" in fleet.llmc("answer", "adam", words, code=1).err
+        assert "the answer is unconfirmed" in fleet.llmc("answer", "adam", words, code=1).err
         assert answers(fleet) == {}
         assert [line for line in fleet.screen("adam").splitlines() if line.rstrip().endswith("3. my own")]

@@ -169,7 +169,7 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
     assert "daemon not running (llmc up --auto --detach)" in fleet.llmc("status").out
     fleet.llmc("up", "--detach")
     items = on_every_surface(fleet, "auto")
-    assert "took the place" in items["auto"]["text"]
+    assert "was replaced" in items["auto"]["text"]
     is_told(hook, "auto")
     for command in items["auto"]["next"].split(" && "):
         fleet.llmc(*shlex.split(command)[1:], *(("--detach",) if "up" in command else ()))
@@ -186,8 +186,8 @@ def test_what_auto_mode_needs(scripted: Fleet, hook: Webhook) -> None:
 @pytest.mark.parametrize(
     ("config", "does", "key", "severity", "words"),
     [
-        ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet waits until "),
-        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are taken"),
+        ({"limit_backoff_secs": "600"}, "@limit 600", "parked", "notice", "the fleet is parked until "),
+        ({"budget.run_tokens": "1"}, "@sh sleep 600", "budget:run", "waiting", "no more tasks are started"),
         (
             *({"budget.day_tokens": "10000", "budget.soft": "0.001"}, "@sh sleep 600"),
             *("budget:day", "notice", "nearly used up: today"),

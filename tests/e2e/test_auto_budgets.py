@@ -70,7 +70,7 @@ def test_the_run_and_the_day_and_what_it_may_cost(scripted: Fleet) -> None:
     daemon = Daemon(fleet, "--max-cost", "0.05")
     assert daemon.ends() == 0
     assert auto.landed(fleet) == [1]
-    assert re.search(r"no more tasks are taken \(\$0\.\d\d of \$0\.05 are spent\)", daemon.said)
+    assert re.search(r"auto mode finished: spent \$0\.\d\d of \$0\.05 \(--max-cost\)", daemon.said)
 
     fleet.llmc("config", "set", "auto.budget.run_tokens", str(LIMIT))
     daemon = Daemon(fleet)

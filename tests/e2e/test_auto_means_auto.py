@@ -101,6 +101,6 @@ def test_up_fails_when_no_agent_starts(scripted: Fleet) -> None:
     assert "anna: Claude" not in shown
     # Its client ends at once: what that said last is the reason, here and in the status.
     scripted.llmc("init", "--trust", LLMC_AGENT=str(client))
-    said = "the agent ended at once: not as root"
+    said = "the agent exited immediately: not as root"
     assert f"anna: not started: {said}" in scripted.llmc("up", "--detach", code=1, LLMC_AGENT=str(client)).out
     assert said in scripted.llmc("status").out

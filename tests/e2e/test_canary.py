@@ -66,7 +66,7 @@ def test_a_client_that_works_passes(fleet: Fleet) -> None:
     set_up(fleet)
     done = up(fleet, "--canary")
     said = [line for line in done.err.splitlines() if line.startswith("canary: ")]
-    assert "was not tried on this root yet" in said[0], "it says why, and goes on saying how far it is"
+    assert "has not been tested in this root" in said[0], "it says why, and goes on saying how far it is"
     assert "canary: submit: passed" in said
     found = verdict(fleet)
     assert found["passed"], found
@@ -95,8 +95,8 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 
     client.has_version("3.0.1 (odd)")
     refused = up(fleet, "--json", code=3)
-    assert "the client is another one: 3.0.0 (odd) before, 3.0.1 (odd) now" in refused.err
-    assert "auto mode does not start: it ended with exit code 3 on /exit" in refused.err
+    assert "the client changed from 3.0.0 (odd) to 3.0.1 (odd)" in refused.err
+    assert "cannot start auto mode: the client exited with code 3 on /exit" in refused.err
     assert "--no-canary" in refused.json["hint"]
     assert refused.json["canary"]["probes"]["exit"] == "failed"
     assert kinds_of(refused.json["canary"]["hooks"]) == HOOKS
@@ -107,13 +107,13 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 
     view = fleet.llmc("doctor", "--json", code=1).json
     assert [row["kind"] for row in view["findings"]] == ["canary"]
-    assert "exit code 3" in view["findings"][0]["text"]
-    assert "failed the last time" in up(fleet, code=3).err, "a failure is tried again"
+    assert "code 3" in view["findings"][0]["text"]
+    assert "the last test of" in up(fleet, code=3).err, "a failure is tried again"
     assert "canary" not in fleet.llmc("up", "--detach").err
     fleet.llmc("down")
     assert "canary" not in up(fleet, "--no-canary").err
     items = on_every_surface(fleet, "canary")
-    assert "3.0.1 (odd) failed its try: it ended with exit code 3 on /exit" in items["canary"]["text"]
+    assert "canary failed for 3.0.1 (odd): the client exited with code 3 on /exit" in items["canary"]["text"]
     assert items["canary"]["next"] == "llmc down && llmc up --auto --detach --canary"
     is_told(hook, "canary")
     fleet.llmc("down")
@@ -127,13 +127,13 @@ def test_it_is_tried_when_its_version_is_new(scripted: Fleet, hook: Webhook) -> 
 @pytest.mark.parametrize(
     ("broken", "probe", "words"),
     [
-        ("hook:SessionStart", "ready", "no SessionStart hook came"),
+        ("hook:SessionStart", "ready", "sent no SessionStart hook"),
         pytest.param(
-            *("enter", "submit", "nothing proves that it arrived: the agent did not take the prompt"),
+            *("enter", "submit", "never confirmed: the agent did not accept the prompt"),
             marks=pytest.mark.soak,
         ),
-        ("hook:Stop", "stop", "no Stop hook said that its turn has ended"),
-        pytest.param("clear", "clear", "/clear began no new conversation", marks=pytest.mark.soak),
+        ("hook:Stop", "stop", "sent no Stop hook at the end of its turn"),
+        pytest.param("clear", "clear", "/clear did not start a new conversation", marks=pytest.mark.soak),
     ],
 )
 def test_a_client_that_llmc_cannot_drive_is_refused(

@@ -32,7 +32,7 @@ def test_a_held_worker_is_left_alone(running: Fleet) -> None:
     running.llmc("hold", "adam")
     assert running.status("adam")["held"]
     refused = running.llmc("message", "adam", "hello", "--json", code=3).json
-    assert "held" in refused["reason"]
+    assert "on hold" in refused["reason"]
     running.llmc("release", "adam")
     assert running.llmc("message", "adam", "hello", "--json").json["outcome"] == "acknowledged"
     wait_until(lambda: running.client_status("adam") == "idle")
@@ -173,7 +173,7 @@ def test_an_agent_that_never_gets_ready_is_named_with_the_fix(scripted: Fleet) -
     scripted.set_up("adam", config={"defaults.ready_timeout_s": "1"})
     scripted.env["LLMC_SCRIPTED_START_DELAY"] = "30"
     out = scripted.llmc("up", "--detach", code=1).out
-    assert "did not report ready" in out
+    assert "was not ready after" in out
     assert scripted.status("adam")["cause"] == "config"
     assert "llmc peek adam" in scripted.status("adam")["error_reason"]
     assert "llmc init --trust" not in scripted.llmc("status").out, "the client is slow, and trusts the root"
@@ -190,7 +190,7 @@ def test_a_crash_is_noticed_at_once_and_its_screen_kept(scripted: Fleet) -> None
     assert "code 7" in view["error_reason"]
     log = scripted.root / "logs/adam.log"
     # Right after the status; the prompt itself is in the log, too.
-    wait_until(lambda: "last words" in log.read_text().partition("the last of its screen")[2])
+    wait_until(lambda: "last words" in log.read_text().partition("end of its screen")[2])
     assert json.loads((scripted.root / "state.json").read_text())["workers"]["adam"]["crash_count"] == 1
     result = scripted.llmc("wait", "adam", "--status", "needs_review", code=1)
     assert "code 7" in result.err

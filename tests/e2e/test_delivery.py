@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from llmc.agents.claude.client_files import client_status
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
 from llmc.base.names import header_id
 from llmc.base.panes import Pane
 from llmc.records.worker import Outcome
@@ -49,7 +49,7 @@ def test_awkward_prompts_arrive_exactly_and_once(
     agent = process_of(project, "adam")
 
     def is_idle() -> bool:
-        return client_status(fleet.client_config, agent) is ClientStatus.IDLE
+        return reader_of(fleet.agent).state(fleet.client_config, agent).status is ClientStatus.IDLE
 
     expected = {}
     outcomes: Counter[Outcome] = Counter()

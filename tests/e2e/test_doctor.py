@@ -342,7 +342,7 @@ def test_where_little_works(shared: Fleet, tmp_path: Path) -> None:
     good_state, good_config = state.read_text(), config.read_text()
     for content, fix in {
         "{": "--rebuild",
-        '{"version": 99, "workers": {}}': "the llmc that wrote it",
+        '{"version": 99, "workers": {}}': "the llmc version that wrote it",
     }.items():
         state.write_text(content)
         (finding,) = [row for row in look()["findings"] if row["kind"] == "state"]

@@ -78,7 +78,7 @@ BAD_NAMES = [
 def test_bad_worker_names(shared: Fleet, name: str) -> None:
     """Break: no check_worker_name in add_worker."""
     result = llmc(shared, "add", "--", name)
-    line = complaint(result, USAGE, "cannot be a worker's name")
+    line = complaint(result, USAGE, "invalid worker name")
     assert "reserved" in line or "lowercase letters" in line
     assert os.listdir(shared.root / ".worktrees") == ["adam"]
     assert not [p for p in os.listdir(shared.root / ".llmc/locks") if p not in LOCK_FILES]
@@ -338,7 +338,7 @@ def test_a_working_directory_that_is_gone(shared: Fleet, tmp_path: Path) -> None
     argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-P", "-m", "llmc"]
     for command in (["status", "--json"], ["status"]):
         done = subprocess.run([*argv, *command], env=shared.env, capture_output=True, text=True, timeout=60)
-        complaint(Result(done), NOT_FOUND, "working directory is gone", "--root")
+        complaint(Result(done), NOT_FOUND, "working directory no longer exists", "--root")
         gone.mkdir()
     named = [*argv, "--root", str(shared.root), "status", "--json"]
     done = subprocess.run(named, env=shared.env, capture_output=True, text=True, timeout=60)
@@ -382,7 +382,7 @@ def test_a_busy_worker_names_who_has_it(shared: Fleet) -> None:
             text=True,
             timeout=60,
         )
-        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "end it by its pid")
+        complaint(Result(done), LOCKED, f"pid {holder.pid} (llmc accept adam)", "stop it by its pid")
     finally:
         holder.communicate(timeout=20)
 

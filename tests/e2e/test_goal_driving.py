@@ -69,7 +69,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     assert again.out.startswith("nothing to do\n")
     log = (fleet.root / "logs/goals.log").read_text()
     for word in (
-        "began",
+        "started",
         "chose work S1.1.1 (sessions_spawn, ",
         "outcome of ",
         "ended: work S1.1.1: accepted",
@@ -84,7 +84,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
     # Why: of whoever has it, of what waits, of the goal; from the store alone.
     found = fleet.llmc("overseer", "why", "S1.1.1", "--json").json
     assert (found["kind"], found["status"], found["accepted"]) == ("assignment", "dispatched", True)
-    assert "it counts as stalled" in found["next"]["what"]
+    assert "counts as stalled" in found["next"]["what"]
     assert fleet.llmc("overseer", "why", found["assignmentId"], "--json").json["workNodeId"] == "S1.1.1"
     waits = fleet.llmc("overseer", "why", "T2.1").out
     assert "waits for P1" in waits
@@ -146,7 +146,7 @@ def test_goals_without_a_daemon(scripted: Fleet) -> None:
 
     # Its budget is used up: paused by the tick, and not resumed before it is raised.
     _spend(fleet, goal, 6.0)
-    assert "its budget of $5.00 is used up" in fleet.llmc("overseer", "tick").out
+    assert "of its $5.00 budget" in fleet.llmc("overseer", "tick").out
     assert "overseer:    $6.00 for planning" in fleet.llmc("goal", "show", goal).out
     hint = fleet.llmc("goal", "resume", goal, "--json", code=3).json["hint"]
     assert f"llmc goal update {goal} --budget 10" in hint

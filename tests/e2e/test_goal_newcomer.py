@@ -45,7 +45,7 @@ def test_a_goal_that_cannot_be_read_keeps_nobody_from_the_others(scripted: Fleet
         )
     listed = fleet.llmc("goal", "list", "--json")
     assert [one["goalId"] for one in listed.json["goals"]] == [sound]
-    assert f"{broken}: a goal in the goals' store cannot be read" in listed.err
+    assert f"{broken}: cannot read a record (goal) in the goal store" in listed.err
     ticked = fleet.llmc("overseer", "tick", "--json", code=1).json
     assert broken in ticked["problem"]
     assert [one.split(":")[0] for one in ticked["actions"]] == ["work S1.1.1", "work T2.1"], ticked
@@ -72,13 +72,13 @@ def test_what_a_person_says_of_a_part_reaches_who_does_it(scripted: Fleet) -> No
     assert "no worker" in fleet.llmc("answer", "adm", "make it blue", code=4).err
     assert 'Did you mean "T2.1"' in fleet.llmc("answer", "T9.9", "make it blue", code=4).err
     fleet.llmc("answer", "T2.1", "make it blue")
-    assert "A person says:\nmake it blue\n" in told("T2.1")
+    assert "From the user:\nmake it blue\n" in told("T2.1")
     fleet.llmc("work", "block", "T2.1", "--reason", "no server")
     fleet.llmc("work", "unblock", "T2.1", "--reason", "the server is called mango")
     assert "the server is called mango" in told("T2.1")
     fleet.llmc("work", "done", "S1.1.1")
     fleet.llmc("work", "reopen", "S1.1.1", "--reason", "empty files fail")
-    assert "is to be done again: empty files fail" in told("S1.1.1")
+    assert "has been reopened: empty files fail" in told("S1.1.1")
 
 
 @pytest.mark.req("0-054")
@@ -161,7 +161,7 @@ def test_slips_of_somebody_new(scripted: Fleet) -> None:
     refused = fleet.llmc("goal", "create", "--title", "x", "--from", str(made), code=2).err
     assert "is not a valid plan" in refused
     assert "must be an object" in refused
-    assert "`llmc goal plan --help` shows" in refused
+    assert "Run `llmc goal plan --help`" in refused
     assert fleet.llmc("goal", "list", "--all", "--json").json == before, "an empty goal was left"
     fleet.llmc("config", "set", "overseer.goals.planner.command", "exit 1")
     assert "Try again: llmc goal plan goal_" in fleet.llmc("goal", "create", "--title", "x", code=1).err

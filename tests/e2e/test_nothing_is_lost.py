@@ -157,7 +157,7 @@ def test_a_worktree_without_its_pointer(scripted: Fleet) -> None:
     assert lost(scripted, {"new.txt": blob}) == []
     assert_linked()
     lose_it("as precious\n")
-    assert "it has no .git" in scripted.llmc("doctor", code=1).out
+    assert ".git is missing" in scripted.llmc("doctor", code=1).out
     left = scripted.llmc("doctor", "--repair", "--yes", code=1).out
     assert "uncommitted changes: new.txt" in left, "that can be seen only now, and is asked about next time"
     assert (tree / "new.txt").read_text() == "as precious\n"
@@ -175,4 +175,4 @@ def test_a_turn_that_ends_in_a_rebase_of_its_own_is_called_that(running: Fleet) 
     running.llmc("start", "--worker", "adam", "--prompt", work)
     row = running.wait("adam", "needs_input")
     assert row["reason"] == "stopped_rebasing"
-    assert "in the middle of a rebase" in running.llmc("status").out
+    assert "in the middle of its own rebase" in running.llmc("status").out

@@ -124,7 +124,7 @@ def test_a_worker_in_error_is_told_and_test_tries_each_channel(scripted: Fleet, 
     assert [(row["kind"], row["worker"]) for row in told()] == [("worker_error", "adam")]
     found = scripted.llmc("doctor", code=None).out
     assert "notify: webhook failed last: HTTP status 404" in found
-    assert "worker_error: adam: its agent crashed" in scripted.llmc("notify", "list").out
+    assert "worker_error: adam: agent crashed" in scripted.llmc("notify", "list").out
     assert SECRET not in found + written(scripted)
 
 

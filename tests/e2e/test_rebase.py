@@ -186,9 +186,11 @@ def test_aborted_by_the_worker(running: Fleet) -> None:
     assert record(running)["pre_rebase_sha"] == ""
     (item,) = [row for row in running.llmc("status", "--json").json["attention"] if row["who"] == "adam"]
     assert (item["kind"], item["severity"]) == ("conflict", "blocked")
-    assert item["next"].startswith("llmc rebase adam, or resolve it")
+    assert item["next"].startswith("llmc rebase adam, or llmc console adam")
     (notice,) = of_items([Item(**item)], Notify().on, ["adam"])
-    assert (notice.kind, "it aborted its rebase" in notice.title) == ("worker_error", True), "told by default"
+    assert (notice.kind, "rebase aborted by the worker" in notice.title) == ("worker_error", True), (
+        "told by default"
+    )
 
 
 @pytest.mark.soak
@@ -206,7 +208,7 @@ def test_an_aborted_rebase_is_told_over_the_channel(scripted: Fleet) -> None:
     scripted.wait("adam", "needs_review")
     notices = [json.loads(path.read_text()) for path in wait_until(lambda: list(told.glob("told-*")))]
     assert [(row["kind"], row["worker"]) for row in notices] == [("worker_error", "adam")]
-    assert "it aborted its rebase" in notices[0]["title"]
+    assert "rebase aborted by the worker" in notices[0]["title"]
 
 
 @pytest.mark.req("2-016", "2-023")
@@ -236,6 +238,30 @@ def test_three_rounds_and_then_a_person(running: Fleet, what: str) -> None:
     assert [row["round"] for row in running.events("rebase_unresolved")] == [1, 2, 3]
     assert running.log()[0] == "Theirs"
     assert is_pinned(running, tip)
+
+
+def test_a_question_about_a_conflict_is_answered_from_outside(running: Fleet) -> None:
+    """Break: answer in `needs_input` only; the dialog stays open, and `answer` denies it."""
+    begin(
+        running, "echo mine > a.txt", f"@on-conflict while ! test -e {running.dir}/ask; do sleep 0.05; done"
+    )
+    running.commit("a.txt", "main\n", "Theirs")
+    running.llmc("rebase", "adam", code=1)
+    resolve = f"@sh printf 'main\\nmine\\n' > a.txt; git add a.txt; {CONTINUE}"
+    running.llmc("message", "adam", f"@ask Keep both?\n{resolve}")
+    (running.dir / "ask").touch()
+
+    def asks() -> list[dict[str, str]]:
+        listed = running.llmc("status", "--json").json["attention"]
+        return [item for item in listed if item["kind"] == "question"]
+
+    (item,) = wait_until(asks)
+    assert (item["text"], item["next"]) == ("Keep both? [1] Yes [2] No", "llmc answer adam")
+    assert running.status("adam")["status"] == "rebasing"
+    assert "answer it first with `llmc answer adam`" in running.llmc("message", "adam", "hello", code=3).err
+    assert running.llmc("answer", "adam", "1").out.startswith("adam: acknowledged")
+    running.wait("adam", "needs_review")
+    assert "has no open question (status: needs_review)" in running.llmc("answer", "adam", "1", code=3).err
 
 
 @pytest.mark.req("1-020")

@@ -281,7 +281,7 @@ def test_each_worker_has_a_log_from_its_first_prompt_on(running: Fleet) -> None:
     told = log.read_text().removeprefix(before)
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}"
     order = (
-        rf"^{stamp} {sent['prompt_id']}, to be sent:$",
+        rf"^{stamp} sending {sent['prompt_id']}:$",
         r"^Log this$",
         rf"^{stamp} {sent['prompt_id']}: (acknowledged|queued)$",
         rf"^{stamp} working -> needs_review: ",
@@ -389,7 +389,7 @@ def test_a_prompt_or_a_dialog_on_the_screen_is_no_sign_of_readiness(scripted: Fl
     }
     out = scripted.llmc("up", "--detach").out
     assert "adam" in out
-    assert "did not report ready in 3 s" in out
+    assert "was not ready after 3 s" in out
     assert "I accept" in scripted.screen("adam")
     assert keys.read_bytes() == b""
     assert scripted.status("adam")["status"] == "offline"

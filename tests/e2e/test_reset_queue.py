@@ -81,7 +81,7 @@ def test_a_queued_message_that_died_with_its_agent_is_said(fleet: Fleet) -> None
     fleet.llmc("up", "--detach")
     (item,) = (row for row in fleet.llmc("status", "--json").json["attention"] if row["who"] == "adam")
     assert (item["kind"], item["next"]) == ("unconfirmed", "llmc message adam")
-    assert "ended before it took it" in item["text"]
+    assert "when the client exited" in item["text"]
     assert "STALE0" in fleet.llmc("logs", "adam").out
     fleet.llmc("message", "adam", "@say go on")
     fleet.wait("adam", "needs_input")

@@ -264,7 +264,7 @@ def test_a_held_worker_is_not_rejected(running: Fleet) -> None:
     running.llmc("hold", "adam")
     refused = running.llmc("reject", "adam", "no good", "--json", code=3).json
     assert refused["outcome"] == "refused"
-    assert "held" in refused["reason"]
+    assert "on hold" in refused["reason"]
     assert running.status("adam")["status"] == "needs_review"
     running.llmc("release", "adam")
 

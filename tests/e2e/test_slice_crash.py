@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmc.landing.accept import STEPS
+from llmc.landing.accept_journal import STEPS
 from tests.support.fleet import REAL_IN_SOAK, Fleet
 from tests.support.waiting import wait_until
 

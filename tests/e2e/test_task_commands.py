@@ -52,8 +52,10 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     assert "no key" in shown["attempts"][0]["reason"]
     assert shown["hold"] == "quarantined"
     told = scripted.llmc("tasks", "list", "--state", "quarantined").out
-    assert "it failed 3 times, last by task: it says it is blocked: no key" in told
-    assert "attempt 3: task: it says it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    assert "it failed 3 times (last cause: task): it reported that it is blocked: no key" in told
+    assert (
+        "attempt 3: task: it reported that it is blocked: no key" in scripted.llmc("tasks", "show", "1").out
+    )
     assert completed_words(scripted, "tasks", "requeue", "") == ["1"]
     assert completed_words(scripted, "tasks", "release", "") == []
     assert "llmc tasks requeue 1" in scripted.llmc("tasks", "release", "1", code=3).err
@@ -66,7 +68,7 @@ def test_a_task_that_failed_too_often_is_put_back_by_a_person(scripted: Fleet) -
     scripted.llmc("tasks", "add", "Takes long", "-d", "@sh sleep 600")
     scripted.wait("auto-1", "working")
     assert "`llmc reset auto-1`" in scripted.llmc("tasks", "release", "2", code=3).err
-    assert "auto-1 is at task 2" in scripted.llmc("tasks", "requeue", "2", code=3).err
+    assert "auto-1 is working on task 2" in scripted.llmc("tasks", "requeue", "2", code=3).err
     with scripted.frozen_daemon():
         scripted.llmc("reset", "auto-1")
         assert (task_files(scripted)["2"]["status"], state(scripted, "2")) == ("pending", "ready")
@@ -100,11 +102,11 @@ def test_each_task_for_itself(scripted: Fleet) -> None:
     done = scripted.llmc("tasks", "release", "1", "2", "9", "--json", code=1)
     rows = {row["id"]: row for row in done.json["tasks"]}
     assert [row["outcome"] for row in rows.values()] == ["released", "failed", "failed"]
-    assert rows["2"]["error"] == "task 2 is ready: nobody has it"
+    assert rows["2"]["error"] == "task 2 is ready, not in progress"
     assert "there is no task 9" in done.err
     assert "there is no task 9" in scripted.llmc("tasks", "release", "9", code=4).err
-    assert "nothing to do again" in scripted.llmc("tasks", "requeue", "2", code=3).err
-    assert "is ready, and is not proposed" in scripted.llmc("tasks", "approve", "2", code=3).err
+    assert "has not run yet" in scripted.llmc("tasks", "requeue", "2", code=3).err
+    assert "is ready, not proposed" in scripted.llmc("tasks", "approve", "2", code=3).err
     assert scripted.llmc("tasks", "requeue", "3", "4").out == "requeued 3: Done\nrequeued 4: Held\n"
     files = task_files(scripted)
     assert [(file["status"], file.get("owner")) for file in files.values()] == [("pending", None)] * 4

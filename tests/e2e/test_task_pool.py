@@ -77,7 +77,7 @@ def test_a_command_gives_tasks_until_it_fails(scripted: Fleet) -> None:
     log = told.read_text()
     for line in (
         r"task 1 discovered: The first",
-        r"auto-\d task 1 selected, of 1 ready",
+        r"auto-\d task 1 selected from 1 ready",
         r"auto-\d task 1 claimed",
         r"auto-\d task 1 completed",
         rf"\$ sh {script}",

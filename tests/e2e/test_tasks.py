@@ -62,10 +62,8 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     """Break: create before the links are checked."""
     listed.llmc("tasks", "add", "One")
     listed.llmc("tasks", "add", "Two", "--after", "1")
-    assert "there is no task 99" in listed.llmc("tasks", "add", "X", "--after", "99", code=4).err
-    assert (
-        "wait for each other" in listed.llmc("tasks", "add", "X", "--after", "2", "--before", "1", code=2).err
-    )
+    assert "no task 99" in listed.llmc("tasks", "add", "X", "--after", "99", code=4).err
+    assert "dependency cycle" in listed.llmc("tasks", "add", "X", "--after", "2", "--before", "1", code=2).err
     assert (
         "`llmc tasks add` is not available to agents"
         in listed.llmc("tasks", "add", "X", code=3, LLMC_WORKER="adam").err
@@ -75,9 +73,9 @@ def test_what_cannot_be_is_refused_and_nothing_is_added(listed: Fleet) -> None:
     (listed.dir / "a.md").write_text("---\nafter: b\n---\n# A\n")
     (listed.dir / "b.md").write_text("---\nafter: a\n---\n# B\n")
     both = [str(listed.dir / "a.md"), str(listed.dir / "b.md")]
-    assert "circle" in listed.llmc("tasks", "import", *both, code=2).err
-    assert "which is nowhere" in listed.llmc("tasks", "import", both[0], code=4).err
-    assert "two tasks are called 'a'" in listed.llmc("tasks", "import", both[0], both[0], code=2).err
+    assert "dependency cycle" in listed.llmc("tasks", "import", *both, code=2).err
+    assert "depends on unknown task" in listed.llmc("tasks", "import", both[0], code=4).err
+    assert "two tasks are named 'a'" in listed.llmc("tasks", "import", both[0], both[0], code=2).err
     for odd in ("7", "../our-list/1", ".", ""):
         listed.llmc("tasks", "show", odd, code=4)
     assert sorted(path.name for path in files(listed).glob("*.json")) == ["1.json", "2.json"]
@@ -94,9 +92,9 @@ def test_problems_of_the_list_are_said(listed: Fleet) -> None:
     (files(listed) / "4.json").write_text(json.dumps({**task, "id": "5"}))
     problems = wait_until(lambda: _problems(listed, 3))
     assert "4.json: its id is '5'" in problems[0]
-    assert problems[1] == "task 3 waits for 9, which does not exist"
+    assert problems[1] == "task 3 depends on task 9, which does not exist"
     assert "1, 2" in problems[2]
-    assert "problem: task 3 waits" in listed.llmc("tasks", "graph", code=1).err
+    assert "problem: task 3 depends" in listed.llmc("tasks", "graph", code=1).err
 
 
 def _problems(fleet: Fleet, count: int) -> list[str]:
@@ -124,4 +122,4 @@ def test_what_cannot_be_typed_is_written_out_when_it_is_added(scripted: Fleet) -
     scripted.llmc("tasks", "add", "A log", "-d", "\x1b[31mred\x1b[0m\tand\x07\nmore")
     assert task_files(scripted)["1"]["description"] == "\\x1b[31mred\\x1b[0m\tand\\x07\nmore"
     said = scripted.llmc("tasks", "add", "A check", "--verify", "make \x1b[A", code=2).err
-    assert "verify has a control character (U+001B)" in said
+    assert "verify contains a control character (U+001B)" in said

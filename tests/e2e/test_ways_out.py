@@ -48,7 +48,7 @@ def test_conflicts_that_nobody_resolved(scripted: Fleet) -> None:
         fleet.llmc("rebase", name, code=1)
     for name in names:
         wait_until(lambda name=name: state(fleet)["workers"][name]["status"] == "error", story=fleet.story)
-    assert "llmc console adam (resolve it there), or llmc message adam" in fleet.llmc("status").out
+    assert "llmc console adam (resolve them there), or llmc message adam" in fleet.llmc("status").out
     # Talked to, it goes on with the rebase that llmc began.
     resolve = f"printf 'both\\n' > a.txt; git add a.txt; {WHO} rebase --continue"
     fleet.llmc("message", "baker", f"Resolve it like this\n@sh {resolve}")
@@ -106,7 +106,7 @@ def test_work_in_progress_is_seen_and_comes_back_from_the_trash(scripted: Fleet)
     restore = ("trash", "restore", entry, "--to", "baker")
     for when in ("before", "after"):
         fleet.llmc(*restore, code=-9, LLMC_FAULT=f"restore.files:{when}:kill")
-        assert "has work of its own" in fleet.llmc(*restore, code=3).err
+        assert "has other work" in fleet.llmc(*restore, code=3).err
         fleet.llmc("reset", "baker")
     told = fleet.llmc(*restore).out
     assert "with 2 uncommitted files; baker is needs_input" in told

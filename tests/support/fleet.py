@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.claude.client_files import client_status
+from llmc.agents.registry import reader_of
 from llmc.base.locks import is_locked
 from llmc.base.processes import is_alive
 from llmc.base.wake import wake
@@ -292,7 +292,7 @@ class Fleet:
     def client_status(self, worker: str) -> str:
         """What the agent says of itself in its status file."""
         pid = int(self.tmux("display-message", "-p", "-t", self.session(worker), "#{pane_pid}").strip())
-        return client_status(self.client_config, pid).value
+        return reader_of(self.agent).state(self.client_config, pid).status.value
 
     def answer_dialog(self, worker: str, key: str) -> None:
         """What a person does with an open dialog."""

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from llmc import __main__ as command
-from llmc.landing import accept, fast_forward, ways
+from llmc.landing import accept_journal, fast_forward, ways
 from llmc.repo.project import Project
 
 #: an answer that never comes: whoever asks hangs
@@ -71,7 +71,7 @@ class SlowLanding:
 def main() -> None:
     folder, *args = sys.argv[1:]
     ways._WAY = SlowLanding(Path(folder))
-    accept.POLL_S = 0.2
+    accept_journal.POLL_S = 0.2
     sys.argv = ["llmc", *args]
     command.main()
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.screen import Box, Composer
+from llmc.agents.agent_events import AgentEvent, Box, Composer, What
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.screens import screen_of
 from llmc.api.status_view import overseer_view
 from llmc.base import processes
 from llmc.base.names import PaneId, SessionName
@@ -161,7 +161,7 @@ def test_60_seconds_to_register(
     monkeypatch.setattr(daemon_process.processes, "terminate", terminate)
     found = supervisor(project)._start()
     assert isinstance(found, Failure)
-    assert "did not register in 60 s" in found.text
+    assert "did not register within 60 s" in found.text
     assert ended == [(60.0, 30.0)]
 
 
@@ -205,7 +205,7 @@ class Unanswered(Typist):
     """At an agent in whose box `/clear` stays."""
 
     def __init__(self) -> None:
-        self.name = "adam"
+        self.name, self.screen = "adam", screen_of("claude")
         self.keys: list[tuple[str, ...]] = []
 
     def _events(self) -> list[AgentEvent]:

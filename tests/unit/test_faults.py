@@ -11,12 +11,12 @@ import llmc
 from llmc.base import faults
 from llmc.base.errors import Exit, UsageError
 from llmc.base.faults import FaultInjected, point, step
-from llmc.landing import accept, undo
+from llmc.landing import accept_journal, undo
 
 #: Python 3.12 warns of threads (the test runner has some); the children only use files
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
-COMPUTED: dict[object, tuple[str, ...]] = {"accept.": accept.STEPS, "undo.": undo.STEPS}
+COMPUTED: dict[object, tuple[str, ...]] = {"accept.": accept_journal.STEPS, "undo.": undo.STEPS}
 SOURCE = Path(llmc.__file__).parent
 
 

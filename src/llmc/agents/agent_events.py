@@ -1,7 +1,7 @@
-"""What an agent tells llmc of itself, in llmc's own words: the events that the rules judge, whichever client it is. Pure."""
+"""What an agent tells and shows, in llmc's own words: the events that the rules judge, and what is on its screen. Pure."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -71,3 +71,28 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     def at_unix(self) -> float:
         """When the sender started, from the name of its file."""
         return int(self.id.partition("-")[0]) / 1e9
+
+
+class Box(StrEnum):
+    """What the composer on the screen holds."""
+
+    EMPTY = "empty"
+    #: nothing but blanks in one line, which are nobody's text; but what follows them is not read as if it came first
+    BLANK = "blank"
+    DRAFT = "draft"
+    #: keys do not go into a composer: a dialog, a search, or something is drawn over it
+    ABSENT = "absent"
+
+
+class Composer(Struct, frozen=True):
+    box: Box
+    text: str = ""
+
+
+class Shown(NamedTuple):
+    """A question that is on the screen."""
+
+    #: what stands in the line for another answer; "" while nothing does
+    typed: str
+    #: the cursor is in that line
+    in_free_line: bool

@@ -1,19 +1,12 @@
-"""The door for what agents say: a hook from the inbox becomes an event in llmc's own words, by its client's translator."""
+"""The door for what agents say: a hook from the inbox becomes an event in llmc's own words, by the agent's own reader."""
 
-from collections.abc import Callable
 from typing import overload
 
 from llmc.agents.agent_events import PANE_DIED, REPORT, AgentEvent, What
-from llmc.agents.claude import hooks as claude
+from llmc.agents.registry import reader_of
 from llmc.config.paths import Root
 from llmc.records import inbox
 from llmc.records.hook_events import HookEvent, Malformed
-
-#: by the name of the agent; the scripted one fires the hooks of Claude Code on purpose
-_TRANSLATORS: dict[str, Callable[[HookEvent], AgentEvent]] = {
-    "claude": claude.event_of,
-    "scripted": claude.event_of,
-}
 
 #: what llmc itself tells, whichever agent runs
 _OWN = {REPORT: What.REPORTED, PANE_DIED: What.EXITED}
@@ -28,7 +21,7 @@ def event_of(hook: HookEvent | Malformed, agent: str) -> AgentEvent | Malformed:
     if isinstance(hook, Malformed):
         return hook
     if hook.name not in _OWN:
-        return _TRANSLATORS.get(agent, claude.event_of)(hook)
+        return reader_of(agent).event(hook)
     return AgentEvent(
         id=hook.id,
         worker=hook.worker,

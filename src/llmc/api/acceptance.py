@@ -1,25 +1,24 @@
 """Accept, rebase, pick and undo. Each takes its locks and wakes the daemon.
 
-Imports what only the others need when they are called, to keep `llmc accept` fast.
+Checks the source before it imports the rest, to keep `llmc accept` fast.
 """
 
 from typing import TYPE_CHECKING
 
 from llmc.base.errors import Refused, UsageError
-from llmc.landing import accept as landing
-from llmc.landing import rebase as rebasing
-from llmc.landing.accept import CHANGED as CHANGED
-from llmc.landing.accept import Accepted as Accepted
-from llmc.landing.accept import Progress as Progress
-from llmc.landing.accept import Unseen as Unseen
-from llmc.landing.accept import Waiting as Waiting
-from llmc.landing.rebase import Rebased as Rebased
+from llmc.landing.accept_journal import CHANGED as CHANGED
+from llmc.landing.accept_journal import Accepted as Accepted
+from llmc.landing.accept_journal import Progress as Progress
+from llmc.landing.accept_journal import Unseen as Unseen
+from llmc.landing.accept_journal import Waiting as Waiting
+from llmc.landing.fast_forward import Ahead
 from llmc.records.worker import Status
 from llmc.repo.project import Project
 from llmc.repo.trash import short as short
 
 if TYPE_CHECKING:
     from llmc.landing.pick import Picked as Picked
+    from llmc.landing.rebase import Rebased as Rebased
     from llmc.landing.undo import Target as Target
     from llmc.landing.undo import Undone as Undone
 
@@ -29,8 +28,14 @@ def accept(project: Project, name: str, progress: Progress, *, only_seen: bool =
 
     Resumes an interrupted accept. Wakes the daemon to rebase workers that are now behind.
     """
-    with project.accept_lock(name), project.worker_lock(name):
-        done = landing.accept(project, name, progress, only_seen=only_seen)
+    with Ahead(project) as ahead:
+        if project.store.worker(name).status is Status.NEEDS_REVIEW:
+            ahead.begin()
+        from llmc.landing import accept as landing
+        from llmc.landing import rebase as rebasing
+
+        with project.accept_lock(name), project.worker_lock(name):
+            done = landing.accept(project, name, progress, only_seen=only_seen, ahead=ahead)
     rebasing.wake_queued(project)
     return done
 
@@ -57,8 +62,10 @@ def next_to_accept(project: Project) -> str:
     )
 
 
-def rebase(project: Project, name: str) -> Rebased:
+def rebase(project: Project, name: str) -> "Rebased":
     """Rebase a worker onto the latest default branch; conflicts go to the worker and are raised."""
+    from llmc.landing import rebase as rebasing
+
     project.store.worker(name)
     with project.worker_lock(name):
         return rebasing.rebase(project, name)
@@ -83,6 +90,7 @@ def undo_target(project: Project) -> "Target":
 def undo(project: Project, target: "Target") -> "Undone":
     """Revert an accept, and reopen its task or plan item."""
     from llmc.goals.work import open_again
+    from llmc.landing import rebase as rebasing
     from llmc.landing import undo as undoing
 
     done = undoing.undo(project, target.commit, open_again)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import ClaudeCode
-from llmc.agents.claude.client_files import add_trust, user_config
+from llmc.agents.protocol import Trust
 from llmc.base.errors import Refused
 from llmc.config.edit import set_value
 from llmc.config.load import load_config
@@ -37,7 +36,11 @@ class Untrusted(Struct, frozen=True):
     """Directories that Claude Code does not trust yet, and its configuration file."""
 
     places: list[Path]
-    config: Path
+    file: Trust
+
+    @property
+    def config(self) -> Path:
+        return self.file.file
 
 
 def make(source: str | None, target: str | None, agent: str, *, reuse: bool) -> Made:
@@ -64,15 +67,16 @@ def untrusted(project: Project, *, asked: bool) -> Untrusted | None:
     # The workers' directories belong to the root; the supervisor's agent works in the source.
     places = dict.fromkeys((project.root.path, main_directory(project)[0]))
     missing = [place for place in places if agent.setup_problem(place, environment)]
-    if not isinstance(agent, ClaudeCode) or not missing or (project.root.path not in missing and not asked):
+    file = agent.trust(environment)
+    if file is None or not missing or (project.root.path not in missing and not asked):
         return None
-    return Untrusted(missing, user_config(environment))
+    return Untrusted(missing, file)
 
 
 def trust(which: Untrusted) -> None:
     """Add them to the client's configuration. Only with the user's consent."""
     for place in which.places:
-        add_trust(place, which.config)
+        which.file.add(place)
 
 
 def set_check(project: Project, command: str) -> None:

@@ -1,8 +1,9 @@
 """Finding and opening a root, for front ends."""
 
 import contextlib
+from pathlib import Path
 
-from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.registry import agent_named
 from llmc.base.errors import LlmcError, NotFound, UsageError
 from llmc.base.files import read_json
 from llmc.config.paths import Root as Root
@@ -52,10 +53,10 @@ def client(given: str | None) -> tuple[list[str], dict[str, str]]:
     except NotFound:
         if given:
             raise
-        return ClaudeCode().program(), {}
+        return agent_named("claude", "", Path()).program(), {}
     agent, env = agent_for(project), project.config.defaults.env
-    if not isinstance(agent, ClaudeCode):
-        agent = ClaudeCode(project.config.defaults.agent_command)
+    if agent.name != "claude":
+        agent = agent_named("claude", project.config.defaults.agent_command, project.root.agents)
     return agent.program(), env
 
 

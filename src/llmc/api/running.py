@@ -26,7 +26,7 @@ from llmc.goals.goals import open_store
 from llmc.goals.model import GoalStatus
 from llmc.notifications.notify import notify
 from llmc.records.worker import BUSY, Status, WorkerRecord
-from llmc.repo.project import Project, bare_project
+from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.setup import find_check
 from llmc.sessions import leftovers
 from llmc.supervisor import remediation, supervisor_record
@@ -228,11 +228,9 @@ def _check_room(project: Project, tell: Tell) -> None:
     """Check memory and disk; a client needs about 250 MB. Low memory is only a warning."""
     count = len(project.store.read().workers)
     available = psutil.virtual_memory().available
-    if project.config.defaults.agent == "claude" and count * CLIENT_BYTES > available:
-        tell(
-            f"warning: {count} clients need about {count * 250} MB, but only {available // 2**20} MB are free",
-            "",
-        )
+    if not agent_for(project).ships_with_llmc and count * CLIENT_BYTES > available:
+        free = available // 2**20
+        tell(f"warning: {count} clients need about {count * 250} MB, but only {free} MB are free", "")
     free = shutil.disk_usage(project.root.path).free
     if free < DISK_NEEDED_BYTES:
         raise DiskFull(

@@ -4,7 +4,6 @@ Entries outside the root go first, so that an interrupted uninstall can be resum
 """
 
 import contextlib
-import json
 import os
 import shlex
 import time
@@ -13,8 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import ClaudeCode
-from llmc.agents.claude.client_files import is_only_trusted, is_trusted, remove_trust, user_config
+from llmc.agents.protocol import Trust
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.files import explain, remove_tree
@@ -202,10 +200,9 @@ def _take_back_outside(project: Project) -> list[str]:
     source = Path(project.source)
     is_ours = source.is_dir() and _names(source, root)
     with contextlib.suppress(LlmcError):
-        if config := _client_config(project):
+        if trusted := agent_for(project).trust(_environment(project)):
             # Another root of this source still needs its entry.
-            gone = remove_trust(root, config, main_directory(project)[0] if is_ours else None)
-            done += [f"projects.{json.dumps(path)} in {config}" for path in gone]
+            done += trusted.remove(root, main_directory(project)[0] if is_ours else None)
     if is_ours:  # last, because the steps above depend on it
         git.git(source, "config", "--unset-all", "llmc.root")
         done.append(f"llmc.root in the git config of {source}")
@@ -222,10 +219,8 @@ def _names(source: Path, root: Path) -> bool:
     return named is not None and trust.real(named) == str(root)
 
 
-def _client_config(project: Project) -> Path | None:
-    if not isinstance(agent_for(project), ClaudeCode):
-        return None
-    return user_config({**os.environ, **project.config.defaults.env})
+def _environment(project: Project) -> dict[str, str]:
+    return {**os.environ, **project.config.defaults.env}
 
 
 def left_alone(project: Project) -> list[str]:
@@ -236,22 +231,20 @@ def left_alone(project: Project) -> list[str]:
         if directory.is_dir() and not directory.is_relative_to(project.root.path):
             found.append(f"the task list: {directory}")
     with contextlib.suppress(LlmcError):
-        if config := _client_config(project):
-            found += _trusted(project, config)
-            place = agent_for(project).config_dir({**os.environ, **project.config.defaults.env})
-            found.append(f"conversations of its agents: {place / 'projects'}")
+        agent, environment = agent_for(project), _environment(project)
+        if trusted := agent.trust(environment):
+            found += _trusted(project, trusted)
+            found.append(f"conversations of its agents: {agent.conversations(environment)}")
     return found
 
 
-def _trusted(project: Project, config: Path) -> list[str]:
+def _trusted(project: Project, trusted: Trust) -> list[str]:
     """The trust entry of the checkout, if the client keeps more there, or another root needs it."""
-    place, source = main_directory(project)[0], Path(project.source)
-    if place == project.root.path or not is_trusted(place, config):
+    place = main_directory(project)[0]
+    if place == project.root.path:
         return []
-    if is_only_trusted(place, config) and _names(source, project.root.path):
-        return []
-    how = "remove hasTrustDialogAccepted to make the client ask again"
-    return [f"projects.{json.dumps(str(place))} in {config}: {how}"]
+    left = trusted.left(place, is_ours=_names(Path(project.source), project.root.path))
+    return [left] if left else []
 
 
 def place_to_keep(project: Project) -> Path:

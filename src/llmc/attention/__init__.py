@@ -1,1 +1,1 @@
-"""What waits for a person: one list, from one function. Pure."""
+"""What needs the user: one list, from one function. Pure."""

@@ -1,4 +1,4 @@
-"""The attention list of a root, for whoever is not a hot command; and the one door for what is raised as a whole group."""
+"""The attention list of a root, for all but the hot commands; and how a group of items is raised."""
 
 import time
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from llmc.repo.project import Project
 
 
 def current(project: Project, *, ending: bool = False) -> list[Item]:
-    """Everything that waits for a person now, most urgent first; the same list as in `llmc status`.
+    """Everything that needs the user now, most urgent first; the same list as in `llmc status`.
 
-    `ending`: the daemon itself asks, at its end. Who reads its last words finds it gone.
+    `ending`: the daemon asks while it exits, so the list must treat it as gone.
     """
     state = project.store.read_raw()
     panes = project.tmux.panes() if state.get("workers") else {}
@@ -25,24 +25,24 @@ def current(project: Project, *, ending: bool = False) -> list[Item]:
 
 
 def advice(project: Project, name: str) -> str:
-    """What a person can do about a worker for which a command was just refused. The caller may hold its lock."""
+    """What to do about a worker after a command was refused. The caller may hold its lock."""
     state = project.store.read_raw()
     record = (state.get("workers") or {}).get(name)
     if record is None:
         return "Next: llmc status"
     panes = project.tmux.panes()
     facts = look(str(project.root.path), state, None if isinstance(panes, Unknown) else panes, time.time())
-    seen = facts.seen(name)._replace(acting=False)  # that is the refused command itself
+    seen = facts.seen(name)._replace(acting=False)  # the refused command itself
     return rules.advice(record, rules.worker_view(record, seen.attached), seen, facts)
 
 
 def fields_of(one: Raised) -> dict[str, str]:
-    """An item as it was raised."""
+    """The fields of a raised item."""
     return {"kind": one.kind, "severity": one.severity, "who": one.who, "text": one.text, "next": one.next}
 
 
 def sync(project: Project, prefixes: tuple[str, ...], wanted: Mapping[str, Mapping[str, str]]) -> None:
-    """Of the items whose key begins so, the list has these and no others. Costs nothing while nothing changes."""
+    """Replace all items whose key starts with a prefix. Writes only if something changed."""
     listed = project.store.read().attention
     known = {key: fields_of(one) for key, one in listed.items() if key.startswith(prefixes)}
     if known != {key: dict(fields) for key, fields in wanted.items()}:

@@ -1,7 +1,6 @@
-"""The attention list: what waits for a person, or soon will, and the next command of each worker. Pure, on plain data.
+"""The attention list: what needs the user now or soon, and the next command for each worker. Pure, on plain data.
 
-`status`, `status --json`, `digest` and the notifications render this list and no other. `row` is a worker's row of
-`status --json`.
+`status`, `status --json`, `digest` and the notifications all render this list.
 
 `row` is a worker's row of `status --json`.
 """
@@ -12,30 +11,30 @@ from typing import Any
 from llmc.base.given import number, text
 from llmc.records.items import SEVERITIES, UP, UP_AUTO, Facts, Item, Raw, Registration, Seen
 
-#: a hold that lasts longer may have been forgotten
+#: a hold this old may have been forgotten
 HELD_S = 3600.0
 AT_WORK = ("working", "reviewing", "rejected", "rebasing")
-#: reasons of a worker whose client asks; it says so itself where it has a status file
+#: reasons of a worker whose client asks; its status file says so too, if it has one
 ASKS = ("question", "permission")
-#: reasons of a worker whose conflicts are left to a person (sessions/rules/decide.py)
+#: reasons of a worker whose conflicts need the user (sessions/rules/decide.py)
 GAVE_UP = ("conflicts not resolved", "validation fails after the rebase")
-#: reason of a worker that aborted the rebase it was told to finish: its commits are as before
+#: reason of a worker that aborted the rebase it was told to finish; its commits are unchanged
 ABORTED = "rebase aborted by the worker"
-#: why a message that was queued did not arrive
-NOT_TAKEN = "it waited in the client's queue, and the client ended before it took it"
-#: reasons that scripts look for, in words
+#: why a queued message was not delivered
+NOT_TAKEN = "it was still in the client's queue when the client exited"
+#: the text for each reason that scripts match
 WORDS = {
     "stopped_clean": "stopped without a commit",
-    "stopped_dirty": "stopped with changes that are not committed",
-    "stopped_rebasing": "stopped in the middle of a rebase of its own",
-    "restarted": "restarted; it knows its conversation, send a message to continue",
+    "stopped_dirty": "stopped with uncommitted changes",
+    "stopped_rebasing": "stopped in the middle of its own rebase",
+    "restarted": "restarted with its conversation intact; waiting for your message",
     "question": "asks a question",
     "permission": "asks for permission",
     "limit": "usage limit",
     "api": "the API failed",
-    "dialog": "a dialog was open; it waits for a message",
+    "dialog": "a dialog was open; waiting for your message",
 }
-#: what has to be done first, by the cause of a failure
+#: what to do first, by the cause of a failure
 FIRST = {
     "auth": "claude /login",
     "config": "llmc config edit",
@@ -77,7 +76,7 @@ def worker_view(record: Raw, attached: bool | None) -> Raw:
 
 
 def self_review_waits(record: Raw) -> bool:
-    """Whether a self-review has to be sent, as sessions/rules/decide.py says; not while a person holds the worker."""
+    """Whether a self-review must be sent (see sessions/rules/decide.py); not while the worker is on hold."""
     return (
         record.get("self_review") in ("due", "sent")
         and record.get("status") in ("working", "needs_review")
@@ -87,13 +86,13 @@ def self_review_waits(record: Raw) -> bool:
 
 
 def has_dialog(row: Raw, seen: Seen) -> bool:
-    """The client's own word, or what its hooks said last: those come before its status file is written."""
+    """From the client's status file, or from its hooks, which come first."""
     asked = row["status"] == "needs_input" and row["reason"] in ASKS
     return bool(seen.dialog) or (asked and not seen.rests)
 
 
 def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
-    """What a person would most likely do now, and can: a command that would be refused is never offered."""
+    """The command that the user most likely wants now. Never offers a command that would be refused."""
     name, status = row["name"], row["status"]
     # A daemon without auto mode does nothing for auto workers.
     busy = seen.acting or (facts.auto_runs if row["auto"] else facts.running)
@@ -105,9 +104,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
         return f"llmc release {name}"
     if row["accept_step"] and busy:
         return ""
-    if (
-        row["auto"] and (seen.acting or facts.auto_runs) and status != "error"
-    ):  # what comes next comes by itself
+    if row["auto"] and (seen.acting or facts.auto_runs) and status != "error":  # auto mode does the next step
         return DETACH if row["attached"] else f"llmc peek {name}" if row["task_id"] else ""
     if row["delivery"] in ("pending", "typed"):
         return "" if busy else UP
@@ -121,7 +118,7 @@ def next_command(row: Raw, seen: Seen, facts: Facts) -> str:
 
 
 def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
-    """The same for whoever was refused something, with the reason; what is at work has to be waited for."""
+    """The next command after a refusal, with the reason; if the worker is busy, wait for it."""
     name = row["name"]
     if row["status"] in AT_WORK and not has_dialog(row, seen):
         return f"Wait for it: llmc wait {name} --status needs_review"
@@ -129,12 +126,12 @@ def advice(record: Raw, row: Raw, seen: Seen, facts: Facts) -> str:
     said = found[2] if found else "it has no task" if row["status"] == "idle" else ""
     command = (found[3] if found else "") or next_command(row, seen, facts)
     if not command:
-        return f"It goes on by itself: llmc wait {name} --status needs_review"
+        return f"It continues on its own: llmc wait {name} --status needs_review"
     return f"{said[:1].upper()}{said[1:]}. Next: {command}" if said else f"Next: {command}"
 
 
 def _acting_command(row: Raw) -> str:
-    """What changes a worker that waits; llmc does none of it while a person is attached."""
+    """The command that moves a waiting worker on; llmc refuses these while a terminal is attached."""
     name = row["name"]
     match row["status"]:
         case "needs_review" if row["accept_step"]:
@@ -152,7 +149,7 @@ def _acting_command(row: Raw) -> str:
 
 
 def _after_offline(row: Raw, facts: Facts) -> str:
-    """Its start failed with a reason that names what has to be done first, or it was only stopped."""
+    """Its start failed with a reason that names the first command to run, or it was only stopped."""
     up = UP_AUTO if row["auto"] and not facts.auto_runs else UP
     _, found, rest = row["error_reason"].partition("`llmc ")
     first = f"llmc {rest.partition('`')[0]}" if found else up
@@ -160,17 +157,17 @@ def _after_offline(row: Raw, facts: Facts) -> str:
 
 
 def _after_error(row: Raw) -> str:
-    """What a person can do about an error; some causes would come back at once."""
+    """What to do about an error; some causes must be fixed first, or it fails again."""
     name = row["name"]
     reset = f"llmc reset {name}"
     if row["conflicted_files"]:
-        return f"llmc console {name} (resolve it there), or llmc message {name}, or {reset}"
+        return f"llmc console {name} (resolve them there), or llmc message {name}, or {reset}"
     first = FIRST.get(row["cause"])
     return f"{first}, then llmc message {name}, or {reset}" if first else f"llmc message {name}, or {reset}"
 
 
 def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:
-    """Nobody is needed: an accept that runs, or an auto worker while auto mode does."""
+    """The user is not needed: an accept is running, or auto mode drives this worker."""
     if row["held"]:
         return False
     accepting = bool(row["accept_step"]) and (seen.acting or facts.running)
@@ -178,19 +175,17 @@ def goes_on_by_itself(row: Raw, seen: Seen, facts: Facts) -> bool:
 
 
 def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:
-    """What of one worker needs a person; often nothing."""
+    """What needs the user about one worker; often nothing."""
     seen = facts.seen(row["name"])
     found = _most_urgent(record, row, seen, facts)
     if found is not None:
         kind, severity, said, command = found
         since = number(row["since_unix"]) or 0.0
-        if (
-            kind == "question" and row["reason"] != "blocked"
-        ):  # the next one comes without a change of its status
+        if kind == "question" and row["reason"] != "blocked":  # the next question does not change the status
             since = number((record.get("asked") or {}).get("at_unix")) or since
         yield Item(f"{kind}:{row['name']}", kind, severity, row["name"], since, said, command)
     if (record.get("assignment") or {}).get("told_of_budget") and row["status"] in AT_WORK:
-        said = f"its task {row['task_id']} has nearly used up its budget"
+        said = f"task {row['task_id']} has nearly used up its budget"
         since = number(record["assignment"].get("since_unix")) or 0.0
         yield Item(
             f"budget:{row['name']}", "budget", "notice", row["name"], since, said, "llmc usage --by task"
@@ -198,7 +193,7 @@ def worker_items(record: Raw, row: Raw, facts: Facts) -> Iterator[Item]:
     if row["held"]:
         since = number(record.get("held_since_unix")) or number(row["since_unix"]) or 0.0
         severity = "waiting" if facts.now - since >= HELD_S else "notice"
-        said = "a person holds it, and llmc leaves it alone"
+        said = "on hold: llmc leaves it alone until you release it"
         release = f"llmc release {row['name']}"
         yield Item(f"held:{row['name']}", "held", severity, row["name"], since, said, release)
 
@@ -207,8 +202,10 @@ _Found = tuple[str, str, str, str]
 
 
 def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | None:
-    """Kind, severity, sentence and command of what a person has to do first."""
+    """Kind, severity, text and command of what the user must do first."""
     command = next_command(row, seen, facts)
+    if _can_be_answered(record, row, seen):
+        command = f"llmc answer {row['name']}"
     if goes_on_by_itself(row, seen, facts):
         return None
     if row["status"] == "error":
@@ -219,12 +216,14 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
         return _dialog(record, row, seen, command)
     if row["delivery"] == "unconfirmed" and row["status"] != "needs_review":
         if (record.get("delivery") or {}).get("reason") == NOT_TAKEN:
-            said = f"{row['prompt_id']} was not taken: {NOT_TAKEN}; `llmc logs {row['name']}` has its text"
+            said = (
+                f"{row['prompt_id']} was not delivered: {NOT_TAKEN}; `llmc logs {row['name']}` has its text"
+            )
             return "unconfirmed", "waiting", said, f"llmc message {row['name']}"
-        said = f"{row['prompt_id']} was typed, and no proof came that it arrived"
+        said = f"delivery of {row['prompt_id']} is unconfirmed"
         return "unconfirmed", "waiting", said, command
     if row["auto"]:
-        return None  # it goes on with auto mode, and that this does not run is an item of its own
+        return None  # it continues with auto mode; that auto mode is not running is its own item
     if row["status"] == "needs_review" and row["reason"] == ABORTED and not row["accept_step"]:
         return _aborted(row)
     if row["status"] == "needs_review":
@@ -237,7 +236,7 @@ def _most_urgent(record: Raw, row: Raw, seen: Seen, facts: Facts) -> _Found | No
 def _error(row: Raw, command: str) -> _Found:
     kind = {"auth": "login", "disk": "disk"}.get(row["cause"], "error")
     kind = "conflict" if row["reason"] in GAVE_UP else kind
-    return kind, "blocked", row["error_reason"] or row["reason"] or "it stopped with an error", command
+    return kind, "blocked", row["error_reason"] or row["reason"] or "stopped with an error", command
 
 
 def _offline(row: Raw, command: str) -> _Found | None:
@@ -246,67 +245,81 @@ def _offline(row: Raw, command: str) -> _Found | None:
     at = f": {_task(row)}" if _task(row) else ""
     why = row["error_reason"]
     if row["reason"] == "crashed":
-        said = f"its agent crashed ({why})" if why else "its agent crashed"
+        said = f"agent crashed ({why})" if why else "agent crashed"
         return "crash", "blocked" if at else "waiting", said + at, command
     if not at:
         return None
-    return "offline", "waiting", f"its agent does not run ({why or row['reason']}){at}", command
+    return "offline", "waiting", f"agent not running ({why or row['reason']}){at}", command
+
+
+def _asks(row: Raw) -> bool:
+    return row["status"] == "needs_input" and row["reason"] in ASKS
+
+
+def _asked(record: Raw, row: Raw, seen: Seen) -> Raw:
+    """The question of the open dialog; empty if there is none, or only an earlier one is known."""
+    asked: Raw = record.get("asked") or {}
+    if not has_dialog(row, seen) or seen.dialog == "dialog open":
+        return {}
+    # An error comes after the question that led to it.
+    is_newer = (number(asked.get("at_unix")) or 0.0) >= (number(row["since_unix"]) or 0.0)
+    return asked if _asks(row) or row["status"] == "error" or is_newer else {}
+
+
+def _can_be_answered(record: Raw, row: Raw, seen: Seen) -> bool:
+    asked = _asked(record, row, seen)
+    free = not row["held"] and not row["attached"] and row["status"] != "offline"
+    return bool(asked.get("answerable")) and free
 
 
 def _dialog(record: Raw, row: Raw, seen: Seen, command: str) -> _Found:
-    asked = record.get("asked") or {}
-    asks = row["status"] == "needs_input" and row["reason"] in ASKS
-    since = number(row["since_unix"]) or 0.0
-    if not asks and (number(asked.get("at_unix")) or 0.0) < since:
-        asked = {}  # an earlier one
-    if seen.dialog != "dialog open" and (asks or asked):
-        said = text(asked.get("text")) or WORDS.get(row["reason"], "it asks something")
+    asked = _asked(record, row, seen)
+    if seen.dialog != "dialog open" and (_asks(row) or asked):
+        said = text(asked.get("text")) or WORDS.get(row["reason"], "asks a question")
         options = [text(one) for one in asked.get("options") or ()]
         listed = "".join(f" [{number}] {one}" for number, one in enumerate(options, 1))
-        if asks and asked.get("answerable") and not row["held"] and not row["attached"]:
-            command = f"llmc answer {row['name']}"
         return "question", "blocked", f"{said}{listed}", command
     severity = "waiting" if row["status"] in ("idle", "no_changes") else "blocked"
-    return "dialog", severity, "a dialog of its client is open, and waits for an answer", command
+    return "dialog", severity, "a dialog is open and needs an answer", command
 
 
 def _aborted(row: Raw) -> _Found:
-    """The worker cannot, or will not, bring its work onto the newest base: a person is told, and decides."""
+    """The worker did not rebase its work onto the latest default branch: the user decides."""
     name, at = row["name"], f": {_task(row)}" if _task(row) else ""
-    said = f"it aborted its rebase, and its work conflicts with the default branch{at}"
-    again = f"llmc rebase {name}, or resolve it (llmc console {name}), or llmc reject {name}"
+    said = f"rebase aborted by the worker; its work conflicts with the default branch{at}"
+    again = f"llmc rebase {name}, or llmc console {name} (resolve them there), or llmc reject {name}"
     return "conflict", "blocked", said, DETACH if row["attached"] else again
 
 
 def _review(row: Raw) -> str:
     if row["accept_step"] == "wait":
-        return "its work is on its way to the branch; nobody asks what became of it"
+        return "accept is waiting to land, and no daemon is running to finish it"
     if row["accept_step"]:
-        return f"its accept was interrupted (step {row['accept_step']})"
-    seen = "is reviewed, and can be accepted" if row["reviewed"] else "waits for review"
-    return f"its work {seen}" + (f": {_task(row)}" if _task(row) else "")
+        return f"accept was interrupted at step {row['accept_step']}"
+    seen = "reviewed, ready to accept" if row["reviewed"] else "ready for review"
+    return seen + (f": {_task(row)}" if _task(row) else "")
 
 
 def _input(row: Raw, command: str) -> _Found:
     why = WORDS.get(row["reason"], row["reason"])
     if row["reason"] == "blocked":
-        return "question", "blocked", row["error_reason"] or "it says that it is blocked", command
+        return "question", "blocked", row["error_reason"] or "reported that it is blocked", command
     said = ": ".join(part for part in dict.fromkeys((why, row["error_reason"])) if part)
-    return "input", "waiting", said or "it waits for a message", command
+    return "input", "waiting", said or "waiting for your message", command
 
 
 def _task(row: Raw) -> str:
-    """What it is at, in a line."""
+    """Its task, as one line."""
     lines = [line.strip() for line in (row["task_subject"] or row["prompt"] or "").splitlines()]
     return next((line for line in lines if line), "")
 
 
-#: less than this, and a worktree, a validation or a state file may not fit
+#: below this, a worktree, a validation or a state file may not fit
 DISK_FLOOR_BYTES = 500 * 1024 * 1024
 
 
 def attention(state: Mapping[str, Any], facts: Facts) -> list[Item]:
-    """The list, most urgent first, from `state.json` as plain data and what was seen beside it."""
+    """The list, most urgent first, from `state.json` as plain data and the facts beside it."""
     rows = worker_rows(state, facts)
     found = [
         *_raised(state, rows, facts),
@@ -327,7 +340,7 @@ def worker_rows(state: Mapping[str, Any], facts: Facts) -> dict[str, tuple[Raw, 
 
 
 def _once(items: list[Item]) -> list[Item]:
-    """What was raised about a worker says more than what follows from its status: the same thing is listed once."""
+    """List each thing once: a raised item about a worker says more than the one derived from its status."""
     told = {(item.kind, item.who) for item in items}
     in_the_way = {item.who for item in items if item.kind == "person"}
 
@@ -348,7 +361,7 @@ def _raised(state: Mapping[str, Any], rows: dict[str, tuple[Raw, Raw]], facts: F
         item = _from_state(key, row)
         if item.kind == "source" and facts.source_is_free:
             continue
-        if not item.next and item.who in rows:  # whatever can be done about its worker now
+        if not item.next and item.who in rows:  # what can be done about its worker now
             item = item._replace(next=next_command(rows[item.who][1], facts.seen(item.who), facts))
         yield item
 
@@ -367,7 +380,7 @@ def _from_state(key: str, row: Mapping[str, Any]) -> Item:
 
 
 def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
-    """What concerns everybody."""
+    """Items about the fleet."""
     auto = state.get("auto") or {}
     yield from _daemon(state, auto, facts)
     yield from _other_daemon(facts)
@@ -375,25 +388,25 @@ def fleet_items(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     yield from _parked(auto, facts)
     yield from _canary(facts)
     if facts.disk_free_bytes is not None and facts.disk_free_bytes < DISK_FLOOR_BYTES:
-        said = f"only {facts.disk_free_bytes // 2**20} MB are free on the disk of the root"
+        said = f"only {facts.disk_free_bytes // 2**20} MB are free on the root's disk"
         yield Item("disk", "disk", "blocked", "disk", facts.now, said, "llmc trash prune")
 
 
 def _daemon(state: Mapping[str, Any], auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
-    """Whoever should look after the workers and does not. A supervisor starts its daemon again by itself."""
+    """A daemon that should be running and is not. A supervisor restarts its daemon itself."""
     if facts.supervised or facts.auto_runs:
         return
     run, since = text(auto.get("run")), number(auto.get("run_unix")) or 0.0
-    if run == "failed":  # whatever runs now: why it ended is not over before auto mode runs again
+    if run == "failed":  # even if a daemon runs now: the failure stays until auto mode runs again
         cause, why = text(auto.get("run_cause")), text(auto.get("run_reason"))
         said = f"auto mode failed ({cause}): {why}" if cause else f"auto mode failed: {why}"
         first = FIRST.get(cause, "llmc logs daemon")
         yield Item("auto", "auto", "blocked", "auto mode", since, said, f"{first}, then {UP_AUTO}")
     elif run == "running":
         said = (
-            "auto mode is not running: a daemon without it took the place of its daemon"
+            "auto mode is not running: its daemon was replaced by one without auto mode"
             if facts.running
-            else "auto mode is not running: its daemon is gone, and no person ended it"
+            else "auto mode is not running: its daemon was killed"
         )
         yield Item("auto", "auto", "blocked", "auto mode", since, said, UP_AUTO)
     elif not facts.running:
@@ -404,33 +417,33 @@ def _nobody(state: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
     workers = (state.get("workers") or {}).values()
     alive = [record for record in workers if record.get("status", "offline") not in ("offline", "error")]
     if alive:
-        # When it ended nobody knows; it ran at the last thing that happened to one of them.
+        # The time of its end is unknown; it was alive when a worker last changed.
         began = facts.daemon.start_time_unix if facts.daemon else None
         signs = [began, *(record.get("since_unix") for record in alive)]
         since = max(number(sign) or 0.0 for sign in signs)
-        gone = "was killed" if facts.daemon is not None else "does not run"
-        said = f"the daemon {gone}: agents run, and nothing looks after them"
+        gone = "was killed" if facts.daemon is not None else "is not running"
+        said = f"the daemon {gone}, so the running agents are unattended"
         yield Item("daemon", "daemon", "blocked", "daemon", since, said, UP)
 
 
 def _other_daemon(facts: Facts) -> Iterator[Item]:
     daemon = facts.daemon or Registration()
     if facts.running and facts.holder is not None and daemon.pid not in (None, facts.holder):
-        said = f"process {facts.holder} holds this root, but daemon.json names {daemon.pid}"
+        said = f"process {facts.holder} holds this root's lock, but daemon.json names process {daemon.pid}"
         since = daemon.start_time_unix or 0.0
         yield Item("other_daemon", "other_daemon", "blocked", "daemon", since, said, "llmc doctor")
 
 
 def _supervisor(facts: Facts) -> Iterator[Item]:
-    """One that was told to end, or whose work was done, needs nobody."""
+    """Not a supervisor that was stopped, or that finished its work."""
     record = facts.overseer
     if record is None or facts.supervised or facts.auto_runs or record.get("code") == 0:
         return
     ended = record.get("state") == "terminated"
     if ended and "code" not in record:
-        return  # of an older llmc, which did not say how it ended
-    why = text(record.get("why")) or "it ended" if ended else "it was killed"
-    said = f"the supervisor ended: {why.partition(chr(10))[0]}"
+        return  # from an older llmc, which did not record it
+    why = text(record.get("why")) or "unknown reason" if ended else "it was killed"
+    said = f"the supervisor stopped: {why.partition(chr(10))[0]}"
     since = number(record.get("ended_unix")) or number(record.get("start_time_unix")) or 0.0
     yield Item("supervisor", "supervisor", "blocked", "supervisor", since, said, "llmc overseer")
 
@@ -441,8 +454,8 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
         return
     cause, why = text(auto.get("parked_cause")), text(auto.get("parked_reason"))
     since = number(auto.get("parked_since_unix")) or facts.now
-    when = f"until {facts.clock(until)}" if until > facts.now else "until one of them gets through"
-    said = f"the fleet waits {when} ({cause}): {why}"
+    when = f"until {facts.clock(until)}" if until > facts.now else "until a worker gets through"
+    said = f"the fleet is parked {when} ({cause}): {why}"
     if cause == "budget":
         yield Item("budget:day", "budget", "waiting", "budget", since, said, "llmc usage --by day")
     else:
@@ -450,7 +463,7 @@ def _parked(auto: Mapping[str, Any], facts: Facts) -> Iterator[Item]:
 
 
 def _canary(facts: Facts) -> Iterator[Item]:
-    """Auto mode drives a client that nobody has tried in this version."""
+    """Auto mode runs a client version that did not pass the canary."""
     daemon = facts.daemon or Registration()
     if not facts.auto_runs or daemon.agent == "scripted":
         return
@@ -458,7 +471,8 @@ def _canary(facts: Facts) -> Iterator[Item]:
     if tried.get("client") == version and tried.get("passed") is True:
         return
     failed = tried.get("client") == version and tried.get("passed") is False
-    what = f"failed its try: {text(tried.get('reason'))}" if failed else "was not tried with llmc here"
+    why = f"canary failed for {version}: {text(tried.get('reason'))}"
+    said = why if failed else f"client {version} has not been tested in this root"
     since = daemon.start_time_unix or 0.0
     again = f"llmc down && {UP_AUTO} --canary"
-    yield Item("canary", "canary", "notice", version, since, f"the client {version} {what}", again)
+    yield Item("canary", "canary", "notice", version, since, said, again)

@@ -1,28 +1,16 @@
 """Landing work: `llmc accept`, `rebase`, `pick` and `undo`."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from llmc.api import acceptance, roots
-from llmc.api.acceptance import CHANGED, Unseen, Waiting
-from llmc.cli.output import ask, json_option, note, paint, print_json, say, say_lines
+from llmc.api import acceptance
+from llmc.cli.output import json_option, note, paint, print_json, say, say_lines
 
 if TYPE_CHECKING:
     from llmc.api.acceptance import Undone
 from llmc.cli.arguments import complete_worker, confirm, project_of, worker_argument
-
-_NOT_SEEN = "the change differs from the one you reviewed"
-_DOING = {
-    "check": "checking the source",
-    "merge": "squashing into one commit on the latest default branch",
-    "validate": "validating the commit",
-    "land": "landing the commit",
-    "wait": "checking whether it landed",
-    "verify": "verifying the result",
-    "reset": "resetting the worker",
-}
+from llmc.cli.landing import land
 
 
 @click.command("accept")
@@ -51,58 +39,7 @@ def accept(ctx: click.Context, worker: str | None, yes: bool, as_json: bool) -> 
     """
     project = project_of(ctx)
     name = worker or acceptance.next_to_accept(project)
-    roots.require_worker(project, name)
-
-    told: set[str] = set()
-
-    def progress(step: str) -> None:
-        if step == CHANGED and step not in told:
-            note(paint(f"  warning: {name}: {_NOT_SEEN}", "yellow", err=True))
-        told.add(step)
-        if not as_json and step == "validate" and not project.config.repo.validate:
-            note("  skipping validation: repo.validate is not set")
-        elif not as_json and step in _DOING:
-            note(f"  {_DOING[step]} ...")
-
-    asks = not yes and not as_json and sys.stdin.isatty()
-    try:
-        try:
-            done = acceptance.accept(project, name, progress, only_seen=asks)
-        except Unseen:
-            # Hold no lock while the user decides.
-            ask(f"{name}: {_NOT_SEEN} (see llmc review {name}). Land it?", abort=True)
-            told.add(CHANGED)
-            done = acceptance.accept(project, name, progress)
-    except Waiting as waits:
-        if as_json:
-            print_json({"worker": name, "commit": None, "waits": waits.message})
-        else:
-            say(f"{waits.message}; the daemon checks again, or run `llmc accept {name}`")
-        return
-    if as_json:
-        print_json(
-            {
-                "worker": name,
-                "commit": done.commit or None,
-                "subject": done.subject,
-                "reviewed": done.reviewed,
-            }
-        )
-    if done.late:
-        note(
-            paint(
-                f"{name} committed more while its work landed; to restore it: llmc trash restore {acceptance.short(done.late)}",
-                "yellow",
-                err=True,
-            )
-        )
-    if as_json:
-        return
-    branch = project.config.repo.default_branch
-    if not done.commit:
-        say(f"nothing to land: every change from {name} is already on {branch}; {name} is now idle")
-        return
-    say(paint(f"accepted {name}: {done.commit[:12]} on {branch}: {done.subject}", "green"))
+    land(project, name, yes=yes, as_json=as_json)
 
 
 @click.command("rebase")

@@ -78,14 +78,17 @@ def run(argv: list[str]) -> int:
     except NoArgsIsHelpError as error:  # a group without a command prints its help
         say_lines(error.format_message())
         return Exit.DONE
-    except click.Abort:
-        return 130
     except BrokenPipeError:
         raise
     except SystemExit as error:  # how click reports a closed pipe
         raise BrokenPipeError from error
     except Exception as error:
-        return report(error, argv)
+        return ended(error, argv)
+
+
+def ended(error: Exception, argv: list[str]) -> int:
+    """Print the error that ended a command, and return the exit code."""
+    return 130 if isinstance(error, click.Abort) else report(error, argv)
 
 
 def _refuse_bytes(argv: list[str]) -> None:

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from llmc.api.uninstall import Work
 from llmc.base.errors import Refused, UsageError
 from llmc.cli.arguments import confirm, project_of
 from llmc.cli.output import ask, is_terminal, json_option, note, paint, print_json, say, say_lines
+from llmc.config.model import AgentName
 
 _SET = "llmc config set repo.validate"
 
@@ -26,7 +27,7 @@ _SET = "llmc config set repo.validate"
 @click.option("--target", metavar="PATH", help="Directory of the root [default: ~/llmc, or ~/llmc-REPO]")
 @click.option(
     "--agent",
-    type=click.Choice(["claude", "scripted"]),
+    type=click.Choice(get_args(AgentName)),
     default="claude",
     show_default=True,
     help="Agent to run",

@@ -119,6 +119,10 @@ class SelfReview(Table, frozen=True, kw_only=True):
     ] = ""
 
 
+#: the known agents; each has its own folder in agents/
+AgentName = Literal["claude", "scripted"]
+
+
 class Defaults(Table, frozen=True, kw_only=True):
     """Defaults for all workers."""
 
@@ -133,9 +137,9 @@ class Defaults(Table, frozen=True, kw_only=True):
         float, duration("Time between patrols (periodic checks of all workers)", gt=0)
     ] = 60.0
     sound_on_review: Annotated[bool, Meta(description="Ring the terminal bell when work needs review")] = True
-    agent: Annotated[
-        Literal["claude", "scripted"], Meta(description="Agent to run: Claude Code or the scripted agent")
-    ] = "claude"
+    agent: Annotated[AgentName, Meta(description="Agent to run: Claude Code or the scripted agent")] = (
+        "claude"
+    )
     agent_command: Annotated[
         str,
         Meta(

@@ -1,7 +1,7 @@
-"""The canary: drives a scratch session before auto mode trusts a version of the client or of tmux it does not know.
+"""The canary: tests an unknown version of the client or of tmux in a scratch session before auto mode uses it.
 
-The session has a root, a state and a tmux server of its own below `.llmc/canary/`, so that it is launched, typed into
-and ended by the same functions as a worker's, and touches nothing of the fleet's.
+The session has its own root, state and tmux server below `.llmc/canary/`, so the functions that run workers run it too,
+and it touches nothing of the fleet.
 """
 
 import os
@@ -18,10 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from llmc.agents.agent_events import What
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.hooks import NAMES
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientStatus, Prompt
+from llmc.agents.registry import reader_of, tool_children
 from llmc.base import locks, proc, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
@@ -40,6 +38,7 @@ from llmc.doctor.rules.canary_verdict import (
     result_of,
     why_probe,
 )
+from llmc.records.causes import Cause
 from llmc.records.store import Store
 from llmc.records.worker import WorkerRecord
 from llmc.repo.project import Project, agent_for
@@ -48,13 +47,13 @@ from llmc.sessions.submit import submit
 
 NAME = WorkerName("canary")
 PROMPT = "Reply with OK. Do nothing else."
-#: how long a turn of one word may take; an overloaded API is tried again by the client for minutes
+#: how long a one-word turn may take; the client retries an overloaded API for minutes
 TURN_S = 45.0
-#: how long the client may rest before a Stop that has not come is a Stop that does not come
+#: how long the client may be idle before a missing Stop hook counts as missing
 REST_S = 5.0
-#: how long it must rest before its turns are over: between a turn and a queued one it rests for a moment
+#: how long it must be idle before its turns are over: it is idle for a moment before a queued turn
 PAUSE_S = 0.7
-#: a client that works shows each of its signs at once; on a busy machine that may take a while
+#: how long to wait for one sign of the client; long enough for a busy machine
 SIGN_S = 10.0
 EXIT_S = 10.0
 SCREEN_LINES = 25
@@ -64,7 +63,7 @@ Say = Callable[[str], None]
 
 
 def last_verdict(root: Root) -> Verdict | None:
-    """What the last probe found; None when there was none that can be read."""
+    """The result of the last canary; None if there is no readable one."""
     try:
         return msgspec.json.decode(read_given(root.canary), type=Verdict)
     except (OSError, ValueError, RecursionError):
@@ -72,21 +71,21 @@ def last_verdict(root: Root) -> Verdict | None:
 
 
 def require(project: Project, say: Say, *, asked: bool = False) -> Verdict | None:
-    """Try the client if it or tmux is not known here; refuses auto mode where a probe fails. None: nothing was tried.
+    """Run the canary if the client or tmux changed, and refuse auto mode if it fails. None: it did not run.
 
-    The scripted agent is a part of llmc and changes with it only: it is tried when it is asked for.
+    The scripted agent changes only with llmc, so it is tested only on request.
     """
     agent = agent_for(project)
-    if agent.name == "scripted" and not asked:
+    if agent.ships_with_llmc and not asked:
         return None
     client, tmux = agent.version(), tmux_version()
     why = why_probe(last_verdict(project.root), client, tmux)
     if not why and not asked:
         return None
-    say(f"canary: {why or f'{client} with {tmux} is tried once more'}; trying it in a scratch session")
+    say(f"canary: {why or f'requested for {client} with {tmux}'}; testing in a scratch session")
     verdict = probe(project, say, client, tmux)
     if not verdict.passed:
-        error = Refused(f"auto mode does not start: {verdict.reason}", hint=f"{verdict.fix}.")
+        error = Refused(f"cannot start auto mode: {verdict.reason}", hint=f"{verdict.fix}.")
         error.details = {"canary": msgspec.to_builtins(verdict)}
         raise error
     return verdict
@@ -97,34 +96,34 @@ def tmux_version() -> str:
 
 
 def probe(project: Project, say: Say, client: str, tmux: str) -> Verdict:
-    """Drive a scratch session through every probe; the verdict is on the disk when this returns."""
+    """Run every probe in a scratch session, and write the verdict to disk."""
     with _alone(project), _signals_end_it_in_order():
         end_leftovers(project.root)
         scratch = _scratch(project)
         drive = _Drive(scratch, say, project.config.defaults.ready_timeout_s)
         try:
             seen = drive.observe()
-            hooks, screen = hooks_in(_events(scratch)), drive.screen
+            hooks, screen = _hooks(scratch), drive.screen
         finally:
             _end(scratch)
         verdict = judge(
             seen, agent_for(project).name, client, tmux, now_unix(), hooks=hooks, screen=tuple(screen)
         )
         write_atomic(project.root.canary, msgspec.json.format(msgspec.json.encode(verdict), indent=1))
-        if verdict.passed:  # else it is kept, and the next probe clears it away
+        if verdict.passed:  # else kept as evidence until the next canary
             shutil.rmtree(scratch.root.path, ignore_errors=True)
         return verdict
 
 
 def leftovers(root: Root) -> list[Path]:
-    """Scratch sessions that a probe which was killed left running; none while one is at work."""
+    """Scratch sessions left running by a killed canary; none while a canary runs."""
     if locks.is_locked(root.lock("canary")):
         return []
     return [path for path in _folders(root) if Tmux(Root(path).tmux_server).panes() != {}]
 
 
 def end_leftovers(root: Root) -> None:
-    """End what a killed probe left, and clear the folders of earlier ones away: they hold nobody's work."""
+    """Stop what a killed canary left, and remove old scratch folders; they hold no work."""
     for path in _folders(root):
         tmux = Tmux(Root(path).tmux_server)
         panes = tmux.panes()
@@ -137,10 +136,10 @@ def end_leftovers(root: Root) -> None:
 
 
 def repair_leftovers(root: Root) -> None:
-    """As `end_leftovers`, but never under the hands of a probe at work."""
+    """As `end_leftovers`, but not while a canary runs."""
     claim = locks.hold_forever(root.lock("canary"))
     if claim is None:
-        raise Refused("a probe is at work", hint="Look again: llmc doctor")
+        raise Refused("a canary is running", hint="Run `llmc doctor` again.")
     try:
         end_leftovers(root)
     finally:
@@ -159,7 +158,7 @@ def _alone(project: Project) -> Iterator[None]:
     claim = locks.hold_forever(project.root.lock("canary"))
     if claim is None:
         who = locks.holder(project.root.lock("canary"))
-        raise Refused(f"somebody else tries the client just now: {who}", hint="Wait until that has ended.")
+        raise Refused(f"another canary is running: {who}", hint="Wait for it to finish.")
     try:
         yield
     finally:
@@ -168,7 +167,7 @@ def _alone(project: Project) -> Iterator[None]:
 
 @contextmanager
 def _signals_end_it_in_order() -> Iterator[None]:
-    """A supervisor's SIGTERM must not leave an agent behind: it ends the probe as Ctrl-C does."""
+    """SIGTERM and SIGHUP stop the canary as Ctrl-C does, so that no agent is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +184,7 @@ def _signals_end_it_in_order() -> Iterator[None]:
 
 
 def _scratch(project: Project) -> Project:
-    """A project of one worker, without git and without the task list of the fleet."""
+    """A project with one worker, without git and without the fleet's task list."""
     root = Root(private_dir(project.root.canaries) / f"{time.time_ns()}")
     work = private_dir(root.path / "work")
     config = msgspec.structs.replace(
@@ -238,12 +237,12 @@ class _Drive:
                     if self._has_failed():
                         self._look()
                         break
-            except LlmcError as error:  # tmux or the disk, not the client; still nothing to build a night on
+            except LlmcError as error:  # tmux or the disk, not the client; a failure all the same
                 self._note(launched=False, launch_problem=error.message)
         return self.seen
 
     def _note(self, **facts: Any) -> None:
-        """What was seen; each probe that it answers is said."""
+        """Record facts, and print each probe that they decide."""
         before, self.seen = self.seen, replace(self.seen, **facts)
         for probe in PROBES:
             result = result_of(probe, self.seen)
@@ -278,10 +277,10 @@ class _Drive:
             return
         if self._status() is ClientStatus.BUSY:
             self._send_to_a_busy_agent()
-        path = Path(self._record().transcript_path)
+        record = self._record()
 
         def has_row() -> bool:
-            return _row_of(path, receipt.prompt_id) is not None
+            return _found(record, receipt.prompt_id) is not None
 
         self._note(
             prompt_hook=processes.wait_until(lambda: self._has(What.PROMPT_ARRIVED), SIGN_S),
@@ -289,19 +288,19 @@ class _Drive:
         )
 
     def _send_to_a_busy_agent(self) -> None:
-        """The same word once more, while the first is being answered."""
-        path = Path(self._record().transcript_path)
+        """Send the prompt again while the first one is being answered."""
+        record = self._record()
         receipt = submit(self.project, NAME, "canary", PROMPT)
         if not receipt.outcome.arrived:
             self._note(queue_row=False)
             return
-        processes.wait_until(lambda: _row_of(path, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
-        row = _row_of(path, receipt.prompt_id)
-        if row is None or is_queued(row):  # else it had ended by then, and there was nothing to queue
+        processes.wait_until(lambda: _found(record, receipt.prompt_id) is not None, SIGN_S, interval_s=0.05)
+        row = _found(record, receipt.prompt_id)
+        if row is None or row.queued:  # else the turn was already over, so nothing was queued
             self._note(queue_row=row is not None)
 
     def _wait_for_the_end(self) -> None:
-        """Until its turns are over by its hooks; by its status file where it has one, too."""
+        """Wait until hooks report the end of its turns, and its status file too, if it has one."""
         resting_since = time.monotonic()
         deadline = resting_since + TURN_S
         while time.monotonic() < deadline and not self._is_dead():
@@ -318,8 +317,9 @@ class _Drive:
         said = self._has(What.TURN_ENDED) or self._has(What.TURN_FAILED)
         failed = [row for row in _events(self.project) if row.get("action") == "agent_failed"]
         error = str(failed[-1].get("error")) if failed else ""
+        cause = Cause(failed[-1].get("cause", Cause.AGENT)) if failed else Cause.AGENT
         rests = self._status() is ClientStatus.IDLE
-        self._note(turn_ended=said, api_error=error, rests=rests)
+        self._note(turn_ended=said, api_error=error, api_cause=cause, rests=rests)
 
     def _clear(self) -> None:
         self._look()
@@ -343,7 +343,8 @@ class _Drive:
 
     def _has(self, what: What) -> bool:
         self._record()
-        return any(hook.split()[0] == NAMES[what] for hook in hooks_in(_events(self.project)))
+        name = reader_of(agent_for(self.project).name).hook_names[what]
+        return any(hook.split()[0] == name for hook in _hooks(self.project))
 
     def _pane(self) -> Pane | None:
         pane = self.project.pane(self.project.store.worker(NAME))
@@ -358,7 +359,7 @@ class _Drive:
         return ClientStatus.UNKNOWN if pane is None else sessions.status_of(self._record(), pane)
 
     def _look(self) -> None:
-        """The end of the screen, as evidence for a person; nothing is decided by it."""
+        """Keep the end of the screen as evidence for the user; nothing is decided by it."""
         with suppress(LlmcError):
             pane = self._pane()
             shown = self.project.tmux.capture(pane, history=50) if pane is not None else ""
@@ -367,7 +368,12 @@ class _Drive:
             ]
 
 
-def _row_of(path: Path, prompt_id: str) -> dict[str, Any] | None:
-    """The first row of a transcript that carries a prompt: one of a prompt, or of the client's queue."""
-    rows, _ = rows_since(path, prompt_id.encode(), 0)
-    return next((row for row in rows if header_id(row_text(row)) == prompt_id), None)
+def _hooks(scratch: Project) -> tuple[str, ...]:
+    """The hooks that arrived, in order."""
+    return hooks_in(_events(scratch), reader_of(agent_for(scratch).name).hook_names)
+
+
+def _found(record: WorkerRecord, prompt_id: str) -> Prompt | None:
+    """The first transcript row with a prompt: a prompt row or a queue row."""
+    prompts, _ = reader_of(record.agent).transcript(record.transcript_path).prompts(prompt_id)
+    return next((prompt for prompt in prompts if header_id(prompt.text) == prompt_id), None)

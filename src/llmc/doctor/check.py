@@ -1,8 +1,7 @@
-"""What a check of `llmc doctor` is: how to look at one thing, how to judge it, how to fix it.
+"""A check of `llmc doctor`: look at one thing, judge it, fix it.
 
-`look` changes nothing and returns what it saw. `judge` is pure: the same facts always give the same findings.
-`fix` does it through the one function that does such a thing anyway, looks once more under the lock that it needs,
-and pins what would be lost.
+`look` changes nothing. `judge` is pure: the same facts always give the same findings. `fix` calls the function that
+the rest of llmc uses for this, checks again under the lock, and pins work that would be lost.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,9 +18,9 @@ from llmc.repo.project import Project
 
 
 class Turn(IntEnum):
-    """When a repair is made: what the others need comes first."""
+    """The order of repairs: what other repairs need comes first."""
 
-    #: one bad record keeps all others from being changed
+    #: one bad record blocks changes to all others
     RECORDS = 0
     ROOT = 1
     CLONE = 2
@@ -32,12 +31,12 @@ class Turn(IntEnum):
     RESETS = 6
     SESSIONS = 7
     TASKS = 8
-    #: a worktree that is made again needs its branch
+    #: a recreated worktree needs its branch
     BRANCHES = 9
 
 
 class Sight(Struct, frozen=True):
-    """What a check looks at: the root, and what was already seen of it."""
+    """The input of a check: the root, and the facts collected so far."""
 
     project: Project
     facts: Facts
@@ -45,7 +44,7 @@ class Sight(Struct, frozen=True):
 
 
 class Repair(Struct, frozen=True):
-    """What became of one finding."""
+    """The result of one repair."""
 
     finding: Finding
     done: bool
@@ -53,60 +52,60 @@ class Repair(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """Something about a root that can be wrong. `kind` is stable: scripts may match it."""
+    """A possible problem with a root. `kind` is stable: scripts may match it."""
 
     kind: str
     group: str
-    #: for the reference
+    #: for the docs
     about: str
-    #: of all that `look` saw
+    #: gets everything that `look` returned
     judge: Callable[[Facts, tuple[Any, ...]], Iterable[Finding]]
     look: Callable[[Sight], Iterable[Any]] = lambda _: ()
-    #: takes the subject of the finding, and says what was done
+    #: takes the subject of the finding, returns what was done
     fix: Callable[[Project, str], str] | None = None
     turn: Turn = Turn.ROOT
-    #: of git, tmux, clone, config, state: without it nothing is looked at and nothing said
+    #: any of git, tmux, clone, config, state; the check is skipped without them
     needs: tuple[str, ...] = ()
-    #: looks after all others
+    #: runs after all others
     late: bool = False
 
 
 def held(worker: WorkerFacts, _: str) -> str:
-    """Why a repair must not touch a worker that a person keeps; "" when it may."""
-    return f"it is held; first `llmc release {worker.record.name}`" if worker.record.held else ""
+    """Why a repair must not touch a worker on hold; "" if it may."""
+    return f"it is on hold; run `llmc release {worker.record.name}` first" if worker.record.held else ""
 
 
 def hands_off(worker: WorkerFacts, kind: str) -> str:
-    """Why a repair must not touch a worker, and what to do first; "" when it may."""
+    """Why a repair must not touch a worker, and what to do first; "" if it may."""
     name = worker.record.name
     if why := held(worker, kind):
         return why
     if worker.attached:
-        return "somebody is attached to it; detach first (C-b d, or C-b C-b d inside another tmux)"
+        return "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
     if (
         worker.record.accept is not None and kind != "index_lock"
     ):  # it may be what keeps the accept from ending
-        return f"its accept comes first: `llmc accept {name}`"
+        return f"finish its accept first: `llmc accept {name}`"
     if worker.pane is PaneState.UNKNOWN:
-        return "tmux gave no answer; try again"
+        return "tmux did not answer; try again"
     return ""
 
 
 class WorkerCheck(Struct, frozen=True):
-    """Something about one worker that can be wrong; looked at again under its lock before it is fixed."""
+    """A possible problem with one worker; checked again under its lock before the fix."""
 
     kind: str
     group: str
     about: str
     judge: Callable[[WorkerFacts], Iterable[Finding]]
-    #: is called with the worker's lock held
+    #: called with the worker's lock held
     fix: Callable[[Project, WorkerRecord], str] | None = None
-    #: in place of `fix`, all of them at once
+    #: instead of `fix`: fixes all findings together
     fix_all: Callable[[Project, Facts, list[Finding]], list[Repair]] | None = None
     turn: Turn = Turn.WORKTREES
-    #: why the worker must be left alone
+    #: why a repair must not touch the worker
     guard: Callable[[WorkerFacts, str], str] = hands_off
-    #: even while a command is at work on the worker: it cannot be that command's doing
+    #: also while a command uses the worker, because that command cannot be the cause
     while_busy: bool = False
-    #: its agent is started afterwards
+    #: start the agent afterwards
     starts: bool = False

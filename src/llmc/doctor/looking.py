@@ -1,7 +1,6 @@
-"""What several checks of `llmc doctor` need to see of a root and of its workers. Changes nothing, and needs nothing to work."""
+"""Collects the facts about a root and its workers that several checks need. Changes nothing, and works on a damaged root."""
 
 import contextlib
-import json
 import os
 from collections.abc import Callable
 from datetime import date
@@ -9,13 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.claude.transcripts import prompts_in
+from llmc.agents.registry import reader_of
 from llmc.auto import prices
 from llmc.auto.rules.costs import complaint
 from llmc.base import locks, processes
 from llmc.base.clock import age_s, now_unix
 from llmc.base.errors import ConfigError, LlmcError, NotFound, ToolFailed
-from llmc.base.files import json_row, read_json
+from llmc.base.files import json_row, read_given
 from llmc.base.names import OVERSEER
 from llmc.base.panes import Pane, Panes
 from llmc.base.proc import ToolMissing
@@ -25,8 +24,8 @@ from llmc.config.paths import Root
 from llmc.doctor import canary, programs
 from llmc.doctor.check import Sight
 from llmc.doctor.checks.what_runs import daemon_facts
+from llmc.doctor.rebuild import task_of_transcript
 from llmc.doctor.rules import facts as seen
-from llmc.doctor.rules.records import task_in
 from llmc.landing.prompts import task_of
 from llmc.records.event_log import EventLog
 from llmc.records.state import State
@@ -37,14 +36,14 @@ from llmc.repo.project import Project, agent_for, bare_project
 from llmc.repo.worktrees import lock_holders
 from llmc.sessions import sessions
 
-#: how long a command or the daemon may be at a worker before it is looked at only in part
+#: how long to wait for a command or the daemon before a worker is checked only in part
 PATIENCE_S = 2.0
 
 
 def look(root: Root) -> Sight:
-    """What checks share; what one alone needs it looks at itself."""
+    """The facts that checks share; what only one check needs, that check collects."""
     project, config_problems = open_any(root)
-    # Sessions first: a worker that is added meanwhile has none yet, one that is removed has none any more.
+    # Sessions first: a worker that is added meanwhile has no session yet, a removed one has none left.
     panes = panes_of(project)
     state, state_facts = _state(project)
     names: list[str] = list(state.workers) if state else []
@@ -70,7 +69,7 @@ def look(root: Root) -> Sight:
 
 
 def open_any(root: Root) -> tuple[Project, tuple[str, ...]]:
-    """The project, and what is wrong with its configuration: then only enough of it to look around."""
+    """The project, and the problems of its configuration; with problems, a minimal configuration."""
     try:
         config, problems = check_text(read_text(root.config), root.config.name)
     except (NotFound, ConfigError) as error:
@@ -86,7 +85,7 @@ def config_advice(project: Project) -> tuple[str, ...]:
 
 
 def _sessions(project: Project, panes: Panes | Unknown) -> tuple[seen.Session, ...] | None:
-    """Those with an agent in them; not the supervisor's own, and none in which only a person has something."""
+    """Sessions with an agent in them, without the supervisor's and the user's own."""
     if isinstance(panes, Unknown):
         return None
     found = {}
@@ -107,7 +106,9 @@ def _state(project: Project) -> tuple[State | None, seen.StateFacts]:
         return None, seen.StateFacts(seen.StateFile.NEWER, error.message)
     except LlmcError as error:
         return None, seen.StateFacts(seen.StateFile.BROKEN, error.message, store.backup_is_good())
-    wrong = [f"{r.name} is filed under {key}" for key, r in state.workers.items() if key != r.name]
+    wrong = [
+        f"the record of {r.name} is stored under {key}" for key, r in state.workers.items() if key != r.name
+    ]
     return state, seen.StateFacts(misfiled=tuple(wrong), backup_has_workers=store.backup_has_workers())
 
 
@@ -119,12 +120,12 @@ def _clone_problem(project: Project) -> str:
     if not done.ok:
         return " ".join(done.stderr.split())
     if Path(project.root.path, done.stdout.strip()).resolve() != (project.root.path / ".git").resolve():
-        return f"{project.root.path / '.git'} is gone"
+        return f"{project.root.path / '.git'} is missing"
     return ""
 
 
 def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
-    """Without those of workers that are being added or removed just now."""
+    """Without directories of workers that are being added or removed now."""
     try:
         there = sorted(entry.name for entry in os.scandir(root.worktrees) if entry.is_dir())
     except OSError:
@@ -136,7 +137,7 @@ def _strays(root: Root, names: list[str]) -> tuple[seen.Stray, ...]:
 
 
 def remembered(root: Root) -> tuple[str, ...]:
-    """The workers that were added and not removed, by the event log."""
+    """Workers that were added and not removed, according to the event log."""
     found: dict[str, None] = {}
     with contextlib.suppress(OSError):
         for line in EventLog(str(root.events)).lines_since(0):
@@ -149,7 +150,7 @@ def remembered(root: Root) -> tuple[str, ...]:
 
 
 def source_dirty(at: Sight) -> tuple[str, ...]:
-    """Tracked changes where the default branch is checked out."""
+    """Uncommitted changes to tracked files where the default branch is checked out."""
     source = Path(at.project.source)
     if at.facts.lacking & {"git", "config"} or not source.is_dir():
         return ()
@@ -161,7 +162,7 @@ def source_dirty(at: Sight) -> tuple[str, ...]:
 
 
 def worker_facts(project: Project, name: str, *, ours: bool = False) -> seen.WorkerFacts | None:
-    """One worker, seen at a moment when nothing was changing; `ours`: the caller holds its lock. None: it is gone."""
+    """The facts about one worker, read while nothing changes it. `ours`: the caller holds its lock. None: it is gone."""
     lock = project.root.lock(f"worker-{name}")
     for _ in range(3):
         busy = not ours and not processes.wait_until(lambda: not locks.is_locked(lock), PATIENCE_S)
@@ -217,14 +218,14 @@ def pane_of(project: Project, record: WorkerRecord) -> Pane | Unknown | None:
 
 
 def tree_facts(project: Project, record: WorkerRecord) -> seen.Tree | None:
-    """What git says of a worktree; None without git."""
+    """The state of a worktree according to git; None without git."""
     worktree = Path(record.worktree_path)
     try:
         tip = _or_empty(lambda: git.resolve(project.root.path, f"refs/heads/{record.branch}"))
         if not os.path.lexists(worktree):
             return seen.Tree(exists=False, tip=tip)
         if not (worktree / ".git").exists():
-            return seen.Tree(problem="it has no .git", foreign=True, tip=tip)
+            return seen.Tree(problem=".git is missing", foreign=True, tip=tip)
         if not git.is_worktree_of(worktree, project.root.path):
             return seen.Tree(problem="it is not a worktree of this root", foreign=True, tip=tip)
         return _readable_tree(project, worktree, tip)
@@ -260,7 +261,7 @@ def _readable_tree(project: Project, worktree: Path, tip: str) -> seen.Tree:
 
 
 def _index_lock(worktree: Path) -> tuple[float | None, bool]:
-    """The age of a lock, and whether a process has it open or a git command works in the worktree."""
+    """The age of a lock, and whether a process has it open or a git command runs in the worktree."""
     lock = git.git_paths(worktree, "index.lock")[0]
     try:
         age = age_s(lock.stat().st_mtime, now_unix())
@@ -272,22 +273,22 @@ def _index_lock(worktree: Path) -> tuple[float | None, bool]:
 def _settings_problem(project: Project, record: WorkerRecord) -> str:
     path = sessions.settings_file(project, record.name)
     try:
-        wanted = json.loads(sessions.settings_text(project, record.name, agent_for(project)))
-        found = read_json(path)
+        command = sessions.hook_command(project, record.name)
+        same = agent_for(project).has_hooks(read_given(path), command)
     except FileNotFoundError:
-        return f"its hooks are registered nowhere: {path} is gone"
+        return f"its hook settings {path} are missing"
     except (OSError, ValueError, LlmcError):
-        return f"its hooks cannot be read: {path}"
-    same = isinstance(found, dict) and found.get("hooks") == wanted["hooks"]
-    return "" if same else f"its hooks are not those of this llmc: {path}"
+        return f"cannot read its hook settings {path}"
+    return "" if same else f"its hook settings {path} differ from those of this llmc"
 
 
 def _found_prompt(project: Project, record: WorkerRecord) -> str:
-    """The task of a worker whose record has none, from its conversation."""
+    """The task from a worker's conversation, if its record has none."""
     if record.status is not Status.WORKING or record.current_prompt or not record.transcript_path:
         return ""
     try:
-        prompt_id, sent = task_in(prompts_in(Path(record.transcript_path)))
+        transcript = reader_of(record.agent).transcript(record.transcript_path)
+        prompt_id, sent = task_of_transcript(transcript)
     except OSError:
         return ""
     return task_of(project, record, prompt_id, sent) if prompt_id else ""

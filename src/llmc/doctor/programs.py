@@ -1,4 +1,4 @@
-"""The programs that llmc runs: what is here, in which version, and what is missing. For `init` and `doctor`."""
+"""The programs that llmc runs: which are installed, and in which version. For `init` and `doctor`."""
 
 import re
 import shutil
@@ -14,14 +14,14 @@ from llmc.doctor.rules.findings import Finding
 from llmc.repo import lfs
 from llmc.repo.project import Project, agent_for
 
-#: the oldest versions llmc was tried with
-MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11), "claude": (2, 1, 197)}
+#: the oldest versions that llmc was tested with
+MINIMUM = {"git": (2, 36), "tmux": (3, 3), "python": (3, 11)}
 
-#: without these there is nothing that llmc could do
+#: llmc does not work without these
 ESSENTIAL = (("git", "--version"), ("tmux", "-V"))
 
 DIFFT = "difft is not installed: `llmc review` shows plain diffs"
-GET_DIFFT = "For syntax-aware ones install difftastic (https://difftastic.wilfred.me.uk)."
+GET_DIFFT = "For syntax-aware diffs, install difftastic (https://difftastic.wilfred.me.uk)."
 
 
 class Lack(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Lack(Struct, frozen=True):
     name: str
     problem: str
     fix: str
-    #: nothing in this repository needs it now
+    #: this repository does not need it
     optional: bool = False
 
 
@@ -53,36 +53,36 @@ def python() -> seen.Program:
 def client(project: Project) -> seen.Program:
     try:
         agent = agent_for(project)
-        return seen.Program(agent.name, agent.version(), MINIMUM["claude"])
+        return seen.Program(agent.name, agent.version(), agent.minimum)
     except LlmcError as error:
         return seen.Program("the agent", problem=error.message, fix=error.hint or "see `llmc config edit`")
 
 
 def here(project: Project, *, agent: bool) -> tuple[seen.Program, ...]:
-    """Those of a root; `agent`: the one of its configuration, too."""
+    """The programs of a root; with `agent`, its configured agent too."""
     return (*essential(), python(), *([client(project)] if agent else []))
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """The first version number in a program's answer; empty when there is none."""
+    """The first version number in a program's output; empty if there is none."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def of_program(program: seen.Program) -> list[Finding]:
-    """It is missing, or older than what llmc was tried with."""
+    """Report a program that is missing or too old."""
     if program.problem:
         return [Finding(program.problem, program.fix or f"install {program.name}", subject=program.name)]
     version = parse_version(program.version)
     if not version or version >= program.minimum:
         return []
     needed = ".".join(map(str, program.minimum))
-    text = f"{program.name} is too old: {program.version}, {needed} is needed"
+    text = f"{program.name} is too old: found {program.version}, need {needed}"
     return [Finding(text, program.fix or f"install {program.name} {needed}", subject=program.name)]
 
 
 def require_essential() -> list[seen.Program]:
-    """Refuse to begin without them, all of them named at once; what is here, with versions."""
+    """The essential programs with versions; raises an error that names all missing ones."""
     found = essential()
     missing = [program for program in found if program.problem]
     if missing:
@@ -94,9 +94,9 @@ def require_essential() -> list[seen.Program]:
 
 
 def lacks(project: Project, found: list[seen.Program]) -> list[Lack]:
-    """What a new root will miss, the most important first. One can go on without any of it.
+    """Programs that a new root will miss, most important first. llmc starts without them.
 
-    The client is only looked for: to start it takes a second, and `doctor` and the canary do that.
+    Only checks that the client exists: `doctor` and the canary start it, which takes a second.
     """
     old = [
         Lack(program.name, finding.text, finding.fix) for program in found for finding in of_program(program)
@@ -108,7 +108,7 @@ def _client_lack(project: Project) -> list[Lack]:
     try:
         agent_for(project).program()
     except LlmcError as error:
-        return [Lack("claude", error.message, error.hint)]
+        return [Lack(project.config.defaults.agent, error.message, error.hint)]
     return []
 
 

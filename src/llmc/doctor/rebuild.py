@@ -1,7 +1,7 @@
-"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions, claims on tasks and the configuration.
+"""`llmc doctor --rebuild`: a new state.json from worktrees, branches, sessions, task claims and the configuration.
 
-The old file is kept. What only it knew is gone: who is held (where it cannot be read), how far an accept was, and
-prompts on their way.
+The old file is kept. What only it recorded is lost: holds (if it cannot be read), accepts in progress, and pending
+prompts.
 """
 
 import os
@@ -14,14 +14,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from llmc.agents.claude.client_files import client_session, client_status
-from llmc.agents.claude.transcripts import prompts_in, transcript_of
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.protocol import ClientState, ClientStatus, Transcript
+from llmc.agents.registry import reader_of
 from llmc.base import locks, processes
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, NotFound, Refused, StateError
 from llmc.base.files import json_row
-from llmc.base.names import ClaudeSessionId, TaskKey, WorkerName
+from llmc.base.names import HEADER, TaskKey, WorkerName
 from llmc.base.panes import Pane, Panes
 from llmc.base.tmux import answered
 from llmc.config.options import check_worker_name, is_auto_name
@@ -42,7 +41,7 @@ from llmc.tasks.task_list import believed_tasks
 
 
 class Rebuilt(Struct, frozen=True):
-    """The new records, where the old file is, and what could not be known of whom."""
+    """The new records, the path of the old file, and what is unknown about each worker."""
 
     workers: list[WorkerRecord]
     kept: Path | None
@@ -50,7 +49,7 @@ class Rebuilt(Struct, frozen=True):
 
 
 def readable_state(project: Project) -> State | None:
-    """The state as it is; None when there is none to use. One of a newer llmc is an error."""
+    """The state; None if missing or broken. A state from a newer llmc is an error."""
     try:
         return project.store.read()
     except NewerState:
@@ -60,7 +59,7 @@ def readable_state(project: Project) -> State | None:
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Look at everything, keep the old state.json aside, write the new one. Safe to repeat after a crash."""
+    """Collect the facts, set the old state.json aside, write a new one. Safe to repeat after a crash."""
     with _alone(project):
         panes = answered(project.tmux.panes())
         old = _old_workers(project)
@@ -76,7 +75,7 @@ def rebuild(project: Project) -> Rebuilt:
 
 
 def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> list[WorkerRecord]:
-    """Auto workers are at the tasks that the ledger says; where it is lost, too, at those that the files say."""
+    """Assign auto workers their tasks from the ledger or, if it is lost too, from the task files."""
     source = source_of(project)
     claims = source.books().claims
     tasks: dict[TaskKey, Task] = {}
@@ -95,16 +94,17 @@ def _with_tasks(project: Project, records: list[WorkerRecord], now: float) -> li
 
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
-    """No daemon can start meanwhile, and no command may be at work on a worker."""
+    """Keep daemons from starting, and refuse while a command uses a worker."""
     claim = locks.hold_forever(project.root.lock("daemon"))
     if claim is None:
         raise Refused(
-            f"a daemon runs: {locks.holder(project.root.lock('daemon'))}", hint="`llmc down` stops it."
+            f"a daemon is running: {locks.holder(project.root.lock('daemon'))}",
+            hint="Stop it with `llmc down`.",
         )
     try:
         for path in sorted(project.root.locks.glob("worker-*.lock")):
             if locks.is_locked(path):
-                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait until it is done.")
+                raise Refused(f"{path.stem} is busy: {locks.holder(path)}", hint="Wait for it to finish.")
         yield
     finally:
         os.close(claim)
@@ -118,7 +118,7 @@ def _old_workers(project: Project) -> dict[WorkerName, WorkerRecord]:
 
 
 def _names(project: Project) -> list[WorkerName]:
-    """A worker for each worktree; and for each configured name whose branch is there, though its worktree is not."""
+    """Every worker with a worktree, and every configured name with a branch."""
     clone = project.root.path
     names = {
         entry.name
@@ -139,7 +139,7 @@ def _directories(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _pane_of(name: WorkerName, panes: Panes) -> Pane | None:
-    """The pane of a worker's agent; a shell that a person has in its session is none."""
+    """The pane of a worker's agent, not a shell that the user opened in its session."""
     return next((pane for pane in panes.values() if not pane.dead and launched(pane)[0] == name), None)
 
 
@@ -150,10 +150,10 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
     ours = environment.get("LLMC_WORKER") == name
     agent = agent_for(project)
     config_dir = agent.config_dir({**os.environ, **project.config.defaults.env, **environment})
-    status, session = ClientStatus.UNKNOWN, None
+    reader, said = reader_of(agent.name), ClientState()
     if pane is not None and ours:
-        status, session = client_status(config_dir, pane.pid), client_session(config_dir, pane.pid)
-    transcript = transcript_of(config_dir, session, str(worktree))
+        said = reader.state(config_dir, pane.pid)
+    transcript = reader.find_transcript(config_dir, said.session, str(worktree))
     bare = Found(name, str(worktree), project.session(name), _made_at(worktree))
     git_facts = intake.git_facts(project, rebuilt(bare, now_unix()))
     return Found(
@@ -165,10 +165,10 @@ def _find(project: Project, name: WorkerName, pane: Pane | None, logged: list[di
         instance=environment.get("LLMC_INSTANCE", "") if ours else "",
         agent=agent.name,
         config_dir=str(config_dir),
-        busy=status is ClientStatus.BUSY,
-        asks=status is ClientStatus.WAITING,
-        claude_session_id=session or (ClaudeSessionId(transcript.stem) if transcript else None),
-        transcript_path=str(transcript) if transcript else "",
+        busy=said.status is ClientStatus.BUSY,
+        asks=said.status is ClientStatus.WAITING,
+        claude_session_id=said.session or (transcript.session if transcript else None),
+        transcript_path=str(transcript.path) if transcript else "",
         prompt=_prompt(project, bare, transcript, logged),
         git=git_facts,
         rebase=_rebase(name, worktree) if git_facts is not None and git_facts.rebasing else None,
@@ -182,16 +182,24 @@ def _made_at(worktree: Path) -> float:
         return now_unix()
 
 
-def _prompt(project: Project, bare: Found, transcript: Path | None, logged: list[dict[str, Any]]) -> str:
-    """The task the conversation was given, unless the log says that it is over."""
-    prompt_id, sent = task_in(prompts_in(transcript)) if transcript else ("", "")
+def _prompt(
+    project: Project, bare: Found, transcript: Transcript | None, logged: list[dict[str, Any]]
+) -> str:
+    """The task of the conversation, unless it is over according to the event log."""
+    prompt_id, sent = task_of_transcript(transcript) if transcript else ("", "")
     if not prompt_id or is_over(logged, bare.name, prompt_id):
         return ""
     return task_of(project, rebuilt(bare, now_unix()), prompt_id, sent)
 
 
+def task_of_transcript(transcript: Transcript) -> tuple[str, str]:
+    """The newest task that llmc sent: its id and its text, both "" when there is none."""
+    prompts, _ = transcript.prompts(HEADER)
+    return task_in([prompt.text for prompt in prompts])
+
+
 def _rebase(name: str, worktree: Path) -> Rebase | None:
-    """What git itself wrote down when the rebase began; None when it was not llmc that began it."""
+    """What git recorded when the rebase started; None if llmc did not start it."""
     before, onto = git.git_paths(worktree, "rebase-merge/orig-head", "rebase-merge/onto")
     try:
         found = Rebase(before.read_text().strip(), onto.read_text().strip(), git.conflicted_files(worktree))

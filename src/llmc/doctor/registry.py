@@ -1,4 +1,4 @@
-"""`llmc doctor`: walks all checks, to look, to judge and to repair."""
+"""`llmc doctor`: runs all checks and repairs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from llmc.doctor.rules.findings import GROUPS, Finding
 from llmc.repo.project import Project
 from llmc.workers import fleet
 
-#: how long a command or the daemon that is at work on a worker is waited for
+#: how long to wait for a command or the daemon to release a worker
 LOCK_S = 10.0
 
 _EVERY: tuple[Check | WorkerCheck, ...] = (
@@ -31,7 +31,7 @@ CHECKS = tuple(sorted(_EVERY, key=lambda check: GROUPS.index(check.group)))
 
 
 def examine(root: Root) -> Facts:
-    """Everything that can be seen of a root now. Changes nothing, and needs nothing to work."""
+    """Collect the facts about a root. Changes nothing, and works on a damaged root too."""
     at = sight.look(root)
     looking = [
         check for check in CHECKS if isinstance(check, Check) and not at.facts.lacking & {*check.needs}
@@ -43,7 +43,7 @@ def examine(root: Root) -> Facts:
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Everything that is wrong, in the order of a report."""
+    """All findings, in report order."""
     facts = _without_a_lost_state(facts)
     found: list[Finding] = []
     for check in CHECKS:
@@ -56,7 +56,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 
 def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
-    """What a check finds about a worker. While a command is at work on it, only what cannot be that command's doing."""
+    """What a check finds about a worker. While a command uses the worker, only what that command cannot have caused."""
     if worker.busy_with and not check.while_busy:
         return
     for finding in check.judge(worker):
@@ -66,31 +66,31 @@ def of_one(check: WorkerCheck, worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def notes(facts: Facts) -> list[str]:
-    """What was looked at only in part, and why; no problem by itself."""
+    """What could not be checked completely, and why. These are not problems."""
     said = [
-        f"{worker.record.name}: {worker.busy_with} is at work on it, so not everything was looked at"
+        f"{worker.record.name}: not fully checked, {worker.busy_with} is using it"
         for worker in facts.workers
         if worker.busy_with
     ]
     said += facts.config_advice
     if facts.source_dirty:
         names = ", ".join(facts.source_dirty[:3]) + (" .." if len(facts.source_dirty) > 3 else "")
-        said.append(f"the source has uncommitted changes, and nothing lands there while it has: {names}")
+        said.append(f"the source has uncommitted changes, which block every accept: {names}")
     return said
 
 
 def _without_a_lost_state(facts: Facts) -> Facts:
-    """A state.json that lost its workers is as good as none: else each of their sessions would be an orphan."""
+    """Treat a state.json that lost its workers as broken; else each of their sessions would look like an orphan."""
     there = {stray.name for stray in facts.strays if stray.is_worktree}
     if facts.state.kind is not StateFile.VALID or facts.workers or not there & set(facts.remembered):
         return facts
     known = ", ".join(facts.remembered)
-    problem = f"state.json has no workers, but there are worktrees of {known}: it was overwritten"
+    problem = f"state.json was overwritten: it has no workers, but worktrees exist for {known}"
     return replace(facts, state=StateFacts(StateFile.BROKEN, problem, facts.state.backup_has_workers))
 
 
 def not_seen(facts: Facts) -> dict[str, str]:
-    """The parts of a report about which nothing can be said, and why: silence is not health."""
+    """The groups that could not be checked, and why."""
     unseen = {}
     lacking = _without_a_lost_state(facts).lacking
     if "state" in lacking:
@@ -105,7 +105,7 @@ def not_seen(facts: Facts) -> dict[str, str]:
 
 
 def repair_all(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
-    """Mend what the plan says, one after another; what fails or is refused is said, and the others go on."""
+    """Run the repairs of the plan one by one; a failed repair does not stop the others."""
     plan = [finding for finding in plan if finding.repairable]
     by_turn = sorted(CHECKS, key=lambda check: check.turn)
     done: list[Repair] = []
@@ -141,14 +141,14 @@ def _on_worker(project: Project, check: WorkerCheck, finding: Finding) -> str:
     with project.worker_lock(name, timeout_s=LOCK_S):
         worker = sight.worker_facts(project, name, ours=True)
         if worker is None:
-            return "the worker is gone"
+            return "the worker no longer exists"
         now = next((other for other in of_one(check, worker) if other.same_as(finding)), None)
         if now is None:
-            return "no longer so"
+            return "already resolved"
         if not now.repairable:
             raise Refused(now.fix)
         text = check.fix(project, worker.record)
         starts = check.starts and (worker.pane is not PaneState.NONE or project.daemon_runs())
     if starts and (problem := fleet.bring_up(project, name)):
-        return f"{text}, but its agent did not start: {problem}"
+        return f"{text}, but the agent did not start: {problem}"
     return text

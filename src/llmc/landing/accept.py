@@ -11,24 +11,35 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
 from llmc.attention.raising import advice
 from llmc.base import locks
-from llmc.base.aside import Aside
 from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
-from llmc.base.names import TaskKey
 from llmc.base.proc import ShuttingDown
 from llmc.base.text import gist
 from llmc.landing import fast_forward, merging, post_accept, rebase, review, validation, ways
-from llmc.records.state import NOT_DIRTY, Due, due_fields
-from llmc.records.store import Transaction, accept_key
+from llmc.landing.accept_journal import (
+    CHANGED,
+    FORMER,
+    STEPS,
+    Accepted,
+    Cancelled,
+    Progress,
+    SentBack,
+    Unseen,
+    Waiting,
+    WorkChanged,
+    cancel,
+    completed,
+    waits,
+)
+from llmc.landing.fast_forward import Ahead
+from llmc.records.store import accept_key
 from llmc.records.transitions import step
 from llmc.records.worker import AcceptJournal, Reviewed, Status, WorkerRecord
 from llmc.repo import git, provision, submodules, trash, worktrees
@@ -36,82 +47,22 @@ from llmc.repo.project import Project
 from llmc.repo.user_commands import CommandFailed
 from llmc.sessions import intake
 
-#: the steps in their order; `finish` ends the journal
-STEPS = ("check", "merge", "validate", "land", "wait", "verify", "complete", "reset", "finish")
-#: steps in the journals of an older llmc: what it had made is made again
-_FORMER = {"rebase": "merge", "squash": "merge"}
-#: what `progress` is told before a change is validated and landed that is not the one reviewed
-CHANGED = "changed"
 MAX_ATTEMPTS = 20
 #: so much of the task is kept in the event log, for `llmc undo`
 PROMPT_IN_EVENT = 4000
 #: so many lines of a failed command are on the attention list
 LAST_LINES = 4
-#: how often a landing that cannot answer at once is asked
-POLL_S = 30.0
 #: so long a look at the source, or at the worker, is good enough to land by; a validation or a wait makes it old
 CHECK_HOLDS_S = 1.0
 
-Progress = Callable[[str], None]
-
-
-class Accepted(Struct, frozen=True):
-    worker: str
-    #: empty when all of the work was on the branch already, and nothing had to land
-    commit: str
-    subject: str
-    reviewed: Reviewed
-    #: the trash ref of what the worker changed while its work landed; empty: nothing
-    late: str = ""
-
-
-class WorkChanged(Refused):
-    """The worker has something else now than what was taken; nothing landed, and nothing of it is lost."""
-
-
-class Unseen(Refused):
-    """What would land is not the change that a person reviewed; nothing landed, and they decide."""
-
-
-class Waiting(LlmcError):
-    """It is on its way to the branch, and nobody has to stay with it: the next accept asks what became of it."""
-
-
-class SentBack(Refused):
-    """Where it was to land they want something else; nothing landed, the accept has ended, and the worker has to know."""
-
-
-class Cancelled(Refused):
-    """A person had something to say to the worker while its work was validated."""
-
-
-def may_have_landed(journal: AcceptJournal | None) -> bool:
-    """Whether an accept has come so far that only its end can tell what became of the work."""
-    return journal is not None and _position(journal.step) >= STEPS.index("land")
-
-
-def is_past_landing(journal: AcceptJournal | None) -> bool:
-    return journal is not None and _position(journal.step) > STEPS.index("wait")
-
-
-def waits(journal: AcceptJournal | None) -> bool:
-    """Whether it is on its way to the branch, without anybody at work on it."""
-    return journal is not None and journal.step == "wait"
-
-
-def is_due(journal: AcceptJournal) -> bool:
-    """Whether to go on with it now: one that waits is asked now and then."""
-    return (
-        not waits(journal) or now_unix() - journal.polled_unix >= POLL_S or now_unix() < journal.polled_unix
-    )
-
-
-def _position(step_name: str) -> int:
-    return STEPS.index(_FORMER.get(step_name, step_name))
-
 
 def accept(
-    project: Project, name: str, progress: Progress = lambda _: None, *, only_seen: bool = False
+    project: Project,
+    name: str,
+    progress: Progress = lambda _: None,
+    *,
+    only_seen: bool = False,
+    ahead: Ahead | None = None,
 ) -> Accepted:
     """Land a worker's work, or go on with an accept that was interrupted; the caller holds the worker's lock.
 
@@ -122,10 +73,11 @@ def accept(
     with project.try_accept_lock(name) as is_ours:
         if not is_ours:
             raise Refused(f"{name} is being accepted by another command", hint="Wait for it: llmc status")
-        return _accept(project, name, progress, only_seen)
+        with ahead or Ahead(project) as begun:
+            return _accept(project, name, progress, begun, only_seen)
 
 
-def _accept(project: Project, name: str, progress: Progress, only_seen: bool) -> Accepted:
+def _accept(project: Project, name: str, progress: Progress, ahead: Ahead, only_seen: bool) -> Accepted:
     record = intake.apply_pending(project, name)
     if not Path(record.worktree_path, ".git").exists():
         raise Refused(
@@ -137,31 +89,11 @@ def _accept(project: Project, name: str, progress: Progress, only_seen: bool) ->
     if rebase.must_tell(record):  # an accept, or a rebase, was killed before the worker knew of its conflicts
         raise rebase.tell(project, name)
     resumes = record.accept is not None
-    with _Ahead(project) as ahead:
-        record = _resumed(project, record) if resumes else _begin(project, record, ahead)
-        try:
-            return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
-        except rebase.HasConflicts as found:
-            raise rebase.tell(project, name) from found
-
-
-class _Ahead:
-    """What an accept has to know of the source, found out while it looks at the worker."""
-
-    def __init__(self, project: Project) -> None:
-        self._begun = ExitStack()
-        self.source = Aside(lambda: (time.monotonic(), fast_forward.check_source(project)))
-        self.base = Aside(lambda: provision.refresh_base(project), limit_s=1000)
-
-    def begin(self) -> None:
-        for aside in (self.source, self.base):
-            self._begun.enter_context(aside)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._begun.close()
+    record = _resumed(project, record) if resumes else _begin(project, record, ahead)
+    try:
+        return _Pipeline(project, record, progress, ahead, resumes=resumes, only_seen=only_seen).run()
+    except rebase.HasConflicts as found:
+        raise rebase.tell(project, name) from found
 
 
 def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
@@ -171,23 +103,12 @@ def _resumed(project: Project, record: WorkerRecord) -> WorkerRecord:
     if journal.step in STEPS and not journal.rebased:
         return record
     tip = journal.rebased or git.head(Path(record.worktree_path))
-    new = replace(journal, step=_FORMER.get(journal.step, journal.step), tip=tip, rebased="")
+    new = replace(journal, step=FORMER.get(journal.step, journal.step), tip=tip, rebased="")
     with project.store.transaction() as tx:
         return tx.update(record.name, accept=new)
 
 
-def cancel(project: Project, name: str, why: str) -> bool:
-    """End an accept that has not begun to land; whether there was one. The caller holds the worker's lock."""
-    journal = project.store.worker(name).accept
-    if journal is None or may_have_landed(journal):
-        return False
-    with project.store.transaction() as tx:
-        tx.update(name, accept=None)
-        tx.emit("accept_failed", worker=name, reason=why, step=journal.step)
-    return True
-
-
-def _begin(project: Project, record: WorkerRecord, ahead: _Ahead) -> WorkerRecord:
+def _begin(project: Project, record: WorkerRecord, ahead: Ahead) -> WorkerRecord:
     if record.status is not Status.NEEDS_REVIEW or record.commit_sha is None:
         raise Refused(
             f"{record.name} is {record.status}, only a worker in needs_review can be accepted",
@@ -229,7 +150,7 @@ class _Pipeline:
         project: Project,
         record: WorkerRecord,
         progress: Progress,
-        ahead: _Ahead,
+        ahead: Ahead,
         *,
         resumes: bool,
         only_seen: bool,
@@ -673,24 +594,6 @@ class _Pipeline:
             tx.move(self.name, step(Status.IDLE, "accepted"))
             rebase.queue_others(tx, self.name)
         return self.journal
-
-
-def completed(tx: Transaction, name: str, commit: str | None) -> None:
-    """The worker's task, if it had one, counts as completed."""
-    task = tx.worker(name).assignment
-    if task is not None:
-        count_completed(tx, name, task.task, commit, task.subject)
-
-
-def count_completed(tx: Transaction, name: str, task: TaskKey, commit: str | None, subject: str) -> None:
-    auto = tx.state.auto
-    tx.update_auto(
-        tasks_completed=auto.tasks_completed + 1,
-        last_task_completion_unix=tx.now,
-        **due_fields((*auto.due, Due(task, name)) if commit else auto.due),
-        **NOT_DIRTY,
-    )
-    tx.emit("task_completed", worker=name, **task.fields(), commit=commit, subject=subject)
 
 
 _ACTIONS: dict[str, Callable[[_Pipeline], AcceptJournal]] = {name: getattr(_Pipeline, name) for name in STEPS}

@@ -2,8 +2,12 @@
 
 import os
 import shlex
+import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
+from llmc.base.aside import Aside
 from llmc.base.errors import LlmcError, Refused, ToolFailed
 from llmc.base.processes import wait_until
 from llmc.records.store import Transaction
@@ -25,6 +29,29 @@ class BaseMoved(Exception):
 
 class SourceBusy(Refused):
     """A person's uncommitted work or operation is in the way; nothing was touched."""
+
+
+class Ahead:
+    """What an accept has to know of the source, found out while it does something else."""
+
+    def __init__(self, project: Project) -> None:
+        self._stack = ExitStack()
+        self._is_begun = False
+        self.source = Aside(lambda: (time.monotonic(), check_source(project)))
+        self.base = Aside(lambda: provision.refresh_base(project), limit_s=1000)
+
+    def begin(self) -> None:
+        if self._is_begun:
+            return
+        self._is_begun = True
+        for aside in (self.source, self.base):
+            self._stack.enter_context(aside)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 def check_source(project: Project) -> Path | None:

@@ -1,6 +1,6 @@
-"""The ways to a person: terminal bell, desktop, a command, a webhook, Apprise. Each is bounded in time.
+"""Notification channels: terminal bell, desktop, a command, a webhook, Apprise. Each has a timeout.
 
-What went wrong is said without addresses: they are as good as passwords.
+Error texts contain no addresses, because an address often contains a token.
 """
 
 import http.client
@@ -32,13 +32,13 @@ _DESKTOP = "notify-send"
 
 class Result(StrEnum):
     TOLD = "told"
-    #: there is no such way here, and nothing is wrong
+    #: not available here, and not an error
     SKIPPED = "skipped"
     FAILED = "failed"
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a notification on one channel."""
+    """The result of a notification on one channel."""
 
     channel: str
     result: Result
@@ -46,11 +46,11 @@ class Outcome(Struct, frozen=True):
 
 
 class NotTold(Exception):
-    """A channel did not take it; the text says why, and is fit for a log."""
+    """Delivery on a channel failed; the text says why, and is safe to log."""
 
 
 class NoSuchWay(Exception):
-    """It cannot be told like this here."""
+    """The channel is not available here."""
 
 
 Message = Mapping[str, Any]
@@ -58,7 +58,7 @@ Channel = Callable[[Message, float], None]
 
 
 def tell(channels: Mapping[str, Channel], message: Message, timeout_s: float) -> list[Outcome]:
-    """Tell all at once, and wait for them so long at most."""
+    """Notify all channels in parallel, with a timeout."""
     found: dict[str, Outcome] = {}
 
     def run(name: str, channel: Channel) -> None:
@@ -84,13 +84,15 @@ def _tried(name: str, channel: Channel, message: Message, timeout_s: float) -> O
         return Outcome(name, Result.SKIPPED, str(error))
     except NotTold as error:
         return Outcome(name, Result.FAILED, str(error))
-    except Exception as error:  # a bug in a channel must not silence the others; its text may hold an address
+    except (
+        Exception
+    ) as error:  # a bug in one channel must not silence the others; its text may contain an address
         return Outcome(name, Result.FAILED, type(error).__name__)
     return Outcome(name, Result.TOLD)
 
 
 def bell(message: Message, timeout_s: float) -> None:
-    """Ring where llmc prints, or at the terminal it was started from."""
+    """Ring the bell of llmc's output, or of the terminal it was started from."""
     if sys.stdout.isatty():
         sys.stdout.write("\a")
         sys.stdout.flush()
@@ -98,11 +100,11 @@ def bell(message: Message, timeout_s: float) -> None:
     try:
         fd = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise NoSuchWay("llmc runs without a terminal") from error
+        raise NoSuchWay("no terminal") from error
     try:
         os.write(fd, b"\a")
     except OSError as error:
-        raise NotTold(f"the terminal does not take it: {error.strerror}") from error
+        raise NotTold(f"cannot write to the terminal: {error.strerror}") from error
     finally:
         os.close(fd)
 
@@ -115,12 +117,12 @@ def desktop(message: Message, timeout_s: float) -> None:
 
 
 def command(line: str) -> Channel:
-    """A command line of the person's."""
+    """The user's command."""
 
     def send(message: Message, timeout_s: float) -> None:
         _run(
             ["/bin/sh", "-c", line],
-            f"{json_text(message)}\n".encode(),  # a line: so that `cat >> file` makes JSON lines
+            f"{json_text(message)}\n".encode(),  # one line, so that `cat >> file` writes JSON lines
             timeout_s,
         )
 
@@ -130,9 +132,9 @@ def command(line: str) -> Channel:
 def _run(argv: list[str], data: bytes | None, timeout_s: float) -> None:
     try:
         done = proc.run(argv, input=data, env=proc.command_env(), timeout_s=timeout_s, check=False, cwd="/")
-    except LlmcError as error:  # its words hold the command line
-        late = "did not end in" in error.message
-        raise NotTold(f"it did not end in {timeout_s:g} s" if late else "it could not be started") from error
+    except LlmcError as error:  # its text contains the command line
+        started = not isinstance(error.__cause__, OSError)
+        raise NotTold(f"timed out after {timeout_s:g} s" if started else "could not be started") from error
     if not done.ok:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
         said = f": {scrubbed(last[0])[:200]}" if last else ""
@@ -157,24 +159,24 @@ def webhook(url: str) -> Channel:
 
 
 def _network_problem(error: Exception, timeout_s: float) -> str:
-    """In words of our own: the library's may hold the address."""
+    """In our own words: the library's message may contain the address."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
         case TimeoutError():
             return f"no answer in {timeout_s:g} s"
         case socket.gaierror():
-            return "its host is not found"
+            return "host not found"
         case ssl.SSLError():
-            return "its certificate is not accepted, or it speaks no TLS"
+            return "TLS failed: bad certificate, or the server does not support TLS"
         case OSError() if reason.strerror:
             return reason.strerror
         case ValueError() | http.client.InvalidURL():
-            return "its URL cannot be used"
-    return "it does not answer as a web server does"
+            return "invalid URL"
+    return "invalid HTTP response"
 
 
 def apprise_problem() -> str:
-    """Why Apprise cannot be used; "" when it can."""
+    """Why Apprise cannot be used; "" if it can."""
     try:
         importlib.import_module("apprise")
     except ImportError:
@@ -187,14 +189,14 @@ def apprise(url: str) -> Channel:
         problem = apprise_problem()
         if problem:
             raise NotTold(problem)
-        log = logging.getLogger("apprise")  # what it logs may hold the address
+        log = logging.getLogger("apprise")  # its log may contain the address
         log.propagate = False
         log.addHandler(logging.NullHandler())
         module: Any = importlib.import_module("apprise")
         service = module.Apprise()
         if not service.add(url):
-            raise NotTold("its URL is not one that Apprise knows")
+            raise NotTold("Apprise does not support this URL")
         if not service.notify(title=str(message["title"]), body=str(message["body"] or message["title"])):
-            raise NotTold("the service did not take it")
+            raise NotTold("the service rejected the message")
 
     return send

@@ -1,7 +1,7 @@
-"""Tells a person, out of band, once for each incident: the one door for every notification. A notice is on the disk before it is told.
+"""Sends every notification, once per incident.
 
-A notice is in incidents.json before it is told, and marked as told after. A kill before the telling: whoever comes next
-tells it. A kill between the telling and the mark: it is told a second time. Never is it lost.
+A notice is in incidents.json before it is sent, and is marked after. After a kill before sending, the next process sends
+it; after a kill between sending and the mark, it is sent twice. It is never lost.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ from llmc.notifications.notifiers import Channel, Outcome, Result
 from llmc.notifications.rules import KINDS, Notice, Over, fit_to_tell, payload
 from llmc.repo.project import Project
 
-#: it is held for a moment only
+#: held only for a moment
 LOCK_S = 2.0
-#: how often a channel that fails is tried, and how long the first pause is; it doubles
+#: tries per failing channel, and the first pause between them; it doubles
 TRIES = 3
 PAUSE_S = 60.0
-#: how many incidents that are over are remembered
+#: how many ended incidents are kept
 MOST = 200
 
 
@@ -48,17 +48,17 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     body: str = ""
     facts: dict[str, object] = {}
     since_unix: float
-    #: channels that have not taken it yet
+    #: channels that still have to deliver it
     due: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
-    #: why the last try failed, by channel
+    #: the last error, by channel
     failed: dict[str, str] = {}
-    #: tries that failed
+    #: failed tries
     tries: int = 0
-    #: who tells it, since when
+    #: the process that sends it, and since when
     pid: int = 0
     tried_unix: float = 0.0
-    #: None: it is not over
+    #: None: not over
     ended_unix: float | None = None
 
     @property
@@ -70,7 +70,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended_unix is None
 
     def wants(self, now: float) -> bool:
-        """Whether it is to be told now: its teller died, or a channel that failed may be tried again."""
+        """Whether to send it now: its sender died, or it is time to retry a failed channel."""
         if not self.due or not self.is_open:
             return False
         if not self.failed:
@@ -80,7 +80,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def opened(notice: Notice, channels: Collection[str]) -> Incident:
-    """An incident that this process is about to tell."""
+    """An incident that this process is about to send."""
     return Incident(
         kind=notice.kind,
         key=notice.key,
@@ -95,7 +95,7 @@ def opened(notice: Notice, channels: Collection[str]) -> Incident:
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    #: the number of the last event that was judged; None: none was yet
+    #: number of the last processed event; None: none yet
     seq: int | None = None
     incidents: tuple[Incident, ...] = ()
 
@@ -106,7 +106,7 @@ class Incidents:
         self._lock = root.lock("notify")
 
     def read(self) -> Book:
-        """What is known. A file that cannot be read is an empty one: better told twice than never."""
+        """The known incidents. An unreadable file counts as empty: better to notify twice than never."""
         try:
             return msgspec.json.decode(read_given(self._path), type=Book)
         except (OSError, ValueError, RecursionError):
@@ -123,7 +123,7 @@ class Incidents:
                 write_atomic(self._path, data, alone=True)
 
     def begin(self, notice: Notice, channels: Collection[str]) -> Incident | None:
-        """A new incident, ours to tell; None when it is known, and not over."""
+        """Start a new incident, to be sent by us; None if it is known and not over."""
         with self._changed() as change:
             old = change.book.incidents
             if any(one.is_open and (one.kind, one.key) == (notice.kind, notice.key) for one in old):
@@ -133,7 +133,7 @@ class Incidents:
             return new
 
     def tried(self, incident: Incident, told: Collection[str], failed: dict[str, str]) -> None:
-        """What became of a try. After the last one a channel is given up."""
+        """Record the result of a try. After the last one, the channel is given up."""
 
         def after(one: Incident) -> Incident:
             tries = one.tries + bool(failed)
@@ -145,7 +145,7 @@ class Incidents:
             change.each(after, lambda one: _is(one, incident))
 
     def take_due(self) -> list[Incident]:
-        """Incidents that wait to be told and nobody tells; from now on we do."""
+        """Take over incidents that no process is sending."""
         now = now_unix()
         if not any(one.wants(now) for one in self.read().incidents):
             return []
@@ -157,7 +157,7 @@ class Incidents:
         return ours
 
     def end(self, over: Over) -> None:
-        """From now on it may be told again."""
+        """End it; the next one is sent again."""
         if not any(one.is_open and over.ends(one.kind, one.key) for one in self.read().incidents):
             return
         with self._changed() as change:
@@ -167,7 +167,7 @@ class Incidents:
             )
 
     def judged(self, seq: int) -> None:
-        """The events up to this one are dealt with."""
+        """Mark the events up to this one as processed."""
         with self._changed() as change:
             change.book = replace(change.book, seq=max(seq, change.book.seq or 0))
 
@@ -191,22 +191,22 @@ def _pruned(book: Book) -> Book:
     return replace(book, incidents=tuple(one for one in book.incidents if id(one) not in drop))
 
 
-#: longest time that one telling may take
+#: how long sending one notice may take
 TIMEOUT_S = 10.0
 
 _senders: set[threading.Thread] = set()
-#: told by this process while incidents.json of a root could not be written
+#: sent by this process while incidents.json of a root could not be written
 _unwritten: set[tuple[str, str, str]] = set()
 
 
 def notify(project: Project, kind: str, title: str, body: str, *, key: str, **facts: Any) -> None:
-    """Tell a person, unless this incident is known. Never raises, and takes some more than ten seconds at most."""
+    """Notify the user, unless the incident is known. Never raises, and takes little more than ten seconds."""
     post(project, Notice(kind, key, title, body, facts))
     flush()
 
 
 def post(project: Project, notice: Notice) -> None:
-    """The same without waiting: a thread tells it, `flush` waits for that. Never raises."""
+    """The same in a thread; `flush` waits for it. Never raises."""
     settings, notice = settings_of(project), fit_to_tell(notice)
     notice = with_(
         notice, title=scrub(notice.title), body=scrub(notice.body), facts=scrub_all(dict(notice.facts))
@@ -220,13 +220,13 @@ def post(project: Project, notice: Notice) -> None:
 
 
 def _wanted(channels: dict[str, Channel], notice: Notice) -> dict[str, Channel]:
-    """A goal may say over which of them its questions go; `inbox`: over none, they are in its inbox."""
+    """The channels for a goal's questions, which the goal may restrict; `inbox`: none, only its inbox."""
     only = notice.facts.get("channel") if notice.kind == "goal_asked" else None
     return channels if only in (None, "", "notify") else {n: way for n, way in channels.items() if n == only}
 
 
 def over(project: Project, kind: str, key: str | None = None) -> None:
-    """The incident has ended, or with no key every one of this kind: it may be told again. Never raises."""
+    """End the incident, or without a key all of this kind; the next one is sent again. Never raises."""
     with contextlib.suppress(LlmcError, OSError):
         ended = {told for told in _unwritten if told[:2] == (_root(project), kind) and key in (None, told[2])}
         _unwritten.difference_update(ended)
@@ -234,7 +234,7 @@ def over(project: Project, kind: str, key: str | None = None) -> None:
 
 
 def retry(project: Project) -> None:
-    """Tell what a process that was killed left, and try again where a channel failed. Never raises."""
+    """Send what a killed process left, and retry failed channels. Never raises."""
     with contextlib.suppress(LlmcError, OSError):
         channels = channels_of(settings_of(project))
         for incident in Incidents(project.root).take_due():
@@ -242,7 +242,7 @@ def retry(project: Project) -> None:
 
 
 def flush(timeout_s: float = TIMEOUT_S + 1) -> bool:
-    """Wait until everything is told, but not for ever; whether it is."""
+    """Wait for all threads, with a timeout; whether everything was sent."""
     deadline = time.monotonic() + timeout_s
     for sender in list(_senders):
         sender.join(max(0.0, deadline - time.monotonic()))
@@ -250,13 +250,13 @@ def flush(timeout_s: float = TIMEOUT_S + 1) -> bool:
 
 
 def try_channels(project: Project) -> list[Outcome]:
-    """A test message on every channel; it is no incident."""
-    notice = Notice("test", "test", "llmc can reach you", f"A test from {project.root.path}")
+    """Send a test message on every channel; it is not an incident."""
+    notice = Notice("test", "test", "llmc test notification", f"Sent from {project.root.path}")
     return notifiers.tell(channels_of(settings_of(project)), _message(project, notice), TIMEOUT_S)
 
 
 def settings_of(project: Project) -> Notify:
-    """[notify] as it is configured; also out of a config.toml that cannot be used otherwise."""
+    """The [notify] table, even of a config.toml that is otherwise invalid."""
     if project.config.notify != Notify():
         return project.config.notify
     try:
@@ -267,7 +267,7 @@ def settings_of(project: Project) -> Notify:
 
 
 def channels_of(settings: Notify) -> dict[str, Channel]:
-    """The configured ways, by name; a name says nothing of an address."""
+    """The configured channels, by name; a name contains no address."""
     found: dict[str, Channel] = {}
     if settings.bell:
         found["bell"] = notifiers.bell
@@ -283,7 +283,7 @@ def channels_of(settings: Notify) -> dict[str, Channel]:
 
 
 def problems(project: Project) -> list[str]:
-    """Why a person may not be reached, for `doctor`."""
+    """Why notifications may not reach the user, for `doctor`."""
     settings = settings_of(project)
     found = []
     if settings.urls and (problem := notifiers.apprise_problem()):
@@ -293,7 +293,11 @@ def problems(project: Project) -> list[str]:
     for incident in Incidents(project.root).read().incidents:
         last |= dict.fromkeys(incident.told, "")
         last |= incident.failed
-    found += [f"notify: {name} failed last: {why}" for name, why in last.items() if why and name in channels]
+    found += [
+        f"notify: the last delivery on {name} failed: {why}"
+        for name, why in last.items()
+        if why and name in channels
+    ]
     return found
 
 
@@ -302,7 +306,7 @@ def _root(project: Project) -> str:
 
 
 def _begun(project: Project, notice: Notice, channels: dict[str, Channel]) -> Incident | None:
-    """The incident if it is ours to tell. Where it cannot be written (a full disk) it is told all the same, once."""
+    """The incident, if we send it. If it cannot be written (full disk), it is sent anyway, once."""
     try:
         with fault_step("notify.record"):
             return Incidents(project.root).begin(notice, channels)

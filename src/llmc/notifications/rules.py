@@ -1,7 +1,7 @@
-"""What a person is told of: items of the attention list, runs of auto mode that failed, and what goals ask. Pure.
+"""What to notify the user about: attention items, failed runs of auto mode, and questions of goals. Pure.
 
-An incident is a kind and what it is about (`key`). It begins with a notice and ends when it is over; between the two nobody
-is told again.
+An incident has a kind and a subject (`key`). It starts with a notice and ends when it is over; in between, the user is
+not notified again.
 """
 
 import re
@@ -16,25 +16,25 @@ from llmc.records.items import SEVERITIES, Item
 
 Row = Mapping[str, Any]
 
-#: every kind, with what it is about; [notify].on selects among them
+#: every kind with its description; [notify].on selects among them
 KINDS: dict[str, str] = {
     "auto_failed": "auto mode stopped because of a failure",
-    "fleet_parked": "the fleet waits: for a usage limit, or an API that is away",
-    "budget_reached": "a budget is used up: of a task, the day or the run",
-    "task_quarantined": "a task failed three times, or cannot be done as it is, and waits for a person",
-    "worker_error": "a worker of yours is in error, or its agent crashed",
-    "blocked": "anything else that is `blocked` in `llmc status`: a question, a dialog, a dirty source, a full disk",
-    "waiting": "anything else that is `waiting` in `llmc status`: a proposed task, a failed accept, a long hold",
-    "notice": "anything else that is a `notice` in `llmc status`: a budget that is near, a goal in which nothing moves",
-    "needs_input": "a worker of yours waits for an answer or a message",
-    "needs_review": "a worker of yours has work to review",
-    "digest": "auto mode has ended; the report on it",
-    "goal_asked": "a part of a goal cannot go on without a person",
-    "overseer_failure": "the supervisor found a failure and has it mended",
-    "overseer_ended": "the supervisor gave up; the fleet stands still until a person comes",
+    "fleet_parked": "the fleet is parked by a usage limit or an API outage",
+    "budget_reached": "the budget of a task, the day or the run is used up",
+    "task_quarantined": "a task is quarantined: it failed three times, or cannot be done as written",
+    "worker_error": "one of your workers is in error, or its agent crashed",
+    "blocked": "any other `blocked` item in `llmc status`: a question, a dialog, a dirty source, a full disk",
+    "waiting": "any other `waiting` item in `llmc status`: a proposed task, a failed accept, a long hold",
+    "notice": "any other `notice` item in `llmc status`: a budget nearly used up, a goal without progress",
+    "needs_input": "one of your workers needs an answer or a message",
+    "needs_review": "one of your workers has work to review",
+    "digest": "auto mode ended, with the digest",
+    "goal_asked": "a plan item is blocked by a question",
+    "overseer_failure": "the supervisor found a failure and started a remediation",
+    "overseer_ended": "the supervisor gave up; the fleet is stopped until you intervene",
 }
 
-#: the kind of notice for an item of the attention list; any other is told when it is `blocked`
+#: the notice kind for each kind of attention item; others use their severity
 _OF_ITEMS = {
     **dict.fromkeys(("crash", "error", "conflict", "login", "trust"), "worker_error"),
     **dict.fromkeys(("question", "dialog", "input"), "needs_input"),
@@ -44,24 +44,24 @@ _OF_ITEMS = {
     "parked_task": "budget_reached",
     "budget": "budget_reached",
 }
-#: told by the goals themselves, once for each dispatch: how the keys of such items begin
+#: key prefixes of items that goals announce themselves, once per dispatch
 _TOLD_ELSEWHERE = ("goal-question ", "goal-budget ")
-#: the kinds that last as long as their item is on the list
+#: kinds that last as long as their item is on the list
 LASTING = frozenset({*_OF_ITEMS.values(), *SEVERITIES})
-#: items whose `who` is the name of a worker, or of a task
+#: items whose `who` is a task id
 _OF_TASKS = ("quarantined", "parked_task", "proposed")
-#: items whose time is that of what happened: with another time it is another one. The time of others says less: of a dialog
-#: it is that of the status below it, of the fleet that of its daemon
+#: items whose time is that of the event itself: a new time means a new incident. Of a dialog it is only the time of the
+#: status, of the fleet that of its daemon
 _HAPPENS = ("question", "input", "review", "crash", "offline", "error", "login", "conflict")
 BODY_CHARS = 4000
 _TITLE_CHARS = 300
 
 
 class Notice(Struct, frozen=True):
-    """Something a person should know."""
+    """A notification."""
 
     kind: str
-    #: what it is about; with the kind the name of the incident
+    #: the subject; kind and key identify the incident
     key: str
     title: str
     body: str = ""
@@ -69,7 +69,7 @@ class Notice(Struct, frozen=True):
 
 
 class Over(Struct, frozen=True):
-    """An incident has ended; `key` None: every one of its kind."""
+    """The end of an incident; `key` None: of all incidents of this kind."""
 
     kind: str
     key: str | None = None
@@ -79,14 +79,14 @@ class Over(Struct, frozen=True):
 
 
 def failing_after(rows: Iterable[Row], before: bool) -> bool:
-    """Whether the run is over by a failure: what it still completes while it ends does not make it well."""
+    """Whether the run failed; tasks that it completes while it stops do not change that."""
     ends = {"auto_failed": True, "auto_started": False}
     said = [ends[row["action"]] for row in rows if row.get("action") in ends]
     return said[-1] if said else before
 
 
 def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str]) -> list[Notice]:
-    """What is told of the attention list where these kinds are selected."""
+    """Notices for the attention list, with these kinds selected."""
     found = []
     for item in items:
         kind = _kind_of(item, on)
@@ -105,16 +105,16 @@ def of_items(items: Iterable[Item], on: Collection[str], workers: Collection[str
 
 
 def is_another(notice: Notice, told: Mapping[str, Any]) -> bool:
-    """Whether an item was over and came back between two looks: another question, or the next rebase that a worker aborted.
+    """Whether an item ended and came back between two checks: another question, or another aborted rebase.
 
-    `told`: the facts of what was told.
+    `told`: the facts of the earlier notice.
     """
     before, now = number(told.get("since_unix")), number(notice.facts.get("since_unix"))
     return before is not None and now is not None and before != now
 
 
 def _kind_of(item: Item, on: Collection[str]) -> str:
-    """The kind under which an item is told; "" when it is not. A severity is a kind, too, for what has none of its own."""
+    """The notice kind of an item; "" for none. An item without a selected kind uses its severity as the kind."""
     if item.key.startswith(_TOLD_ELSEWHERE):
         return ""
     kind = _OF_ITEMS.get(item.kind, "")
@@ -124,7 +124,7 @@ def _kind_of(item: Item, on: Collection[str]) -> str:
 
 
 def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
-    """What to tell of auto mode after these events, in their order; what is over again by the end of them is not told."""
+    """Notices about auto mode for these events, in order, without incidents that ended again."""
     found: list[Notice | Over] = []
     for row in rows:
         failing = failing_after([row], failing)
@@ -138,13 +138,13 @@ def judge(rows: Iterable[Row], failing: bool = False) -> list[Notice | Over]:
 
 
 def of_event(row: Row) -> list[Notice | Over]:
-    """What one event begins and ends."""
+    """The incidents that one event starts and ends."""
     task, worker = str(row.get("task_id") or ""), str(row.get("worker") or "")
     match row.get("action"):
         case "auto_failed":
             return [auto_failed(str(row.get("cause")), str(row.get("reason")), worker, task)]
         case "goal_asked":
-            title = f"A goal needs you: {row.get('work_node_id') or row.get('goal_id')}"
+            title = f"Goal needs your answer: {row.get('work_node_id') or row.get('goal_id')}"
             facts = {key: row.get(key) for key in ("goal_id", "work_node_id", "assignment_id")}
             where = row.get("deliver")
             facts |= where if isinstance(where, dict) else {}
@@ -155,23 +155,23 @@ def of_event(row: Row) -> list[Notice | Over]:
 
 
 def auto_failed(cause: str, reason: str, worker: str, task: str) -> Notice:
-    """The cause is the key: a fleet that is restarted into the same trouble tells of it once."""
+    """The cause is the key: a fleet that is restarted into the same failure notifies once."""
     facts = {"cause": cause, "worker": worker, "task_id": task}
     where = ", ".join(filter(None, (worker, f"task {task}" if task else "")))
     title = f"Auto mode stopped: {cause}" + (f" ({where})" if where else "")
-    body = f"{reason}\nWhat is wrong: llmc doctor. What happened: llmc digest. Go on: llmc up --auto --detach"
+    body = f"{reason}\nDiagnose: llmc doctor. Report: llmc digest. Restart: llmc up --auto --detach"
     return Notice("auto_failed", cause, title, body[:BODY_CHARS], facts)
 
 
 def fit_to_tell(notice: Notice) -> Notice:
-    """Fit for any channel: a title of one line, nothing that a terminal acts on, and every text can be written."""
+    """Make it safe for any channel: a one-line title, no terminal escapes, valid UTF-8."""
     return Notice(
         notice.kind, _whole(notice.key), printable(notice.title), visible(notice.body), _whole(notice.facts)
     )
 
 
 def _whole(value: Any) -> Any:
-    """Half an emoji is valid in JSON, and cannot be written as UTF-8."""
+    """Half an emoji is valid in JSON, but not in UTF-8."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -183,7 +183,7 @@ def _whole(value: Any) -> Any:
 
 
 def payload(notice: Notice, *, root: str, host: str, now: float) -> dict[str, Any]:
-    """The JSON that commands and webhooks get; `text` is what chat services show."""
+    """The JSON for commands and webhooks; chat services show `text`."""
     return {
         **notice.facts,
         "kind": notice.kind,
@@ -198,7 +198,7 @@ def payload(notice: Notice, *, root: str, host: str, now: float) -> dict[str, An
 
 
 def scrubbed(text: str, *secrets: str) -> str:
-    """A message without URLs and without these texts: such addresses are as good as passwords."""
+    """A message without URLs and without these secrets; a notification URL often contains a token."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "...")
     return re.sub(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+", "...", text)

@@ -26,7 +26,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     type=click.IntRange(1, 16),
     default=2,
     show_default=True,
-    help="Number of drills to run in parallel",
+    help="Number of drills to run at the same time",
 )
 @click.option(
     "--seed",
@@ -44,15 +44,15 @@ def drill(
 ) -> int:
     """Inject failures in a scratch root to test recovery
 
-    Without NAME, lists the drills. Each drill runs in a scratch root with the scripted agent and its own tmux server;
-    your own files are not touched. Detection times are measured with short intervals, not with the defaults.
-
     \b
     Examples:
       llmc drill                   list the drills
-      llmc drill agent-killed      run one
-      llmc drill --all --jobs 4    run all
-      llmc drill night --seed 7    run a fleet with a fault every few seconds
+      llmc drill agent-killed      run one drill
+      llmc drill --all --jobs 4    run all of them
+      llmc drill night --seed 7    a whole fleet with a fault every few seconds
+
+    Each drill causes a real failure in a scratch root with the scripted agent and its own tmux server, and checks that
+    no work is lost. Your files are not touched. Detection times are measured with shorter intervals than the defaults.
     """
     chosen = _chosen(names, everything)
     if not chosen:
@@ -77,10 +77,10 @@ def drill(
 
 def _chosen(names: tuple[str, ...], everything: bool) -> list[Drill]:
     if names and everything:
-        raise UsageError("pass drill names or --all, not both")
+        raise UsageError("pass drill names or --all, not both", hint="llmc drill --all")
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise NotFound(f"unknown drill {unknown[0]!r}", hint=f"Known drills: {', '.join(DRILLS)}.")
+        raise NotFound(f"no drill {unknown[0]!r}", hint=f"Drills: {', '.join(DRILLS)}.")
     return ROWS if everything else [DRILLS[name] for name in names]
 
 
@@ -101,10 +101,10 @@ def _line(report: Report) -> str:
     if report.skipped:
         return f"{parts[0]} {report.skipped}"
     if report.detected_s is not None:
-        parts.append(f"noticed after {report.detected_s:.1f} s")
+        parts.append(f"detected after {report.detected_s:.1f} s")
     if report.recovered_s is not None:
         parts.append(f"recovered after {report.recovered_s:.1f} s")
     parts.append("nothing lost" if not report.lost else "; ".join(report.lost))
     said = "  ".join(parts[:1]) + " " + ", ".join(parts[1:])
-    where = [f"its files: {report.directory}"] if report.directory else []
+    where = [f"files: {report.directory}"] if report.directory else []
     return "\n".join([said, *(f"        {line}" for line in [*report.notes, *report.problems, *where])])

@@ -1,7 +1,7 @@
-"""Rows of the ledger and of the event log that nobody can use: readers skip them, a person is told, `doctor --repair` puts them aside.
+"""Unreadable rows of the ledger and the event log: readers skip them, the user is told, `doctor --repair` moves them away.
 
-Only the end of each file is looked at, where what happened lately is. A row that a full disk or a kill cut short is none of
-them: its writer wrote it again, or did not do what it was about to.
+Only the end of each file is checked. A row that a full disk or a kill truncated does not count: its writer wrote it again,
+or did not go ahead.
 """
 
 import os
@@ -45,7 +45,7 @@ def _in(root: Root, path: Path) -> Iterator[BadRow]:
             data = file.read(TAIL_BYTES)
     except FileNotFoundError:
         return
-    whole = data[: data.rfind(b"\n") + 1]  # the last one is being written
+    whole = data[: data.rfind(b"\n") + 1]  # the last row may still be written
     if start:
         begin = whole.find(b"\n") + 1
         start, whole = start + begin, whole[begin:]
@@ -65,8 +65,8 @@ def _is_event(row: dict[str, Any]) -> bool:
 
 
 def words(path: Path, rows: list[BadRow]) -> str:
-    many = f"{len(rows)} rows" if len(rows) > 1 else "a row"
-    return f"{many} of {path} cannot be used, and the rest is read without; it begins: {rows[0].beginning}"
+    many = f"{len(rows)} rows" if len(rows) > 1 else "1 row"
+    return f"{many} in {path} cannot be read and will be skipped, starting with: {rows[0].beginning}"
 
 
 def by_file(root: Root) -> dict[Path, list[BadRow]]:
@@ -77,11 +77,11 @@ def by_file(root: Root) -> dict[Path, list[BadRow]]:
 
 
 def tell(project: Project) -> None:
-    """The attention list has them while they are there."""
+    """Keep the attention list up to date with them."""
     wanted = {
         f"{_PREFIX}{path.name}": {
             "kind": "bad_input",
-            # What the ledger forgets may be done twice; of the event log only a report is less.
+            # A task missing from the ledger may be done twice; a missing event only makes a report incomplete.
             "severity": "waiting" if path == project.root.tasks_ledger else "notice",
             "who": path.name,
             "text": words(path, rows),
@@ -93,9 +93,9 @@ def tell(project: Project) -> None:
 
 
 def put_aside(root: Root, path: Path) -> None:
-    """Each into a file beside the logs, then blanks in its place: whoever appends, or knows an offset, notices nothing."""
+    """Copy each row to a log file, then overwrite it with blanks, so that offsets and appends are not affected."""
     for row in _in(root, path):
         append_line(root.logs / "bad-rows.log", path.name.encode() + b": " + row.line, durable=True)
         with path.open("r+b", buffering=0) as file:
-            if os.pread(file.fileno(), len(row.line), row.offset) == row.line:  # not rotated meanwhile
+            if os.pread(file.fileno(), len(row.line), row.offset) == row.line:  # not rotated in the meantime
                 os.pwrite(file.fileno(), b" " * len(row.line), row.offset)

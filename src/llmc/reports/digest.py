@@ -1,4 +1,4 @@
-"""The morning report of a root: reads the event log, the task list and the state, and lets the rules judge them."""
+"""The digest of a root, from the event log, the task list and the state."""
 
 import contextlib
 import re
@@ -31,9 +31,9 @@ from llmc.tasks import task_list
 from llmc.tasks.source import source_of
 from llmc.tasks.task_list import believed_tasks
 
-#: the first report, before a person has ever looked, is about this long
+#: the period of the first digest
 DEFAULT_S = 24 * 3600.0
-#: who looks again this soon sees the same period again
+#: a second digest this soon covers the same period
 SAME_LOOK_S = 3600.0
 PLAIN_WIDTH = 80
 
@@ -41,14 +41,14 @@ _ACTION = re.compile(rb'"action": ?"([a-z_]+)"')
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """When a person last read the report, and from which time on it was."""
+    """When the user last read a digest, and where its period started."""
 
     at_unix: float
     since_unix: float
 
 
 def since_last_look(project: Project) -> float:
-    """From when on a report without a time is: since a person last read one, else a day ago."""
+    """Where a digest without --since starts: when the user last read one, else a day ago."""
     now = now_unix()
     try:
         last = msgspec.json.decode(project.root.looked.read_bytes(), type=Look)
@@ -60,19 +60,19 @@ def since_last_look(project: Project) -> float:
 
 
 def remember_look(project: Project, found: Digest) -> None:
-    """A person has read this; that it cannot be kept must not keep the report from them."""
+    """Record that the user read this; failure to write it must not hide the digest."""
     look = Look(at_unix=found.until_unix, since_unix=found.since_unix)
     with contextlib.suppress(LlmcError, OSError):
         write_atomic(project.root.looked, msgspec.json.encode(look))
 
 
 def report(project: Project, since: float | None = None, *, ending: bool = False) -> Digest:
-    """What happened since then; without a time, since a person last looked. `ending`: the daemon's last words."""
+    """The digest since that time, or since the user last read one. `ending`: the daemon asks while it exits."""
     problems: list[str] = []
     state = _state(project, problems)
     now = now_unix()
     since = since_last_look(project) if since is None else since
-    # An attempt counts with all it took, also what lies before the period.
+    # An attempt counts in full, including what happened before the period.
     rows = _rows(project, state, since - project.config.auto.task_timeout_secs)
     tasks, held_up = _tasks(project, problems), _held_up(project, problems)
     facts = Facts(
@@ -89,7 +89,7 @@ def report(project: Project, since: float | None = None, *, ending: bool = False
 
 
 def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None) -> str:
-    """A report as text, in local time."""
+    """A digest as text, in local time."""
     same_day = _day(found.since_unix) == _day(found.until_unix)
     form = "%H:%M" if same_day else "%a %H:%M"
     if found.until_unix - found.since_unix > 6 * 86400:
@@ -98,7 +98,7 @@ def text_of(found: Digest, width: int = PLAIN_WIDTH, paint: Paint | None = None)
 
 
 def _rows(project: Project, state: State | None, since: float) -> Iterator[dict[str, Any]]:
-    """The events since then that matter here, oldest first; the others, most of them, are not even parsed."""
+    """The relevant events since then, oldest first; the others are not even parsed."""
     last = 0
     try:
         for row in of_interest(EventLog(str(project.root.events)).lines_since(since)):
@@ -107,14 +107,14 @@ def _rows(project: Project, state: State | None, since: float) -> Iterator[dict[
             yield row
     except OSError as error:
         raise explain(error, f"cannot read {project.root.events}") from error
-    # A command that was killed after its change leaves its events in the state only.
+    # The events of a command that was killed after its change are only in the state.
     for row in state.recent_events if state else ():
         if isinstance(row.get("seq"), int) and row["seq"] > last and row.get("action") in ACTIONS:
             yield row
 
 
 def of_interest(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The rows the report reads, from the lines of a log; and the last sign before a start, or the end."""
+    """The relevant rows of a log, and the last event before each start and at the end."""
     skipped = b""
     for line in lines:
         found = _ACTION.search(line)
@@ -132,16 +132,16 @@ def of_interest(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _state(project: Project, problems: list[str]) -> State | None:
-    """The state; a report at the end of a bad night must not fail because it is broken."""
+    """The state; a broken one must not make the digest fail."""
     try:
         return project.store.read()
     except LlmcError as error:
-        problems.append(f"the workers: {error.message}")
+        problems.append(f"workers: {error.message}")
         return None
 
 
 def tell_lists(project: Project) -> None:
-    """The attention list has what tasks and goals need now; for whoever shows it while no daemon runs."""
+    """Update the attention list with tasks and goals, for a command that shows it while no daemon runs."""
     problems: list[str] = []
     _tasks(project, problems)
     _held_up(project, problems)
@@ -149,16 +149,16 @@ def tell_lists(project: Project) -> None:
 
 
 def _items(project: Project, problems: list[str], ending: bool) -> list[Item]:
-    """The attention list; after the looks at tasks and goals, which put theirs on it."""
+    """The attention list; call it after tasks and goals added their items."""
     try:
         return raising.current(project, ending=ending)
     except (LlmcError, OSError) as error:
-        problems.append(f"what waits for you: {error}")
+        problems.append(f"attention list: {error}")
         return []
 
 
 def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
-    """What is in the list; None without one. A client removes the files of a finished list: empty is no answer."""
+    """The task list; None without one, or if it is empty, because the client removes the files of a finished list."""
     if not project.config.auto.task_list_id:
         return None
     try:
@@ -167,12 +167,12 @@ def _tasks(project: Project, problems: list[str]) -> list[Task] | None:
         task_list.tell(project, source, source.books(), {task.id: task for task in found})
         return found or None
     except (LlmcError, OSError) as error:
-        problems.append(f"the task list: {error}")
+        problems.append(f"task list: {error}")
         return None
 
 
 def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
-    """How much of the plans waits for each question; nothing is opened where there are no goals."""
+    """How many plan items each open question blocks; opens no store if there are no goals."""
     store = open_store(project)
     if not store.path.exists():
         return {}
@@ -180,10 +180,10 @@ def _held_up(project: Project, problems: list[str]) -> dict[str, int]:
         with store.reading() as found:
             views = open_views(found)
     except (LlmcError, OSError) as error:
-        problems.append(f"the goals: {error}")
+        problems.append(f"goals: {error}")
         return {}
     if store.damage:
-        problems.append(f"the goals: {store.damage}")
+        problems.append(f"goals: {store.damage}")
     problems += [f"{goal_id}: {why}" for goal_id, why in found.unreadable.items()]
     status.tell(project, map(status.of_goal, views), views)
     return {

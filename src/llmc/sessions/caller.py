@@ -1,10 +1,9 @@
-"""Who calls llmc, an agent or a person, and what an agent says about its own work with `llmc report`."""
+"""Who calls llmc, an agent or a person, and `llmc report`, in which an agent reports on its own work."""
 
 import json
 import os
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ class Kind(StrEnum):
     WORKER = "worker"
     #: the supervisor's own agent, in its own pane
     OVERSEER = "overseer"
-    #: nobody that could be told; `why` says what is odd
+    #: unknown; `why` says why
     UNKNOWN = "unknown"
 
 
@@ -45,7 +44,7 @@ _LAUNCHED = pattern(r"launch\.py.*/(?P<worker>[^/\s]+)\.(?P<instance>[0-9a-f]+)\
 
 
 def caller() -> Caller:
-    """By process ancestry and by the pane; never by a variable alone."""
+    """Identify the caller by process ancestry and pane, never by a variable alone."""
     kin = callers.processes()
     if not kin:
         return Caller(Kind.UNKNOWN, why="/proc cannot be read")
@@ -56,30 +55,30 @@ def caller() -> Caller:
         try:
             pane = _launched_in(server)
         except ToolFailed as error:
-            return Caller(Kind.UNKNOWN, why=f"tmux gave no answer: {error.message}")
+            return Caller(Kind.UNKNOWN, why=f"tmux did not answer: {error.message}")
     if found is not None and found.worker == OVERSEER:
         return _overseer(found, pane)
     found = found or pane
     if found is not None:
         return Caller(Kind.WORKER, found.worker, found.instance, found.root)
     if server is not None and server.is_job:
-        return Caller(Kind.UNKNOWN, why="tmux itself started it, not a shell in one of its windows")
+        return Caller(Kind.UNKNOWN, why="it was started by tmux itself, not by a shell in a window")
     return Caller(Kind.PERSON)
 
 
 def _overseer(found: Mark, pane: Mark | None) -> Caller:
-    """The name alone is a variable that anybody can set."""
+    """The name alone is a variable that anyone can set."""
     if pane is None or (pane.pid, pane.worker, pane.instance) != (found.pid, OVERSEER, found.instance):
         return Caller(
-            Kind.UNKNOWN, why="it says that it is the supervisor's agent, and does not run in its pane"
+            Kind.UNKNOWN, why="it claims to be the supervisor's agent, but does not run in its pane"
         )
     return Caller(Kind.OVERSEER, OVERSEER, found.instance, found.root)
 
 
 def _launched_in(server: Server) -> Mark | None:
-    """What llmc started in the pane that we run in; None for a window of a person's own.
+    """What llmc started in our pane; None in the user's own window.
 
-    By the command of the pane, not by its marks: those are options, which an agent can take off its own pane.
+    By the command of the pane, not by its marks: an agent can remove those from its own pane.
     """
     rows = Tmux(server.name).run("list-panes", "-a", "-F", "#{pane_pid} #{pane_start_command}").stdout
     for pid, _, command in (row.partition(" ") for row in rows.splitlines()):
@@ -89,10 +88,10 @@ def _launched_in(server: Server) -> Mark | None:
 
 
 def reporter(project: Project) -> Caller:
-    """Who is calling; a worker may report only about itself, so it must really run in that worker's pane."""
+    """The caller of `report`, which must run in the pane of the worker it reports for."""
     who = caller()
     if who.kind is Kind.PERSON:
-        raise UsageError("`llmc report` is for agents", hint="It is called inside a worker's session.")
+        raise UsageError("`llmc report` is for agents", hint="Agents run it in their own session.")
     if who.kind is not Kind.WORKER:
         raise Refused("`llmc report` is for workers", hint=who.why)
     claimed = os.environ.get("LLMC_WORKER") or who.name
@@ -100,7 +99,7 @@ def reporter(project: Project) -> Caller:
     pane = project.pane(record)
     is_there = isinstance(pane, Pane) and pane.pid in ancestors(os.getpid())
     if not is_there or (record.name, record.instance) != (who.name, who.instance):
-        raise Refused(f"this is not the running agent of {claimed}, it cannot report for it")
+        raise Refused(f"cannot report for {claimed}: the caller is not its running agent")
     return who
 
 
@@ -113,7 +112,7 @@ def report(
     no_changes: bool = False,
     update: dict[str, Any] | None = None,
 ) -> None:
-    """Put the report into the worker's inbox; it is judged with the hooks, in order. `update`: what its options said."""
+    """Put the report into the worker's inbox, where it is applied in order with the hooks. `update`: its options."""
     payload: dict[str, Any] = {
         "hook_event_name": REPORT,
         "kind": kind,
@@ -122,10 +121,11 @@ def report(
     }
     if update:
         payload["update"] = update
-    from llmc.agents.claude.transcripts import last_word_id  # every command asks who calls, few report
+    from llmc.agents.registry import reader_of  # every command identifies its caller, few report
 
-    transcript = project.store.worker(who.name).transcript_path
-    if transcript and (message_id := last_word_id(Path(transcript))):
+    record = project.store.worker(who.name)
+    transcript = reader_of(record.agent).transcript(record.transcript_path)
+    if record.transcript_path and (message_id := transcript.last_reply_id()):
         payload["message_id"] = message_id
     event = {"worker": who.name, "instance": who.instance, "payload": payload}
     folder = private_dir(project.root.inbox / who.name)

@@ -1,4 +1,4 @@
-"""Applies what the agent's hooks said to the state: in order, each event exactly once, under the worker's lock."""
+"""Apply hook events to the state: in order, each exactly once, under the worker's lock."""
 
 import time
 from pathlib import Path
@@ -26,7 +26,7 @@ from llmc.sessions.rules import decide
 
 
 def apply_pending(project: Project, name: str) -> WorkerRecord:
-    """Bring a worker's record up to date with its inbox; the caller holds the worker's lock."""
+    """Apply a worker's inbox to its record; the caller holds the worker's lock."""
     while True:
         record = project.store.worker(name)
         waiting = hooks.waiting(project.root, name, record.agent)
@@ -40,7 +40,7 @@ def apply_pending(project: Project, name: str) -> WorkerRecord:
 
 
 def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """A dead pane was seen before its hook came: the same event, told by us. The hook itself is then an old one."""
+    """Write the event for a dead pane that was seen before its hook; the hook itself then counts as old."""
     seen = AgentEvent(
         id=f"{time.time_ns()}-0.json",
         worker=record.name,
@@ -52,7 +52,7 @@ def apply_exit(project: Project, record: WorkerRecord) -> WorkerRecord:
 
 
 def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
-    """What git says of the worktree; None when it cannot be read."""
+    """Git facts of the worktree; None if it cannot be read."""
     if not record.has_branch:
         return decide.NO_BRANCH
     worktree = Path(record.worktree_path)
@@ -73,14 +73,14 @@ def git_facts(project: Project, record: WorkerRecord) -> decide.GitFacts | None:
 
 
 def _ahead(project: Project, worktree: Path, head: str) -> int:
-    """How many commits it has that the base has not; most looks find none, and need no program for that."""
+    """How many commits it is ahead of the base; usually none, which needs no git call."""
     if git.same_commit(worktree, head, project.base):
         return 0
     return git.divergence(worktree, project.base, "HEAD").ahead
 
 
 def _marked(worktree: Path, record: WorkerRecord) -> tuple[str, ...]:
-    """Files of the conflict with more markers than either side had: a file may well be about markers."""
+    """Conflicted files with more markers than either side had: a file may contain markers as text."""
 
     def committed(commit: str, name: str) -> int:
         done = git.git(worktree, "show", f"{commit}:{name}", check=False)
@@ -101,7 +101,7 @@ def _apply(
     made = _tasks_made(project, record, fresh)
     name = record.name
     if any(decide.tells_an_end(record, event, facts) for event in fresh if isinstance(event, AgentEvent)):
-        leftovers.end_with_its_agent(project, record)  # first: once it is offline, nobody knows its launch
+        leftovers.end_with_its_agent(project, record)  # first: once it is offline, its launch is unknown
     with fault_step("intake.apply"), project.store.transaction() as tx:
         for event in fresh:
             if isinstance(event, Malformed):
@@ -127,13 +127,13 @@ def _tasks_made(
     made = any(isinstance(event, AgentEvent) and event.what is What.TASK_MADE for event in fresh)
     if not made or not record.shares_the_list:
         return {}
-    from llmc.tasks import worker_tasks  # 18 ms that most commands do not need
+    from llmc.tasks import worker_tasks  # saves 18 ms in most commands
 
     return worker_tasks.mark(project, record, fresh)
 
 
 def _count(tx: Transaction, name: str, task: TaskKey, subject: str, hold: str) -> None:
-    """A task that the worker's session made."""
+    """Report a task made by the worker's session."""
     at = tx.worker(name).assignment
     if at is not None:
         tx.update(name, assignment=replace(at, made=at.made + 1))
@@ -152,12 +152,12 @@ def _observe(project: Project, record: WorkerRecord, events: list[AgentEvent | M
 
 
 def keep_last_words(project: Project, record: WorkerRecord) -> None:
-    """What the screen showed when an agent crashed goes into its log: the pane will be gone."""
+    """Copy the screen of a crashed agent into its log, because the pane will be gone."""
     try:
         pane = project.pane(record)
         screen = project.tmux.capture(pane, history=200).rstrip() if isinstance(pane, Pane) else "(gone)"
     except LlmcError as error:
-        screen = f"(the screen could not be read: {error.message})"
+        screen = f"(cannot read the screen: {error.message})"
     log = project.root.log(record.name)
     private_dir(log.parent)
-    append_line(log, f"--- {record.name}: {record.error_reason}; the last of its screen:\n{screen}".encode())
+    append_line(log, f"--- {record.name}: {record.error_reason}; end of its screen:\n{screen}".encode())

@@ -1,4 +1,4 @@
-"""A person in the way of an auto worker: noticed, listed, and waited for. Nothing of theirs is touched meanwhile."""
+"""The user in the way of an auto worker: put it on the attention list and wait. Nothing of theirs is touched."""
 
 from llmc.base.tmux import Unknown
 from llmc.records.store import Transaction
@@ -9,19 +9,19 @@ from llmc.sessions.sessions import is_taken
 
 
 def is_person_there(project: Project, record: WorkerRecord) -> bool:
-    """Whether a person holds it or is attached, or nobody knows."""
+    """Whether it is on hold or a terminal is attached, or that is unknown."""
     pane = project.pane(record)
     return isinstance(pane, Unknown) or is_taken(record, pane) is not None
 
 
 def met(project: Project, record: WorkerRecord) -> typist.Refusal | None:
-    """What of a person is in the way of typing into the agent, or of ending it; nothing is touched to find out."""
+    """What of the user's is in the way of typing into the agent, or of stopping it; finding out touches nothing."""
     patience_s = 0.0 if record.person is not None else typist.REDRAW_S
     return typist.person_in_way(project, record, patience_s)
 
 
 def note(project: Project, record: WorkerRecord, refusal: typist.Refusal) -> bool:
-    """The worker waits for the person, and is on the attention list; whether that is new."""
+    """Record that the worker waits for the user, on the attention list too; whether that is new."""
     if record.person is refusal.obstacle:
         return False
     with project.store.transaction() as tx:
@@ -42,7 +42,7 @@ def put_on_list(tx: Transaction, name: str, obstacle: Obstacle, words: str) -> N
 
 
 def left(project: Project, record: WorkerRecord) -> bool:
-    """Nobody is in the way any more; whether that is new."""
+    """Record that nobody is in the way any more; whether that is new."""
     if record.person is None:
         return False
     with project.store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""Agent sessions: the one place that starts and ends an agent, and that compares sessions with the state."""
+"""Agent sessions: the only place that starts and stops agents and compares sessions with the state."""
 
 import json
 import os
@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from llmc import hook_client, launch
 from llmc.agents import hooks
 from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client import tool_children
-from llmc.agents.claude.client_files import client_state, client_status
-from llmc.agents.claude.layout import NEED_A_PERSON, TASK_LIST
-from llmc.agents.protocol import Agent, ClientStatus, Launch
+from llmc.agents.protocol import Agent, ClientState, ClientStatus, Launch
+from llmc.agents.registry import kind_of, reader_of, tool_children
 from llmc.attention.rules import NOT_TAKEN
 from llmc.base import processes
 from llmc.base.clock import age_s, now_unix
@@ -28,13 +26,13 @@ from llmc.base.proc import CALLER_DIR
 from llmc.base.tmux import Unknown, answered, shell_join
 from llmc.records.causes import Cause
 from llmc.records.transitions import Step, step
-from llmc.records.worker import Delivery, Outcome, Status, WorkerRecord
+from llmc.records.worker import Asked, Delivery, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project, agent_for
 from llmc.sessions import intake, leftovers
 from llmc.sessions.rules import decide
 from llmc.sessions.rules.decide import ANOTHER_MODEL
 
-#: git variables that would point an agent at somebody else's repository
+#: git variables that would point an agent at another repository
 _MISLEADING = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -45,7 +43,7 @@ _MISLEADING = (
     CALLER_DIR,
 )
 
-#: how long an agent has to write down that its turn was interrupted
+#: how long an agent may take to record that its turn was interrupted
 INTERRUPTED_S = 0.5
 
 
@@ -60,7 +58,7 @@ def start(project: Project, name: str) -> None:
 
 
 def adopt(project: Project, record: WorkerRecord, pane: Pane) -> None:
-    """The agent of an llmc that knew sessions only goes on running; from now on its pane is known."""
+    """An agent started by an older llmc, which recorded sessions only, keeps running; its pane is recorded now."""
     if record.pane_id:
         return
     if not pane.instance:
@@ -111,14 +109,14 @@ def _launch(project: Project, record: WorkerRecord, index: int) -> None:
             instance=instance,
             worker=record.name,
         )
-        with project.store.transaction() as tx:  # until then the pane's own mark says whose it is
+        with project.store.transaction() as tx:  # until then the pane's own mark identifies it
             tx.update(record.name, pane_id=pane_id)
 
 
 def _not_taken(record: WorkerRecord) -> Delivery | None:
-    """A message that waited in the queue of the client that has ended: no other client takes it from there.
+    """A message queued in a client that has ended: no other client picks it up.
 
-    An auto worker's task goes back, and is told as a whole.
+    An auto worker's task is released and sent again as a whole.
     """
     if (
         record.auto
@@ -134,7 +132,7 @@ def _died_argv(project: Project, name: str, instance: str) -> list[str]:
 
 
 def _close_panes(project: Project, record: WorkerRecord) -> None:
-    """Every pane that llmc launched for a worker; what a person has beside them stays, and so does the session then."""
+    """Every pane that llmc launched for a worker. The user's own panes stay, and with them the session."""
     pane = project.pane(record)
     panes = answered(project.tmux.panes(), record.name)
     for found in panes.values():
@@ -143,7 +141,7 @@ def _close_panes(project: Project, record: WorkerRecord) -> None:
 
 
 def _end_pane(project: Project, pane: Pane) -> None:
-    """The pane goes last: its mark says what else is of the launch, to whoever goes on after a crash."""
+    """Remove the pane last: after a crash, its mark identifies the rest of the launch."""
     worker, instance = launched(pane)
     end_program(pane)
     leftovers.end_launch(project, worker, instance)
@@ -151,13 +149,13 @@ def _end_pane(project: Project, pane: Pane) -> None:
 
 
 def end_program(pane: Pane) -> None:
-    """End what a pane runs: a child of the tmux server, whatever else has its pid by now."""
+    """Stop what a pane runs, but only if it is a child of the tmux server: its pid may have been reused."""
     if not pane.dead:
         processes.terminate(processes.identify(pane.pid, parent=pane.server_pid), grace_s=5)
 
 
 def _to_trust(project: Project, record: WorkerRecord) -> Path:
-    """The directory the client must trust: that of the repository, which for worktrees is the root."""
+    """The directory that the client must trust: the repository's, which for worktrees is the root."""
     if project.trusted_as is not None:
         return project.trusted_as
     place = Path(record.worktree_path)
@@ -165,7 +163,7 @@ def _to_trust(project: Project, record: WorkerRecord) -> Path:
 
 
 def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
-    """Wait until the launched agent says it is ready; the problem if it does not. The caller holds the lock."""
+    """Wait until the launched agent is ready; returns the problem if it is not. The caller holds the lock."""
     record = project.store.worker(name)
     instance = record.instance
 
@@ -180,8 +178,8 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
 
     if record.status is Status.OFFLINE and instance and not processes.wait_until(started, timeout_s):
         problem = (
-            f"the agent did not report ready in {timeout_s:g} s; look at it with `llmc peek {name}` "
-            "(a dialog? a login?) and run `llmc up --detach` again"
+            f"the agent was not ready after {timeout_s:g} s. Check `llmc peek {name}` "
+            "for a dialog or a login prompt, then run `llmc up --detach`"
         )
         _record_failure(project, record, problem)
         return problem
@@ -190,14 +188,14 @@ def wait_ready(project: Project, name: str, timeout_s: float) -> str | None:
         return None
     if not after.error_reason:
         said = _last_line(project, after)
-        problem = "the agent ended at once" + (f": {said}" if said else f"; see `llmc peek {name}`")
+        problem = "the agent exited immediately" + (f": {said}" if said else f"; see `llmc peek {name}`")
         _record_failure(project, after, problem)
         return problem
     return after.error_reason
 
 
 def _last_line(project: Project, record: WorkerRecord) -> str:
-    """What a program that has ended said last on its screen; tmux's own line about its end is not it."""
+    """The last line that an exited program printed, without tmux's own line about its exit."""
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return ""
@@ -209,22 +207,22 @@ def _last_line(project: Project, record: WorkerRecord) -> str:
 
 
 def end(project: Project, name: str, reason: str, last: Delivery | None = None) -> None:
-    """End a worker's agent: interrupt, end the process, then what it left behind. The caller holds the lock.
+    """Stop a worker's agent: interrupt it, stop its process, then what it left behind. The caller holds the lock.
 
-    `last`: the delivery that its record had until a moment ago. It may be queued in the client, and its transcript may not
-    have it yet: an interrupt would send it.
+    `last`: the delivery that its record had until now. It may be queued in the client without being in the transcript
+    yet, and an interrupt would send it.
     """
     record = intake.apply_pending(project, name)
     pane = answered(project.pane(record), name, hint="")
     if isinstance(pane, Pane) and pane.dead and record.status.is_live:
         record = intake.apply_exit(project, record)
     if record.status.is_live:
-        # First the state: the instance is no longer ours, so the death that follows is not taken for a crash.
+        # Write the state first: the instance is no longer ours, so its exit does not count as a crash.
         mark_offline(project, record, reason)
     if isinstance(pane, Pane) and not pane.dead:
         told = record if record.delivery is not None else replace(record, delivery=last)
         if status_of(record, pane) is ClientStatus.BUSY and not leftovers.has_queue(told, pane):
-            project.tmux.send_keys(pane, "Escape")  # with a queue, it would begin the next turn
+            interrupt(project, record, pane)  # with a queue, it would start the next turn
             processes.wait_until(
                 lambda: status_of(record, pane) is not ClientStatus.BUSY, INTERRUPTED_S, interval_s=0.02
             )
@@ -234,8 +232,13 @@ def end(project: Project, name: str, reason: str, last: Delivery | None = None) 
     intake.apply_pending(project, name)
 
 
+def interrupt(project: Project, record: WorkerRecord, pane: Pane) -> None:
+    """End the agent's turn; its draft stays."""
+    project.tmux.send_keys(pane, kind_of(record.agent).interrupt_key)
+
+
 def launched(pane: Pane) -> tuple[str, str]:
-    """The worker and the instance that a pane was launched for, by its marks or its environment; ("", "") for a person's own."""
+    """The worker and instance that a pane was launched for, by its marks or environment; ("", "") for the user's own."""
     if pane.instance or pane.dead:
         return pane.worker, pane.instance
     environment = processes.environment(pane.pid)
@@ -243,9 +246,11 @@ def launched(pane: Pane) -> tuple[str, str]:
 
 
 def end_stray(project: Project, session: SessionName) -> None:
-    """End the agents in a session that is no worker's; not the supervisor's, and not while somebody is attached to it."""
+    """Stop the agents in a session without a worker; not the supervisor's, and not while a terminal is attached."""
     if project.is_overseer(session):
-        raise Refused(f"{session} is the supervisor's own session", hint="Ctrl-C in `llmc overseer` ends it.")
+        raise Refused(
+            f"{session} is the supervisor's own session", hint="Press Ctrl-C in `llmc overseer` to stop it."
+        )
     panes = answered(project.tmux.panes(), session)
     for pane in panes.values():
         worker, instance = launched(pane)
@@ -253,19 +258,33 @@ def end_stray(project: Project, session: SessionName) -> None:
             continue
         if pane.attached:
             raise Refused(
-                f"somebody is attached to {session}",
+                f"a terminal is attached to {session}",
                 hint="Detach first (C-b d, or C-b C-b d inside another tmux).",
             )
         _end_pane(project, pane)
 
 
 def status_of(record: WorkerRecord, pane: Pane) -> ClientStatus:
-    """What the client in the pane says of itself."""
-    return client_status(Path(record.config_dir), pane.pid) if record.config_dir else ClientStatus.UNKNOWN
+    """The status of the client in the pane, by its own account."""
+    return state_of(record, pane.pid).status
+
+
+def state_of(record: WorkerRecord, pid: int) -> ClientState:
+    """All that the client reports of itself."""
+    if not record.config_dir:
+        return ClientState()
+    return reader_of(record.agent).state(Path(record.config_dir), pid)
+
+
+def open_question(record: WorkerRecord, said: ClientState) -> Asked | None:
+    """The question that `llmc answer` can answer now, in any status; the screen must still confirm it."""
+    asked = record.asked
+    waits = said.status is ClientStatus.WAITING and said.wants_answer
+    return asked if asked is not None and asked.answerable and waits else None
 
 
 def reconcile(project: Project, name: str) -> None:
-    """Compare one worker's record with tmux: a pane that is gone makes it offline. Unknown changes nothing."""
+    """Compare a worker's record with tmux: without its pane it is offline. Unknown changes nothing."""
     record = intake.apply_pending(project, name)
     pane = project.pane(record)
     if isinstance(pane, Unknown) or not record.status.is_live:
@@ -284,19 +303,19 @@ def reconcile(project: Project, name: str) -> None:
 
 
 def wants_a_look(record: WorkerRecord, pid: int, now: float) -> bool:
-    """What no hook tells: the client contradicts its hooks, or a self-review waits for a person to leave."""
+    """Handle what no hook reports: the client contradicts its hooks, or a self-review waits for the user to leave."""
     waits = not record.held and decide.todo(record) is not None
     return waits or client_contradicts(record, pid, now) is not None
 
 
 def client_contradicts(record: WorkerRecord, pid: int, now: float) -> Step | None:
-    """The step that the client's status file calls for, where its hooks cannot tell."""
+    """The transition that the client's status file calls for, where no hook fires."""
     if record.status not in decide.CLIENT_CAN_CONTRADICT:
         return None
-    status, since_unix = client_state(Path(record.config_dir), pid)
-    for_s = age_s(max(since_unix, record.since_unix), now)
+    said = state_of(record, pid)
+    for_s = age_s(max(said.since_unix, record.since_unix), now)
     busy, idle, waiting = (
-        status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
+        said.status is one for one in (ClientStatus.BUSY, ClientStatus.IDLE, ClientStatus.WAITING)
     )
     return decide.client_says(record, busy, idle, for_s, is_waiting=waiting)
 
@@ -307,12 +326,12 @@ def mark_offline(project: Project, record: WorkerRecord, reason: str, **fields: 
 
 
 def is_taken(record: WorkerRecord, pane: Pane | None) -> str | None:
-    """Why llmc must keep its hands off a worker: a person holds it or is attached."""
+    """Why llmc must leave a worker alone: it is on hold, or a terminal is attached."""
     if record.held:
-        return f"{record.name} is held; `llmc release {record.name}` gives it back"
+        return f"{record.name} is on hold; release it with `llmc release {record.name}`"
     if pane is not None and pane.attached:
         return (
-            f"somebody is attached to {record.name}; detach first (C-b d, or C-b C-b d inside another tmux)"
+            f"a terminal is attached to {record.name}; detach first (C-b d, or C-b C-b d inside another tmux)"
         )
     return None
 
@@ -325,26 +344,26 @@ def _launch_request(project: Project, record: WorkerRecord, agent: Agent) -> Lau
         model=model_for(project, record),
         skip_permissions=defaults.skip_permissions,
         allowed_tools=tuple(defaults.allowed_tools),
-        disallowed_tools=NEED_A_PERSON if record.auto else (),
+        unattended=record.auto,
         resume=_resumable(record),
     )
 
 
 def model_for(project: Project, record: WorkerRecord) -> str:
-    """The Claude model that it needs now: its task's own, or the worker's."""
+    """The Claude model that it needs now: its task's or the worker's."""
     of_task = record.assignment.model if record.assignment else ""
     return of_task or project.config.model_of(record.name)
 
 
 def has_its_model(project: Project, record: WorkerRecord) -> bool:
-    """Whether its agent was launched with that: a client keeps the model it began with."""
+    """Whether its agent was launched with that model; a client keeps the model it started with."""
     return (record.model or project.config.model_of(record.name)) == model_for(project, record)
 
 
 def relaunch_with_its_model(project: Project, name: str) -> str | None:
-    """Another agent in the place of one with another model, for a task that it was not told of; the problem, if there is one.
+    """Restart the agent with the model that a task needs, before the task is sent; returns the problem, if any.
 
-    The caller holds the worker's lock. A worker that becomes idle has no task: it gets it back here.
+    The caller holds the worker's lock. Becoming idle clears the worker's task, so it is set again here.
     """
     assignment = project.store.worker(name).assignment
     end(project, name, ANOTHER_MODEL)
@@ -361,19 +380,18 @@ def settings_file(project: Project, name: str) -> Path:
     return project.root.agents / f"{name}.settings.json"
 
 
-def settings_text(project: Project, name: str, agent: Agent) -> bytes:
-    command = shell_join(_hook_argv(project, name))
-    return json.dumps(agent.settings(command), indent=1).encode()
+def hook_command(project: Project, name: str) -> str:
+    return shell_join(_hook_argv(project, name))
 
 
 def write_settings(project: Project, name: str, agent: Agent) -> Path:
     private_dir(project.root.agents)
-    write_atomic(settings_file(project, name), settings_text(project, name, agent))
+    write_atomic(settings_file(project, name), agent.settings(hook_command(project, name)))
     return settings_file(project, name)
 
 
 def _resumable(record: WorkerRecord) -> ClaudeSessionId | None:
-    """The conversation to continue: a worker with a task whose transcript was begun."""
+    """The conversation to continue: that of a worker with a task and a transcript."""
     if record.current_prompt and record.claude_session_id and os.path.exists(record.transcript_path):
         return record.claude_session_id
     return None
@@ -384,22 +402,17 @@ def _environment(
 ) -> dict[str, str]:
     base = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
     base.update(project.config.defaults.env)
-    base.pop(TASK_LIST, None)
-    environment = agent.environment(base, task_tools=project.config.auto.worker_tasks != "off")
+    auto = project.config.auto
+    task_list = auto.task_list_id if record.shares_the_list else ""
+    environment = agent.environment(base, task_tools=auto.worker_tasks != "off", task_list=task_list)
     return {
         **environment,
         "LLMC_ROOT": str(project.root.path),
         "LLMC_WORKER": record.name,
         "LLMC_INDEX": str(index),
-        **_task_list(project, record),
         "LLMC_INSTANCE": instance,
         "PATH": f"{project.root.bin}:{environment.get('PATH', os.defpath)}",
     }
-
-
-def _task_list(project: Project, record: WorkerRecord) -> dict[str, str]:
-    list_id = project.config.auto.task_list_id
-    return {TASK_LIST: list_id} if list_id and record.shares_the_list else {}
 
 
 def _hook_argv(project: Project, name: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Submit: the one function that types a prompt into an agent, and says truthfully what became of it.
+"""Submit: the only function that types a prompt into an agent; it returns a receipt.
 
-The prompt and its id are in state before the first key; sessions/typist.py presses the keys and looks for proof.
+The prompt and its id are in the state before the first key. sessions/typist.py types it and looks for proof.
 """
 
 import os
@@ -22,26 +22,26 @@ from llmc.sessions.rules import decide, prompt_text
 from llmc.sessions.typist import Refusal, Typist
 
 SETTLE_S = 0.15
-#: of a prompt, in the worker's log
+#: maximum length of a prompt in the worker's log
 _LOG_CHARS = 20_000
 #: the kind of prompt that gives a worker its task
 TASK = "task"
 
 
 class Receipt(Struct, frozen=True):
-    """The answer to a submit."""
+    """The receipt of a submit."""
 
     worker: str
     prompt_id: PromptId
     outcome: Outcome
     elapsed_ms: int
     reason: str = ""
-    #: what was in its way, where that is known
+    #: what was in its way, if known
     obstacle: Obstacle | None = None
 
     @property
     def met_a_person(self) -> bool:
-        """Nothing was typed, because a person is in the way."""
+        """Nothing was typed, because the user is in the way."""
         return self.outcome is Outcome.REFUSED and self.obstacle is not None and self.obstacle.is_person
 
 
@@ -66,7 +66,7 @@ def submit(
 ) -> Receipt:
     """Persist a prompt (with `fields` of the worker's record) and deliver it; the caller holds the worker's lock.
 
-    `prompt_id`: the caller knows it by an id of its own.
+    `prompt_id`: an id chosen by the caller.
     """
     _let_the_last_prompt_settle(project, name)
     prompt_id = prompt_id or new_prompt_id(kind)
@@ -84,12 +84,12 @@ def submit(
     with fault_step("submit.persist"), project.store.transaction() as tx:
         tx.update(name, delivery=delivery, **fields)
         tx.emit("prompt_pending", worker=name, prompt_id=prompt_id)
-    project.store.note(name, f"{prompt_id}, to be sent:\n{_shown(text)}")
+    project.store.note(name, f"sending {prompt_id}:\n{_shown(text)}")
     return deliver(project, name)
 
 
 def refused(project: Project, name: str, kind: str, refusal: Refusal) -> Receipt:
-    """A prompt that was not even tried; the caller holds the worker's lock."""
+    """Record a prompt that was not tried; the caller holds the worker's lock."""
     done = Delivery(
         prompt_id=new_prompt_id(kind),
         outcome=Outcome.REFUSED,
@@ -104,7 +104,7 @@ def refused(project: Project, name: str, kind: str, refusal: Refusal) -> Receipt
 
 
 def _let_the_last_prompt_settle(project: Project, name: str) -> None:
-    """A message that comes while the client still runs the hook of the one before is confirmed only after that turn."""
+    """A message sent while the client still runs the previous one's hook is confirmed only after that turn."""
     last = project.store.worker(name).delivery
     if last is not None:
         since_s = now_unix() - (last.at_unix + last.elapsed_ms / 1000)
@@ -112,12 +112,12 @@ def _let_the_last_prompt_settle(project: Project, name: str) -> None:
 
 
 def deliver(project: Project, name: str) -> Receipt:
-    """Bring the worker's open delivery to an end: also after a crash, and then never twice."""
+    """Complete the worker's open delivery, also after a crash, but never twice."""
     began = time.monotonic()
     record = intake.apply_pending(project, name)
     delivery = record.delivery
     assert delivery is not None, "nothing to deliver"
-    if not delivery.outcome.open:  # an event applied just now proved it
+    if not delivery.outcome.open:  # an event that was just applied proved it
         return _receipt(name, delivery)
     try:
         outcome, reason, obstacle = Typist(project, record, delivery).deliver()
@@ -136,7 +136,7 @@ def _receipt(name: str, done: Delivery) -> Receipt:
 
 
 def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> None:
-    """`was_typed`: some of its keys may have reached the agent, now or before a crash."""
+    """`was_typed`: some keys may have reached the agent, now or before a crash."""
     prompt_id, outcome, reason = done.prompt_id, done.outcome, done.reason
     with fault_step("submit.record"), project.store.transaction() as tx:
         record = tx.worker(name)
@@ -146,10 +146,10 @@ def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> Non
         tx.update(name, delivery=done)
         rests = record.status.is_free
         if outcome is Outcome.REFUSED and (rests or (is_task(done) and not was_typed)):
-            # Nothing was typed, so the worker has no task: not even when its agent has ended meanwhile.
+            # Nothing was typed, so the worker has no task, even if its agent has ended in the meantime.
             tx.update(name, current_prompt="", self_review=SelfReview.NO)
         if outcome is Outcome.REFUSED and record.status is Status.REBASING and decide.is_about_a_rebase(done):
-            tx.update(name, conflict_prompt_due=True)  # nothing was typed: it still has to be told
+            tx.update(name, conflict_prompt_due=True)  # nothing was typed: still to be sent
         tx.emit(
             "prompt_delivered",
             worker=name,
@@ -165,13 +165,13 @@ def _record(project: Project, name: str, done: Delivery, was_typed: bool) -> Non
 
 
 def _shown(text: str) -> str:
-    """A prompt as the worker's log has it: all of it, unless somebody pasted a book."""
+    """A prompt for the worker's log, truncated if very long."""
     more = len(text) - _LOG_CHARS
-    cut = text[:_LOG_CHARS] + f"\n(and {more} more characters)" if more > 0 else text
+    cut = text[:_LOG_CHARS] + f"\n({more} more characters)" if more > 0 else text
     return written_out(cut)
 
 
 def _as_file(project: Project, prompt_id: PromptId, body: str) -> str:
     path = private_dir(project.root.prompts) / f"{prompt_id}.md"
     write_atomic(path, (body + "\n").encode())
-    return f"Your instructions are in the file {path}. Read all of it, then do what it says."
+    return f"Your instructions are in the file {path}. Read the whole file, then follow it."

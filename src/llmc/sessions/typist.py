@@ -1,23 +1,21 @@
-"""The typist: presses the keys of one delivery, and believes only the agent's own word that it arrived.
+"""The typist: types one delivery, and trusts only the agent's own confirmation.
 
-Proof is the agent's UserPromptSubmit hook, or a row of its transcript, that names our id. The screen is looked at
-here and nowhere else, and only to decide which keys can do no harm.
+Proof is the agent's UserPromptSubmit hook, or a transcript row, with our id. The screen is read
+only here, and only to decide which keys are safe.
 """
 
 import os
 import time
 from collections.abc import Callable
 from enum import Enum, auto
-from pathlib import Path
 
 from msgspec.structs import replace
 
-from llmc.agents.agent_events import AgentEvent, What
-from llmc.agents.claude.client_files import asks_by_itself
-from llmc.agents.claude.screen import Box, Composer, composer, holds, is_placeholder
-from llmc.agents.claude.transcripts import is_queued, row_text, rows_since, size_of
+from llmc.agents.agent_events import AgentEvent, Box, Composer, What
 from llmc.agents.hooks import event_of
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base import processes
 from llmc.base.clock import now_unix
 from llmc.base.faults import FaultInjected
@@ -30,33 +28,33 @@ from llmc.records import inbox
 from llmc.records.hook_events import Malformed
 from llmc.records.worker import Delivery, Obstacle, Outcome, WorkerRecord
 from llmc.repo.project import Project
-from llmc.sessions.sessions import is_taken, status_of
+from llmc.sessions.sessions import is_taken, open_question, state_of, status_of
 
-#: how long the agent has to confirm before Enter is tried again, and how often it is tried
+#: how long the agent may take to confirm before Enter is pressed again, and how often
 PROOF_WAIT_S = 2.0
 ENTERS = 3
-#: how long the agent has to begin a new conversation on /clear
+#: how long the agent may take to start a new conversation on /clear
 CLEAR_WAIT_S = 5.0
-#: how long a client may be busy after it has said that its turn is over
+#: how long a client may stay busy after the end of its turn
 AFTER_STOP_S = 3.0
-#: how long a redraw may lag behind what the agent has done already
+#: how long a redraw may lag behind the agent
 REDRAW_S = 2.0
-#: how long to wait for our text to show up in the box before the first Enter
+#: how long to wait for our text to appear in the box before the first Enter
 SETTLE_S = 1.0
 POLL_S = 0.004
-#: each look at the screen runs a program: soon at first, then less often
+#: each capture of the screen runs a program: frequent at first, then less often
 LOOK_S, LOOK_LATER_S = 0.01, 0.1
 CLEARING_KEYS = 12
-#: an interrupted delivery: how long the agent must rest before "no trace" is believed, and when to give up
+#: an interrupted delivery: how long the agent must be idle before "no trace" counts, and when to give up
 REST_S = 1.0
 DOUBT_S = 30.0
 #: what llmc may type into
 _FREE = (Box.EMPTY, Box.BLANK)
-_STILL_UNCLEAR = "it was typed, and the agent has been too busy since to tell whether it has it"
+_STILL_UNCLEAR = "typed, but the agent has been busy since and has not confirmed it"
 
 
 class _Trace(Enum):
-    """What can be seen of a delivery that was interrupted."""
+    """What is visible of an interrupted delivery."""
 
     ARRIVED = auto()
     IN_BOX = auto()
@@ -65,7 +63,7 @@ class _Trace(Enum):
 
 
 class Refusal(Exception):
-    """Typing now would do harm; the text says why and what a person can do."""
+    """Typing now would do harm; the text says why, and what the user can do."""
 
     def __init__(self, obstacle: Obstacle, words: str) -> None:
         super().__init__(words)
@@ -73,21 +71,21 @@ class Refusal(Exception):
 
 
 def has_empty_box(project: Project, record: WorkerRecord) -> bool:
-    """Whether a resting agent's input box can be seen and holds nothing, once the screen has settled."""
+    """Whether an idle agent's input box is visible and empty, once the screen has settled."""
     pane = project.pane(record)
     if not isinstance(pane, Pane):
         return False
-    return _see(lambda: _box(project, pane).box is Box.EMPTY, REDRAW_S)
+    return _see(lambda: _box(project, record, pane).box is Box.EMPTY, REDRAW_S)
 
 
 def person_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
-    """What of a person keeps llmc from typing into an agent, or from ending it. One that does not run has nobody there."""
+    """What of the user's keeps llmc from typing into an agent, or from stopping it; nothing if no agent is running."""
     refusal = what_is_in_way(project, record, patience_s)
     return refusal if refusal is not None and refusal.obstacle.is_person else None
 
 
 def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = REDRAW_S) -> Refusal | None:
-    """Why a prompt would be refused now; nothing is pressed to find out. `patience_s` is how long a redraw may take."""
+    """Why a prompt would be refused now; presses no key. `patience_s`: how long a redraw may take."""
     try:
         typist = Typist(project, record, _no_prompt())
         typist._refuse_if_a_dialog_or_person_is_there()
@@ -99,7 +97,7 @@ def what_is_in_way(project: Project, record: WorkerRecord, patience_s: float = R
 
 
 def begin_anew(project: Project, record: WorkerRecord) -> None:
-    """`/clear` with no prompt after it; a Refusal where no new conversation began."""
+    """`/clear` without a prompt after it; a Refusal if no new conversation started."""
     typist = Typist(project, record, _no_prompt())
     was_busy = typist._refuse_if_a_dialog_or_person_is_there()
     if not typist._wait_for_an_empty_box():
@@ -112,19 +110,19 @@ def _no_prompt() -> Delivery:
 
 
 def _see(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait until the screen shows it; whether it did."""
+    """Wait until the screen shows it; whether it does."""
     return wait_until(condition, timeout_s, interval_s=LOOK_S, slower_to_s=LOOK_LATER_S)
 
 
-def _box(project: Project, pane: Pane) -> Composer:
-    return composer(*project.tmux.screen(pane))
+def _box(project: Project, record: WorkerRecord, pane: Pane) -> Composer:
+    return screen_of(record.agent).composer(*project.tmux.screen(pane))
 
 
 def leave(project: Project, record: WorkerRecord) -> None:
-    """`/exit`: the agent ends by itself, where nothing but that is in its box."""
+    """`/exit`: let the agent exit by itself, if its box is otherwise empty."""
     pane = project.pane(record)
     if isinstance(pane, Pane) and has_empty_box(project, record):
-        project.tmux.send_keys(pane, "/exit", "Enter")
+        project.tmux.send_keys(pane, screen_of(record.agent).leave, "Enter")
 
 
 class Typist:
@@ -139,12 +137,13 @@ class Typist:
         self.pane = self._living_pane()
         self.proof: Outcome | None = None
         self.seen: dict[str, AgentEvent | Malformed] = {}
-        self.transcript = Path(record.transcript_path)
-        # A first delivery can only show up in what is written from now on.
-        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else size_of(self.transcript)
+        self.reader, self.screen = reader_of(record.agent), screen_of(record.agent)
+        self.transcript = self.reader.transcript(record.transcript_path)
+        # A first delivery can only appear after this point.
+        self.transcript_offset = 0 if delivery.outcome is Outcome.TYPED else self.transcript.size()
 
     def deliver(self) -> tuple[Outcome, str, Obstacle | None]:
-        """What became of it; why if it did not arrive, and what was in its way if that is known."""
+        """The outcome; if not delivered, why, and what was in its way, if known."""
         was_typed = self.delivery.outcome is Outcome.TYPED
         trace = self._trace_of_an_earlier_try() if was_typed else _Trace.NONE
         if trace is _Trace.ARRIVED:
@@ -155,7 +154,7 @@ class Typist:
         if trace is not _Trace.IN_BOX:
             is_empty = self._wait_for_an_empty_box()
             if was_typed and not is_empty and self._box_is_ours():
-                return self._press_enter(was_busy)  # a slow agent has shown only now what it was given
+                return self._press_enter(was_busy)  # a slow agent shows only now what it got
             if not is_empty:
                 self._refuse_what_is_in_the_box()
             if self.delivery.clear and not self.delivery.cleared:
@@ -164,10 +163,10 @@ class Typist:
         return self._press_enter(was_busy)
 
     def _trace_of_an_earlier_try(self) -> "_Trace":
-        """What became of the keys that somebody sent before they were interrupted.
+        """Find out what became of keys that were sent before an interruption.
 
-        That nothing can be seen proves nothing yet: the agent may be slow. Only an agent that rests, with an
-        empty box and no word of our id, has not got it. One that waits for a processor, or is stopped, does not rest.
+        Seeing nothing proves nothing: the agent may be slow. Only an idle agent with an empty box and no
+        trace of our id did not get it. One that waits for CPU time, or is stopped, is not idle.
         """
         rested_s, before = 0.0, time.monotonic()
         deadline = before + DOUBT_S
@@ -190,39 +189,42 @@ class Typist:
     def _living_pane(self) -> Pane:
         pane = answered(self.project.pane(self.record), self.name)
         if pane is None or pane.dead or not processes.is_alive(pane.pid):
-            raise Refusal(Obstacle.DEAD, f"{self.name} has no running agent; `llmc up --detach` starts it")
+            raise Refusal(
+                Obstacle.DEAD, f"{self.name} has no running agent; start it with `llmc up --detach`"
+            )
         return pane
 
     def _refuse_if_a_dialog_or_person_is_there(self) -> bool:
-        """Whether the agent is busy; raises where our text would answer a dialog or get under a person's keys."""
+        """Whether the agent is busy; refuses if our text would answer a dialog or mix with the user's typing."""
         taken = is_taken(self.record, self.pane)
         if taken:
             raise Refusal(Obstacle.HELD if self.record.held else Obstacle.ATTACHED, taken)
         status = self._status()
         if status is ClientStatus.WAITING:
-            attach = f"`llmc attach {self.name}` and answer it first"
-            words = f"{self.name} has a dialog open, and the text would answer it; {attach}"
-            asks = asks_by_itself(Path(self.record.config_dir), self.pane.pid)
-            raise Refusal(Obstacle.QUESTION if asks else Obstacle.DIALOG, words)
+            said = state_of(self.record, self.pane.pid)
+            command = "answer" if open_question(self.record, said) else "attach"
+            first = f"answer it first with `llmc {command} {self.name}`"
+            words = f"{self.name} has an open dialog that the text would answer; {first}"
+            raise Refusal(Obstacle.QUESTION if said.asks else Obstacle.DIALOG, words)
         return status is ClientStatus.BUSY
 
     def _wait_for_an_empty_box(self) -> bool:
-        """The screen may lag, and is drawn anew at any moment: what was seen once counts.
+        """The screen may lag and be redrawn at any moment: what was seen once counts.
 
-        Blanks are removed: they are nobody's text, but a client would take `  /clear` for a prompt.
+        Blanks are removed: they are not a draft, but a client would take `  /clear` for a prompt.
         """
         _see(lambda: self._box().box in _FREE, REDRAW_S)
         if self._box().box is Box.BLANK and self._status() is not ClientStatus.WAITING:
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
         return _see(lambda: self._box().box is Box.EMPTY, REDRAW_S)
 
     def _refuse_what_is_in_the_box(self) -> None:
-        """Our text must not be joined to somebody else's, nor become a word in a person's search."""
+        """Our text must not be appended to other text, or typed into the user's search."""
         box = self._box()
         attach = f"`llmc attach {self.name}`"
         if box.box is Box.ABSENT:
             words = (
-                f"the screen of {self.name} shows something else than its input box; {attach}, then close it"
+                f"the screen of {self.name} does not show its input box; {attach}, then close what is open"
             )
             raise Refusal(Obstacle.SCREEN, words)
         if box.box is not Box.EMPTY:
@@ -234,26 +236,31 @@ class Typist:
             raise Refusal(Obstacle.DRAFT, words)
 
     def _is_left_over(self, box: Composer) -> bool:
-        """Whether the text is llmc's own: by its header, or because a prompt was typed of which no proof came."""
+        """Whether the text is llmc's own: by its header, or because a typed prompt was never confirmed."""
         last = self.record.delivery
         in_doubt = last is not None and last.outcome in (Outcome.UNCONFIRMED, Outcome.TYPED)
-        return header_id(box.text) is not None or (in_doubt and is_placeholder(box))
+        return header_id(box.text) is not None or (in_doubt and self.screen.is_placeholder(box))
 
     def _new_conversation(self, was_busy: bool) -> None:
-        # A client is busy for a moment more after it has said that its turn is over.
+        # A client stays busy for a moment after the end of its turn.
         if was_busy and not wait_until(self._rests, AFTER_STOP_S, interval_s=0.02):
-            words = f"{self.name} is busy, it cannot begin a new conversation now"
+            words = f"{self.name} is busy and cannot start a new conversation now"
             raise Refusal(Obstacle.BUSY, words)
         with fault_step("submit.clear"):
             before = {event.id for event in self._events()}
-            self._keys("/clear", "Enter")
+            self._keys(self.screen.clear, "Enter")
             for _ in range(ENTERS):
                 if wait_until(lambda: self._cleared(before), CLEAR_WAIT_S, interval_s=POLL_S):
                     break
-                if self._box().text.strip() == "/clear" and self._status() is not ClientStatus.WAITING:
+                if (
+                    self._box().text.strip() == self.screen.clear
+                    and self._status() is not ClientStatus.WAITING
+                ):
                     self._keys("Enter")
             else:
-                words = f"{self.name} did not begin a new conversation on /clear; see `llmc peek {self.name}`"
+                words = (
+                    f"{self.name} did not start a new conversation on /clear; check `llmc peek {self.name}`"
+                )
                 raise Refusal(Obstacle.NO_CLEAR if self._lives() else Obstacle.DEAD, words)
         self._remember(replace(self.delivery, cleared=True))
 
@@ -263,17 +270,17 @@ class Typist:
     def _cleared(self, before: set[str]) -> bool:
         for event in self._events():
             if event.id not in before and event.what is What.SESSION_STARTED and event.is_cleared:
-                self.transcript, self.transcript_offset = Path(event.transcript), 0
+                self.transcript, self.transcript_offset = self.reader.transcript(event.transcript), 0
                 return True
         return False
 
     def _paste(self) -> None:
-        # From here on a crash leaves doubt, so whoever tries next looks for proof first.
+        # From here on a crash leaves doubt, so the next attempt looks for proof first.
         self._remember(replace(self.delivery, outcome=Outcome.TYPED))
         buffer = f"llmc-{os.urandom(4).hex()}"
         with fault_step("submit.paste"):
             if not self.project.tmux.paste(self.pane, buffer, self.delivery.text):
-                words = f"the agent of {self.name} has just ended; `llmc up --detach` starts it again"
+                words = f"the agent of {self.name} has just exited; restart it with `llmc up --detach`"
                 raise Refusal(Obstacle.DEAD, words)
         _see(self._box_is_ours, SETTLE_S)
 
@@ -287,7 +294,7 @@ class Typist:
             proof = self._proof()
         if proof is None:
             problem = self._take_back()
-            # An Enter that a slow agent has read by now has sent the text, which then looks as if we had removed it.
+            # A slow agent may have read an Enter by now and sent the text, which then looks as if we had removed it.
             trace = self._trace_of_an_earlier_try()
             if trace is not _Trace.ARRIVED:
                 died = None if self._lives() else Obstacle.DEAD
@@ -299,7 +306,7 @@ class Typist:
         return processes.is_alive(self.pane.pid)
 
     def _is_settled(self) -> bool:
-        """The agent has said that it has it, or will never say anything any more."""
+        """Whether the agent has confirmed it, or can no longer do so."""
         return self._proof() is not None or not self._lives()
 
     def _enter(self) -> None:
@@ -307,29 +314,29 @@ class Typist:
             with fault_step("submit.enter"):
                 self._keys("Enter")
         except FaultInjected:
-            pass  # the fault is an Enter that never reached the agent
+            pass  # the fault simulates an Enter that never reached the agent
 
     def _is_safe_to_press(self) -> bool:
-        """Enter may be repeated only while it can do nothing but send our own text."""
+        """Repeat Enter only while it can do nothing but send our own text."""
         return self._status() is not ClientStatus.WAITING and self._box_is_ours()
 
     def _take_back(self) -> str:
         """Remove our own text from the box, so that it is not sent later together with something else."""
         if not self._lives():
-            return "the agent ended before it confirmed the prompt"
+            return "the agent exited before it confirmed the prompt"
         if not self._is_safe_to_press():
-            return "no proof of arrival in time, and the text is no longer in the input box"
+            return "not confirmed in time, and the text is no longer in the input box"
         for _ in range(3):
-            # One C-u removes one line. Escape would do it at once, but would also interrupt a running turn.
-            self._keys(*["C-u"] * CLEARING_KEYS)
+            # C-u removes one line. Escape would remove all, but would also interrupt a running turn.
+            self._keys(*[self.screen.erase_key] * CLEARING_KEYS)
             if _see(lambda: self._box().box is Box.EMPTY, REDRAW_S):
-                return "the agent did not take the prompt; it was removed from its input box"
+                return "the agent did not accept the prompt, so it was removed from the input box"
             if not self._is_safe_to_press():
                 break
-        return "the agent did not take the prompt, and it may still be in its input box"
+        return "the agent did not accept the prompt, which may still be in its input box"
 
     def _proof(self) -> Outcome | None:
-        """The agent's own word that the prompt has arrived; once given it stands."""
+        """The agent's confirmation of the prompt; once seen, it stands."""
         self.proof = self.proof or self._proof_in_inbox() or self._proof_in_transcript()
         return self.proof
 
@@ -340,11 +347,10 @@ class Typist:
         return None
 
     def _proof_in_transcript(self) -> Outcome | None:
-        found = rows_since(self.transcript, self.header.encode(), self.transcript_offset)
-        rows, self.transcript_offset = found
-        for row in rows:
-            if self._is_ours(row_text(row)):
-                return Outcome.QUEUED if is_queued(row) else Outcome.ACKNOWLEDGED
+        prompts, self.transcript_offset = self.transcript.prompts(self.header, self.transcript_offset)
+        for prompt in prompts:
+            if self._is_ours(prompt.text):
+                return Outcome.QUEUED if prompt.queued else Outcome.ACKNOWLEDGED
         return None
 
     def _is_ours(self, text: str) -> bool:
@@ -367,10 +373,10 @@ class Typist:
         return status_of(self.record, self.pane)
 
     def _box(self) -> Composer:
-        return _box(self.project, self.pane)
+        return _box(self.project, self.record, self.pane)
 
     def _box_is_ours(self) -> bool:
-        return holds(self._box(), self.header, self.delivery.text)
+        return self.screen.holds(self._box(), self.header, self.delivery.text)
 
     def _keys(self, *keys: str) -> None:
         self.project.tmux.send_keys(self.pane, *keys)

@@ -1,1 +1,1 @@
-"""The rules about tasks: what a file says, what waits for what, which comes next. Pure."""
+"""Tasks: the task list, its files, claims and dependencies."""

@@ -1,6 +1,6 @@
-"""Tasks in Claude Code's own files, with llmc's ledger as their books.
+"""Tasks in Claude Code's own files, with llmc's ledger beside them.
 
-The ledger decides: it is written before a task's file, and `settle` finishes in the file what a crash cut off between the
+The ledger is authoritative. It is written before a task's file, and `settle` updates the file after a crash between the
 two. Agents and other roots write to the same files, so each change is made under the client's own locks.
 """
 
@@ -45,15 +45,15 @@ class ClaudeTasks(TaskSource):
     def __init__(
         self, files: TaskFiles | None, ledger: Ledger, agents_own: Callable[[], Path] | None = None
     ) -> None:
-        """`files`: the configured list, if there is one. `agents_own`: where the agents' task tools have their lists."""
+        """`files`: the configured list, if any. `agents_own`: where the agents' task tools keep their lists."""
         self._configured = files
         self.ledger = ledger
         self._agents_own = agents_own
-        #: one look at the configured list at a time
+        #: one scan of the configured list at a time
         self._looking = threading.Lock()
         self._noting = threading.Lock()
         self._is_watched = False
-        #: the only files that can be different since the last look; None: any
+        #: the only files that may have changed since the last scan; None: any
         self._changed: set[str] | None = None
         self._being_written: set[str] = set()
 
@@ -61,7 +61,7 @@ class ClaudeTasks(TaskSource):
     def files(self) -> TaskFiles:
         if self._configured is None:
             raise UsageError(
-                "this root has no task list", hint="Name one: llmc config set auto.task_list_id my-project"
+                "this root has no task list", hint="Set one: llmc config set auto.task_list_id my-project"
             )
         return self._configured
 
@@ -70,7 +70,7 @@ class ClaudeTasks(TaskSource):
         return self._configured.list_name if self._configured is not None else ""
 
     def _of(self, name: str) -> TaskFiles:
-        """The list of that name; the configured one for "", which is in records of an older llmc."""
+        """The list with this name; "", found in records of an older llmc, means the configured one."""
         return self.files.beside(name) if name else self.files
 
     def listing(self, list_name: str = "") -> Listing:
@@ -91,7 +91,7 @@ class ClaudeTasks(TaskSource):
         return found
 
     def note_changed(self, names: Collection[str] | None) -> None:
-        """Only these files can be different since the last look, and what was noted before; None: any."""
+        """Add to the files that may have changed since the last scan; None: any."""
         with self._noting:
             self._changed = None if names is None or self._changed is None else self._changed | set(names)
 
@@ -117,7 +117,7 @@ class ClaudeTasks(TaskSource):
         self.prepare()
         watching = _Watching(self, Watch(self.files.directory))
         with self._noting:
-            self._is_watched, self._changed = True, None  # whatever was written before the watch began
+            self._is_watched, self._changed = True, None  # files may have changed before the watch began
         return watching
 
     def not_watched(self) -> None:
@@ -125,7 +125,7 @@ class ClaudeTasks(TaskSource):
             self._is_watched, self._changed = False, None
 
     def add(self, new: Task, by: str) -> Task:
-        """The file, and then the row that says that it is ours: without one, it is a file that somebody put there."""
+        """Write the file, then the ledger row that marks it as ours. Without a row, the file counts as foreign."""
         task = self.files.create(new, self.books().highest_in(self.list_name))
         of_goal = _given(dispatch=task.dispatch, part=task.part)
         with fault_step("task.created"):
@@ -152,10 +152,10 @@ class ClaudeTasks(TaskSource):
             except LlmcError:
                 self.write("released", claim, reason="its file could not be written")
                 raise
-        if task.list == self.list_name:  # the watch may tell of it only after the next worker has asked
+        if task.list == self.list_name:  # the watch may report it only after the next worker has asked
             self.note_changed([file_name(task.id)])
         if not won:
-            self.write("released", claim, reason="somebody else was faster")
+            self.write("released", claim, reason="another worker claimed it first")
         return claim if won else None
 
     def renew(self, claim_id: str) -> bool:
@@ -182,7 +182,7 @@ class ClaudeTasks(TaskSource):
         return books
 
     def settle(self) -> list[TaskKey]:
-        """Only where our own claim is on the file: what else a file says is somebody's word (see `is_in_question`)."""
+        """Only files with our own claim: other contents may be somebody's edit (see `is_in_question`)."""
         put_right, books = [], self.books()
         for task in self.listing().tasks.values():
             key = self.key(task.id)
@@ -198,11 +198,11 @@ class ClaudeTasks(TaskSource):
 
     def _edit_if_there(self, task: TaskKey, edit: Edit) -> None:
         if self._configured is None:
-            return  # the list was taken out of the configuration since
+            return  # the list has been removed from the configuration
         try:
             self.edit(task, edit)
         except (NotFound, NoTask):
-            return  # somebody removed it meanwhile, or broke it: the ledger knows
+            return  # removed or broken in the meantime; the ledger has it
 
     def books(self) -> Books:
         return self.ledger.books()
@@ -230,7 +230,7 @@ class ClaudeTasks(TaskSource):
 
 
 class _Watching:
-    """The directory of a list, under watch."""
+    """A watch on the directory of a list."""
 
     def __init__(self, tasks: ClaudeTasks, watch: Watch) -> None:
         self._tasks = tasks
@@ -240,7 +240,7 @@ class _Watching:
         return self._watch.fileno()
 
     def heard(self) -> bool:
-        """The directory may be another one after what cannot be told; an old watch would never tell of it."""
+        """False if the changes are unknown: the directory may have been replaced, and the old watch would miss that."""
         changed = self._watch.changed()
         self._tasks.note_changed(changed)
         return changed is not None

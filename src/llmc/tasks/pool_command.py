@@ -1,4 +1,4 @@
-"""Tasks from outside: a command of the person's is asked when nobody has anything to do, and its answer becomes a file."""
+"""Tasks from the user's task pool command, which runs when a worker is idle. Its answer is saved as a file first."""
 
 import os
 import time
@@ -21,7 +21,7 @@ LOG = "task_pool"
 
 
 class PoolFailed(Exception):
-    """The command cannot be relied on."""
+    """The task pool command failed."""
 
     cause = Cause.COMMAND
 
@@ -32,9 +32,9 @@ class PoolFailed(Exception):
 
 
 def take_in(project: Project, source: TaskSource) -> Task | None:
-    """Ask for a task, and add it to the list; None when there is none, or it is open already.
+    """Ask for a task and add it to the list; None when there is none, or it is already open.
 
-    An answer is a file with a name before anything is made of it: see `take_up`.
+    The answer is saved as a file first, so that `take_up` can finish after a crash.
     """
     path = _ask(project)
     if path is None:
@@ -47,7 +47,7 @@ def take_in(project: Project, source: TaskSource) -> Task | None:
 
 
 def take_up(project: Project, source: TaskSource) -> None:
-    """Answers that a crash cut off become tasks, unless they have."""
+    """Add tasks from saved answers that a crash left behind."""
     there = {task.pool_key for task in task_list.believed_tasks(source)}
     for path in sorted(project.root.task_pool.glob("answer-*.txt")):
         _make(project, source, path, there)
@@ -61,7 +61,7 @@ def _make(project: Project, source: TaskSource, path: Path, there: Collection[st
             if isinstance(answer, Draft) and answer.key not in there:
                 task = task_list.add(source, answer)
     except (UsageError, NotFound):
-        path.unlink()  # it names a task that is not there: no later attempt would help
+        path.unlink()  # it names an unknown task: a later attempt would not help
         raise
     if task is not None:
         with project.store.transaction() as tx:
@@ -71,7 +71,7 @@ def _make(project: Project, source: TaskSource, path: Path, there: Collection[st
 
 
 def _ask(project: Project) -> Path | None:
-    """Where the answer is, complete; None when there is none."""
+    """The path of the saved answer; None when there is no task."""
     part = private_dir(project.root.task_pool) / "answer.part"
     command = project.config.auto.task_pool_command
     with fault_step("task_pool.ask"):

@@ -1,4 +1,4 @@
-"""The task list as a queue for auto workers: what comes next, claimed so that nobody else has it."""
+"""The task list as a queue for auto workers: choose the next task and claim it."""
 
 import contextlib
 import threading
@@ -37,7 +37,7 @@ def claim_of(worker: str, assignment: Assignment) -> Claim:
 
 
 def about_to_land(project: Project, worker: WorkerName, assignment: Assignment, commit: str) -> None:
-    """Should the state get lost while it lands, this finds the commit, and nobody does the task again."""
+    """Record the commit first: if the state is lost while it lands, the task is not done twice."""
     source_of(project).about_to_land(claim_of(worker, assignment), commit)
 
 
@@ -46,14 +46,14 @@ def complete_for(project: Project, worker: WorkerName, assignment: Assignment, c
 
 
 def let_go(project: Project, record: WorkerRecord, reason: str) -> None:
-    """A person takes a worker from its task: the task is free again, unless it was given back before."""
+    """Release the task of a worker that the user took off it, unless it was released before."""
     task = record.assignment
     if task is not None and source_of(project).books().holds(task.claim):
         free(project, claim_of(record.name, task), reason)
 
 
 def free(project: Project, claim: Claim, reason: str) -> None:
-    """A claim that nobody goes on with is given back, and that is told."""
+    """Release an abandoned claim and report it."""
     source_of(project).release(claim, reason)
     with project.store.transaction() as tx:
         about = {"worker": claim.worker, "reason": reason, **claim.task.fields()}
@@ -61,9 +61,9 @@ def free(project: Project, claim: Claim, reason: str) -> None:
 
 
 def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
-    """A task whose work was undone is pending again, in books and list; can be repeated after a crash.
+    """Make a task pending again after its work was undone, in books and list. Safe to repeat after a crash.
 
-    None, and it stays completed, where the task is gone: nothing is left to do it from, and what waits for it goes on.
+    None if the task is gone: it stays completed, so that its dependents can run.
     """
     source = source_of(project)
     task = source.books().whole(task)
@@ -75,22 +75,22 @@ def take_back(project: Project, task: TaskKey, reason: str) -> Task | None:
         with fault_step("claim.take_back"):
             source.write("requeued", Claim(seen.claim, task, seen.owner), reason=reason)
     if seen.status is not TaskStatus.COMPLETED:
-        return seen  # done before a crash, or somebody has begun it since
+        return seen  # done before a crash, or started again since
     return source.edit(task, partial(claims.freed, seen=seen))
 
 
-#: is shown the list at each look, and what is stuck in it; says which of that is held for a person
+#: receives the list and its stuck tasks at each scan; returns those held for the user
 Tell = Callable[[TaskSource, Books, Mapping[TaskId, Task], Stuck, bool], Collection[TaskId]]
-#: is told of a task that is pending again because nobody had it
+#: called when a task is pending again because it had no owner
 Freed = Callable[[TaskSource, Task], None]
 
 
 class BrokenList(LlmcError):
-    """Its tasks name each other in a way that cannot be followed: auto mode does not begin before a person has looked."""
+    """The list has invalid dependencies: auto mode does not start until the user fixes them."""
 
 
 class TaskQueue:
-    """One for each daemon. Several workers ask at the same moment; they are answered one after another."""
+    """One per daemon. Workers may ask concurrently; requests are served one at a time."""
 
     def __init__(
         self,
@@ -99,31 +99,31 @@ class TaskQueue:
         tell: Tell | None = None,
         on_freed: Freed | None = None,
     ) -> None:
-        """`origins`: who tells which tasks may be a worker's; None: none is. `tell`: puts what needs a person on the attention list."""
+        """`origins`: tells which tasks may be a worker's; None: none. `tell`: updates the attention list."""
         self.source = source
         self._origins = origins
         self._tell = tell
         self._on_freed = on_freed
-        #: in progress by their files, and nobody's by name
+        #: in progress by their files, but without an owner
         self._unowned: set[TaskId] = set()
         self._undecided: frozenset[TaskId] = frozenset()
         self._turn = threading.Lock()
         self._index = Index()
         self._is_first_look = True
-        #: what the last `take_next` left to wait
+        #: tasks that the last `take_next` left waiting
         self._waits_s = 0.0
 
     @property
     def unsettled(self) -> bool:
-        """Whether something has to be looked at again: a task was being written, may be a worker's, or is nobody's."""
+        """Whether another scan is needed: a task was being written, may be a worker's, or has no owner."""
         return self.source.unsettled or bool(self._undecided) or bool(self._unowned)
 
     def take_next(
         self, worker: str, labels_in_use: Collection[str], crash_backoff_s: float = 0.0
     ) -> tuple[Task, Claim] | None:
-        """The next task, claimed for a worker; None when there is none it could begin.
+        """Claim the next task for a worker; None when none is ready.
 
-        `crash_backoff_s`: how long a task waits after its agent crashed; `waits_s` says what is left of that then.
+        `crash_backoff_s`: how long a task waits after its agent crashed; `waits_s` is the time left.
         """
         with self._turn:
             books = self._look()
@@ -134,7 +134,7 @@ class TaskQueue:
             ]
             ready = self._without_waiting(ready, books, crash_backoff_s)
             while chosen := choose(ready, labels_in_use):
-                self.source.note(f"selected, of {len(ready)} ready", worker=worker, task=chosen.id)
+                self.source.note(f"selected from {len(ready)} ready", worker=worker, task=chosen.id)
                 key = self.source.key(chosen.id)
                 task = believed(chosen, books.made.get(key))
                 claim = self.source.claim(key, worker, task.subject, task.dispatch, task.part)
@@ -151,23 +151,23 @@ class TaskQueue:
 
     @property
     def waits_s(self) -> float:
-        """In how long a task can be begun whose agent crashed, as of the last `take_next`; 0: there is none."""
+        """Seconds until a task whose agent crashed can start, as of the last `take_next`; 0: no such task."""
         return self._waits_s
 
     def count_ready(self) -> int:
-        """How many tasks could be begun now."""
+        """Number of tasks that could start now."""
         with self._turn:
             proposed = self._look().proposed_in(self.source.list_name)
             held = self._undecided | proposed
             return self._index.count_ready - sum(map(self._index.is_ready, held))
 
     def check(self) -> None:
-        """Raises BrokenList with everything that is wrong, but for what appeared while auto mode ran: that is held."""
+        """Raise BrokenList with all problems, except those held because they appeared while auto mode ran."""
         with self._turn:
             self._look(starting=True)
 
     def _look(self, starting: bool = False) -> Books:
-        """The index is what tasks and books say now. What is stuck in it cannot begin, and stops nobody else."""
+        """Update the index from tasks and books. Stuck tasks cannot start, but do not stop others."""
         found = self.source.changes()
         books = self.source.books()
         self._put_back(found, books)
@@ -187,17 +187,17 @@ class TaskQueue:
         return books
 
     def _note_new(self, found: Changes) -> None:
-        """New tasks are noted: each, or how many there are at the beginning."""
+        """Log new tasks: one line each, or their number at the start."""
         new = {i: task for i, task in found.tasks.items() if task is not None and i not in self._index.tasks}
         if self._is_first_look:
-            self.source.note(f"tasks in {self.source.where()}: {len(new)}")
+            self.source.note(f"{len(new)} tasks in {self.source.where()}")
             new = {}
         self._is_first_look = False
         for task_id in sorted(new, key=in_order):
             self.source.note(f"discovered: {new[task_id].subject[:100]}", task=task_id)
 
     def _put_back(self, found: Changes, books: Books) -> None:
-        """What is ours says so. An agent may mark its own task completed; whether it is, the merge decides."""
+        """Restore our claims in the files. An agent may mark its task completed, but only a landed commit completes it."""
         for claim in books.claims.values():
             task = found.tasks.get(claim.task.id) if claim.task.list == self.source.list_name else None
             if task is None or not is_ours(task, claim):
@@ -211,7 +211,7 @@ class TaskQueue:
                 found.tasks[task_id] = show_made(self.source, books, task_id) or task
 
     def _free_nobodys(self, found: Changes, books: Books) -> None:
-        """What somebody marked as in progress and nobody has is pending again: it would be done by nobody."""
+        """Make tasks pending again that are in progress without an owner: nobody would do them."""
         for task_id, task in found.tasks.items():
             marked = task is not None and is_unowned(task)
             (self._unowned.add if marked else self._unowned.discard)(task_id)
@@ -222,7 +222,7 @@ class TaskQueue:
             if is_nobodys(self._index.tasks[task_id], self.source.key(task_id), books, at_work)
         ]
         for task_id in sorted(nobodys, key=in_order):
-            with contextlib.suppress(LlmcError):  # a client has it locked, or it is gone: the next look sees
+            with contextlib.suppress(LlmcError):  # locked by a client, or gone: the next scan handles it
                 self._free(task_id, books)
 
     def _free(self, task_id: TaskId, books: Books) -> None:
@@ -238,7 +238,7 @@ class TaskQueue:
 def no_task_list() -> UsageError:
     return UsageError(
         "auto mode needs a task list, and auto.task_list_id is not set",
-        hint="Name one: llmc config set auto.task_list_id my-project",
+        hint="Set one: llmc config set auto.task_list_id my-project",
     )
 
 
@@ -252,12 +252,13 @@ def open_queue(project: Project) -> TaskQueue:
 def _refuse_broken(problems: list[str]) -> None:
     if problems:
         raise BrokenList(
-            "the task list cannot be used: " + "; ".join(problems), hint="See `llmc tasks list`."
+            "the task list cannot be used: " + "; ".join(problems),
+            hint="Run `llmc tasks list` to see the problems.",
         )
 
 
 def contexts(project: Project) -> dict[str, draft.Context]:
-    """What is said before and after the tasks of each label; nothing without the file."""
+    """Prologue and epilogue for each label; empty without the file."""
     path = Path(project.config.auto.context_config_path).expanduser()
     path = path if path.is_absolute() else Path(project.source) / path
     try:
@@ -269,5 +270,5 @@ def contexts(project: Project) -> dict[str, draft.Context]:
 
 
 def text_of(project: Project, task: Task) -> str:
-    """What a worker is told to do; escape sequences of a pasted log are shown, and act on no terminal."""
+    """The prompt for a worker. Escape sequences from a pasted log are made visible, so that no terminal obeys them."""
     return written_out(draft.task_text(task, draft.of(task, contexts(project))))

@@ -1,7 +1,7 @@
-"""Where the tasks of a root are kept: what llmc needs of such a place, and which one a root has.
+"""The interface of a task source, and which source a root has.
 
-A task is named by (list, id). A source keeps the tasks, and the books of what llmc did with them: a claim is in both, or in
-none. Claude Code's own files are one (tasks/claude_files.py).
+A task is identified by (list, id). A source holds the tasks and the books of what llmc did with them: a claim is in
+both or in neither. The only source so far is Claude Code's own files (tasks/claude_files.py).
 """
 
 from collections.abc import Callable
@@ -15,138 +15,138 @@ from llmc.repo.project import Project
 
 
 class Watching(Protocol):
-    """Tells that tasks changed. `fileno()` becomes readable then."""
+    """A watch for changed tasks. `fileno()` becomes readable when one changes."""
 
     def fileno(self) -> int: ...
 
     def heard(self) -> bool:
-        """What was told is known to the source. False: this watch may miss the next change; close it and begin another."""
+        """Pass the changes on to the source. False: this watch may miss the next change; close it and open another."""
         ...
 
     def close(self) -> None: ...
 
 
 class TaskSource(Protocol):
-    """The tasks of a root. Several threads may ask at once.
+    """The tasks of a root. Safe to use from several threads.
 
-    A task that is not there is a NotFound, one that cannot be read a NoTask; an id is never taken for a path.
+    Raises NotFound for an unknown task, NoTask for an unreadable one. An id is never used as a path.
     """
 
     @property
     def list_name(self) -> str:
-        """The list that tasks are added to and given out from; "" where none is configured."""
+        """The list that tasks are added to and claimed from; "" if none is configured."""
         ...
 
     def key(self, task_id: str) -> TaskKey:
-        """A task of that list, by its whole name."""
+        """The full key of a task in that list."""
         return TaskKey(self.list_name, TaskId(task_id))
 
-    # What is there.
+    # Read.
 
     def listing(self, list_name: str = "") -> Listing:
-        """All tasks of a list; "": of the configured one."""
+        """All tasks of a list; "" means the configured one."""
         ...
 
     def changes(self) -> Changes:
-        """What is different since the last call; everything, at the first."""
+        """What changed since the last call; everything on the first."""
         ...
 
     @property
     def unsettled(self) -> bool:
-        """Whether `changes` has to be asked again, because something was being written, or was not looked at yet."""
+        """Whether `changes` must be called again: a file was being written, or has not been read yet."""
         ...
 
     @property
     def unreadable(self) -> list[Unreadable]:
-        """What was no task at the last look."""
+        """Files that were not valid tasks at the last scan."""
         ...
 
     def one(self, task: TaskKey) -> Task: ...
 
     def written_unix(self, task_id: str) -> float:
-        """When a task was last written, as of the last look."""
+        """When a task was last written, as of the last scan."""
         ...
 
     def prepare(self) -> None:
-        """The list exists from now on, and can be watched."""
+        """Create the list, so that it can be watched."""
         ...
 
     def watch(self) -> Watching:
-        """Begin to be told of changes; `changes` need not look at everything from then on."""
+        """Start watching, so that `changes` need not read everything."""
         ...
 
-    # What becomes of it.
+    # Change.
 
     def add(self, new: Task, by: str) -> Task:
-        """The task, with the id it got: one that no task of the list has, or ever had."""
+        """Add a task; return it with a new id that no task of the list ever had."""
         ...
 
     def edit(self, task: TaskKey, edit: Edit) -> Task:
-        """Change a task while nobody else can; what `edit` does not know of it stays."""
+        """Change a task under its lock; fields unknown to `edit` stay."""
         ...
 
     def remove(self, task: TaskKey, may: Callable[[Task], bool]) -> bool:
-        """Take a task out of its list if it still may be; whether it is gone."""
+        """Remove a task from its list if `may` still allows it; whether it is gone."""
         ...
 
-    # Who is at it. All or nothing: after a crash `settle` makes one of the two of what was begun.
+    # Claim. All or nothing: after a crash, `settle` completes or reverts what was started.
 
     def claim(
         self, task: TaskKey, worker: str, subject: str = "", dispatch: str = "", part: str = ""
     ) -> Claim | None:
-        """The task is this worker's, if nobody has it and nothing keeps it back; None: somebody else was faster."""
+        """Claim a task for a worker if it is free and not held back; None: another worker claimed it first."""
         ...
 
     def renew(self, claim_id: str) -> bool:
-        """Whether the claim is still held. A source whose claims expire prolongs it; asked at each look at its worker."""
+        """Whether the claim is still held. Called at each check of its worker; a source whose claims expire renews it."""
         ...
 
     def about_to_land(self, claim: Claim, commit: str) -> None:
-        """Written before the commit lands: should the state get lost meanwhile, nobody does the task again."""
+        """Record the commit before it lands: if the state is lost, the task is not done twice."""
         ...
 
     def finish(self, claim: Claim, commit: str) -> None:
-        """Its work has landed. A task that is gone is no problem: the books know."""
+        """Complete the task after its work landed. The task may be gone: the books have it."""
         ...
 
     def release(
         self, claim: Claim, reason: str, *, cause: str = "", counts: bool = False, hold: str = ""
     ) -> Books:
-        """The task is free again. What `counts` is a failed attempt; too many of them keep it back for a person."""
+        """Release the task. With `counts` it is a failed attempt; after too many, the task is held for the user."""
         ...
 
     def settle(self) -> list[TaskKey]:
-        """What a crash left half done is finished; the tasks that were put right."""
+        """Finish what a crash left half done; return the tasks that were fixed."""
         ...
 
-    # What llmc did.
+    # Books.
 
     def books(self) -> Books:
-        """As they are now; what is handed out never changes."""
+        """A snapshot of the books."""
         ...
 
     def write(self, action: Action, claim: Claim, **details: Any) -> None:
-        """A line of the books, kept before this returns."""
+        """Write an entry to the books; it is on disk when this returns."""
         ...
 
     def note(self, text: str, *, worker: str = "", task: str = "") -> None:
-        """A line for people. That it cannot be written stops nobody."""
+        """Write a log line for people; write errors are ignored."""
         ...
 
-    # For people.
+    # Show.
 
     def where(self, task: TaskKey | None = None) -> str:
-        """Where the list, or one of its tasks, can be looked at."""
+        """The path of the list, or of one of its tasks."""
         ...
 
     @property
     def how_to_unblock(self) -> str:
-        """What a person does to change what a task waits for, as an imperative."""
+        """How to change the dependencies of a task, as an imperative."""
         ...
 
     @property
     def agents_write_here(self) -> bool:
-        """Whether it is what the agents' own task tools write to."""
+        """Whether the agents' own task tools write to this list."""
         ...
 
 
@@ -156,10 +156,10 @@ def _claude_files(project: Project) -> TaskSource:
     return open_files(project)
 
 
-#: by the type of a root's settings for auto mode: how its source is opened
+#: how to open a source, by the type of a root's auto mode settings
 SOURCES: dict[type[Auto], Callable[[Project], TaskSource]] = {Auto: _claude_files}
 
 
 def source_of(project: Project) -> TaskSource:
-    """The tasks of a root; without a list, only the books."""
+    """The task source of a root; without a list, only the books."""
     return SOURCES[type(project.config.auto)](project)

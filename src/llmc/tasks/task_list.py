@@ -1,4 +1,4 @@
-"""The task list of a root: what is in it, what is added to it, and what a person has to know of it."""
+"""The task list of a root: its contents, new tasks, and its items on the attention list."""
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
@@ -22,18 +22,18 @@ from llmc.tasks.rules.graph import Needs, Stuck, completed_ids, cycle, dangling,
 from llmc.tasks.rules.task_drawing import is_in_question, states
 from llmc.tasks.source import TaskSource, source_of
 
-#: so much of a task's subject, and of why it failed, is in the sentence about it
+#: maximum length of a task's subject, and of why it failed, in an attention item
 MOST_SUBJECT, MOST_REASON = 200, 200
-#: why a task waits for a person: the kind of its item, what is said of it, and the command about it
+#: why a task needs the user: the kind of its item, its text, and the command for it
 _HOLDS = {
-    QUARANTINED: (QUARANTINED, "", "requeue"),  # what is said of it, its attempts say
-    "parked": ("parked_task", "used up its budget, and waits for you", "requeue"),
-    "proposed": ("proposed", "was proposed by a worker, and waits for your approval", "approve"),
+    QUARANTINED: (QUARANTINED, "", "requeue"),  # the text comes from its attempts
+    "parked": ("parked_task", "used up its budget and is parked", "requeue"),
+    "proposed": ("proposed", "was proposed by a worker and needs your approval", "approve"),
 }
 
 
 def tell(project: Project, source: TaskSource, books: Books, tasks: Mapping[TaskId, Task]) -> None:
-    """The attention list has what is so now, and nothing that is over. Costs nothing while nothing changes."""
+    """Update the attention list: raise current items, clear old ones. Writes nothing if nothing changed."""
     held, wrong = _held_before(project, source), dict[TaskId, str]()
     if held:
         unreadable = {bad.task_id for bad in source.unreadable}
@@ -50,7 +50,7 @@ def tell_running(
     wrong: Stuck,
     starting: bool,
 ) -> Collection[TaskId]:
-    """The same while tasks are given out: what gets stuck now is held. At the start only what was held before is."""
+    """The same while auto mode runs: newly stuck tasks are held. At the start, only those held before are."""
     before = _held_before(project, source) if starting and wrong else frozenset()
     held = {task: said for task, said in wrong.items() if not starting or task in before}
     _tell(project, source, books, tasks, held)
@@ -71,7 +71,7 @@ def _tell(
 
 
 def _held_before(project: Project, source: TaskSource) -> frozenset[TaskId]:
-    """What is stuck, and is on the list already."""
+    """Stuck tasks that are already on the attention list."""
     key = _stuck_key(source, "")
     raised = project.store.read().attention
     return frozenset(TaskId(one.removeprefix(key)) for one in raised if one.startswith(key))
@@ -83,7 +83,7 @@ def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
             "kind": "stuck",
             "severity": "waiting",
             "who": task,
-            "text": f"{said}. The others go on; {source.how_to_unblock}"[:1000],
+            "text": f"{said}. Other tasks are not affected. To fix it, {source.how_to_unblock}"[:1000],
             "next": f"llmc tasks show {task}",
         }
         for task, said in wrong.items()
@@ -91,7 +91,7 @@ def _stuck(source: TaskSource, wrong: Stuck) -> dict[str, dict[str, str]]:
 
 
 def note_freed(project: Project, source: TaskSource, task: Task) -> None:
-    """A task that its file called in progress, without an owner, is pending again."""
+    """Report a task that is pending again because it was in progress without an owner."""
     with project.store.transaction() as tx:
         reason = "it was in progress without an owner"
         tx.emit("task_released", **source.key(task.id).fields(), reason=reason, cause="", ref=None)
@@ -103,7 +103,7 @@ def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
             "kind": "bad_input",
             "severity": "waiting",
             "who": bad.file,
-            "text": f"{bad.where} is no task: {bad.problem}"[:1000],
+            "text": f"{bad.where} is not a valid task: {bad.problem}"[:1000],
             "next": "llmc tasks list",
         }
         for bad in source.unreadable
@@ -111,7 +111,7 @@ def _unreadable(source: TaskSource) -> dict[str, dict[str, str]]:
 
 
 def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
-    """What nobody takes before a person has said so."""
+    """Tasks that are held for the user."""
     completed = books.completed_in(source.list_name)
     found = {}
     for task in tasks:
@@ -135,10 +135,10 @@ def _held(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, 
 
 
 def _quarantined(task: Task, key: TaskKey, books: Books) -> str:
-    """How often it failed, and why: one attempt is enough where no other could go better."""
+    """How often it failed, and why. A failure that would repeat quarantines at the first attempt."""
     words, reason = books.why_kept(key)
     why = f" ({gist(reason, MOST_REASON)})" if reason else ""
-    return f"task {task.id} {words}, and waits for you: {shortened(task.subject, MOST_SUBJECT)}{why}"
+    return f"task {task.id} {words}: {shortened(task.subject, MOST_SUBJECT)}{why}"
 
 
 def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
@@ -148,8 +148,8 @@ def _questions(source: TaskSource, books: Books, tasks: Iterable[Task]) -> dict[
             "kind": "task_question",
             "severity": "waiting",
             "who": task.id,
-            "text": f"task {task.id} is pending in its file, and was completed before under this number: "
-            f"is it to be done again? If not: llmc tasks done {task.id}",
+            "text": f"task {task.id} is pending in its file, but a task with this number was completed before. "
+            f"Run it again? If not: llmc tasks done {task.id}",
             "next": f"llmc tasks requeue {task.id}",
         }
         for task in tasks
@@ -170,7 +170,7 @@ def _task_key(source: TaskSource, task_id: str) -> str:
 
 
 class Overview(Struct, frozen=True):
-    """Everything in the list, and what is wrong with it."""
+    """All tasks of the list, and its problems."""
 
     list_name: str
     tasks: dict[TaskId, Task]
@@ -178,7 +178,7 @@ class Overview(Struct, frozen=True):
     states: dict[TaskId, str]
     unreadable: list[Unreadable]
     problems: list[str]
-    #: how many that landed earlier are not in `tasks`
+    #: how many earlier landed tasks are not in `tasks`
     earlier: int = 0
 
     def key(self, task_id: str) -> TaskKey:
@@ -186,9 +186,9 @@ class Overview(Struct, frozen=True):
 
 
 def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
-    """The tasks, and what the books know better or alone: Claude Code removes source of completed tasks.
+    """The tasks, completed from the books: Claude Code deletes the files of completed tasks.
 
-    `recent`: how many of those that landed are in it, the newest; None: all of them.
+    `recent`: how many landed tasks to include, latest first; None: all.
     """
     found, books = source.listing(), source.books()
     landed = books.completed_in(source.list_name)
@@ -207,10 +207,11 @@ def overview(source: TaskSource, *, recent: int | None = None) -> Overview:
     problems = [f"{bad.file}: {bad.problem}" for bad in found.unreadable]
     known = completed | {bad.task_id for bad in found.unreadable}
     problems += [
-        f"task {row.task} waits for {row.missing}, which does not exist" for row in dangling(tasks, known)
+        f"task {row.task} depends on task {row.missing}, which does not exist"
+        for row in dangling(tasks, known)
     ]
     if circle := cycle(edges):
-        problems.append(f"these wait for each other in a circle: {', '.join(circle)}")
+        problems.append(f"dependency cycle: {', '.join(circle)}")
     words = states(tasks, edges, completed, lambda task_id: books.kept_back(source.key(task_id)), landed)
     return Overview(
         source.list_name,
@@ -232,17 +233,17 @@ def _newest(source: TaskSource, books: Books, landed: Collection[TaskId], count:
 
 
 def _is_settled(task: Task, landed: Collection[TaskId]) -> bool:
-    """By the ledger and by its file: a pending file under the number of a task that landed is a question."""
+    """The state by ledger and file: a pending file with the number of a landed task is a question."""
     return task.status is TaskStatus.COMPLETED and task.id in landed
 
 
 class Left(Struct, frozen=True):
-    """What is not completed yet."""
+    """Open tasks."""
 
     open: list[TaskId]
-    #: of these, what waits for a person's word
+    #: of these, tasks that wait for the user
     held: list[TaskId]
-    #: nothing of it can be begun, and nobody is at any of it
+    #: no task can start, and none is in progress
     stuck: bool
 
 
@@ -256,14 +257,14 @@ def left_to_do(project: Project) -> Left:
 
 
 def believed_tasks(source: TaskSource, list_name: str = "") -> list[Task]:
-    """The tasks of a list, "" the configured one, as far as llmc believes what they say."""
+    """The tasks of a list without untrusted metadata; "" means the configured one."""
     books, name = source.books(), list_name or source.list_name
     found = source.listing(list_name).tasks.values()
     return [believed(task, books.made.get(TaskKey(name, task.id))) for task in found]
 
 
 def add(source: TaskSource, draft: Draft) -> Task:
-    """A new task; what it waits for has to exist."""
+    """Add a task; its dependencies must exist."""
     try:
         draft = drafts.check(draft)
     except BadDraft as error:
@@ -273,7 +274,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
     def existing(name: str) -> TaskId:
         if name not in known:
             raise NotFound(
-                f"the task was not added: there is no task {name}", hint="`llmc tasks list` shows them."
+                f"the task was not added: no task {name}", hint="Run `llmc tasks list` to see all tasks."
             )
         return TaskId(name)
 
@@ -283,7 +284,7 @@ def add(source: TaskSource, draft: Draft) -> Task:
 
 
 def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
-    """What the command line says wins over what the file says; further tasks to wait for are added."""
+    """Options override the file; dependencies from both are combined."""
     after, before = (*draft.after, *given["after"]), (*draft.before, *given["before"])
     others = {
         key: value for key, value in given.items() if value is not None and key not in ("after", "before")
@@ -292,19 +293,19 @@ def with_options(draft: Draft, given: Mapping[str, Any]) -> Draft:
 
 
 def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
-    """Tasks that may name each other; nothing is added unless all of them can be."""
+    """Add tasks that may name each other: all or none."""
     wanted = list(found)
     names = [draft.name for draft in wanted]
     known = source.listing().tasks
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
-            f"nothing was imported: two tasks are called {twice[0]!r}", hint="Give one a `name:`."
+            f"nothing was imported: two tasks are named {twice[0]!r}", hint="Give one of them a `name:`."
         )
     for draft in wanted:
         for other in (*draft.after, *draft.before):
             if other not in names and other not in known:
-                raise NotFound(f"nothing was imported: {draft.name} names {other!r}, which is nowhere")
+                raise NotFound(f"nothing was imported: {draft.name} depends on unknown task {other!r}")
     try:
         ordered = drafts.in_order(wanted)
     except BadDraft as error:
@@ -314,7 +315,7 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
     waiting = {draft.name: tuple(o.name for o in wanted if draft.name in o.before) for draft in wanted}
     result = []
     for draft in ordered:
-        # Who comes before is known by number now; `before` is said from the other side, whose number is not.
+        # Earlier drafts have ids by now; `before` is written on the later task, which has none yet.
         after = tuple(dict.fromkeys([*draft.after, *waiting[draft.name]]))
         outside = tuple(name for name in draft.before if name not in names)
         said = replace(draft, after=after, before=outside)
@@ -325,13 +326,13 @@ def import_all(source: TaskSource, found: Iterable[Draft]) -> list[Task]:
 
 
 def _refuse_circle(known: Iterable[Task], new: Iterable[Draft]) -> None:
-    """New tasks must not make any wait for itself."""
+    """New tasks must not create a dependency cycle."""
     planned = [
         Task(TaskId(d.name), d.subject, "", TaskStatus.PENDING, _ids(d.before), _ids(d.after)) for d in new
     ]
     circle = cycle(needs([*known, *planned]))
     if {task.id for task in planned} & set(circle):
-        raise UsageError(f"nothing was added: these would wait for each other: {', '.join(circle)}")
+        raise UsageError(f"nothing was added: this would create a dependency cycle: {', '.join(circle)}")
 
 
 def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
@@ -339,17 +340,17 @@ def _ids(names: Iterable[str]) -> tuple[TaskId, ...]:
 
 
 def read_drafts(paths: Iterable[Path]) -> list[Draft]:
-    """The Markdown files, and those in the directories."""
+    """The given Markdown files, and those in the given directories."""
     found = []
     for path in paths:
         files = sorted(path.glob("*.md")) if path.is_dir() else [path]
         if not files:
-            raise NotFound(f"there is no Markdown file in {path}")
+            raise NotFound(f"no Markdown file in {path}")
         for file in files:
             try:
                 found.append(drafts.from_markdown(file.read_text(encoding="utf-8"), file.stem))
             except BadDraft as error:
                 raise UsageError(f"{file}: {error}") from error
             except (OSError, UnicodeDecodeError) as error:
-                raise LlmcError(f"{file} cannot be read: {error}") from error
+                raise LlmcError(f"cannot read {file}: {error}") from error
     return found

@@ -1,4 +1,4 @@
-"""A person's word about a task: it is free again, it is to be done anew, it may be done at all."""
+"""Commands on a task: release, requeue, done, approve."""
 
 import shlex
 from functools import partial
@@ -14,32 +14,32 @@ from llmc.tasks.rules import claims
 from llmc.tasks.source import TaskSource, source_of
 from llmc.tasks.task_list import Overview, overview
 
-_MEANWHILE = "`llmc tasks show {}` shows it as it is now."
+_MEANWHILE = "Run `llmc tasks show {}` to see its current state."
 
 
 def release(project: Project, task_id: str) -> Task:
-    """A task that somebody has, and nobody works on, is pending again."""
+    """Release a task that is claimed, but not worked on."""
     source = source_of(project)
     task = _of_nobody_here(project, source, task_id)
     state = _state(source, task)
     if state != TaskStatus.IN_PROGRESS:
-        raise Refused(f"task {task_id} {_is(state)}: nobody has it", hint=_hint(task_id, state))
+        raise Refused(f"task {task_id} {_is(state)}, not in progress", hint=_hint(task_id, state))
     had = Claim(task.claim, source.key(task.id), task.owner)
-    source.write("released", had, reason="by a person", cause="")
+    source.write("released", had, reason="by user", cause="")
     freed = _free(source, task)
     _say(
         project,
         source,
         "task_released",
         freed,
-        reason=f"by a person; {task.owner or 'nobody'} had it",
+        reason=f"by user; claimed by {task.owner or 'nobody'} before",
         cause="",
     )
     return freed
 
 
 def requeue(project: Project, task_id: str) -> Task:
-    """Also one that failed too often, was parked, or was completed: nothing counts against it any more."""
+    """Run a task again that was quarantined, parked or completed; its failed attempts no longer count."""
     source = source_of(project)
     task = _of_nobody_here(project, source, task_id)
     books = source.books()
@@ -47,19 +47,17 @@ def requeue(project: Project, task_id: str) -> Task:
     if state == claims.PROPOSED:
         raise Refused(f"task {task_id} is proposed", hint=_hint(task_id, state))
     if state in ("ready", "waits") and not books.attempts(source.key(task_id)):
-        raise Refused(
-            f"task {task_id} {_is(state)}: there is nothing to do again", hint=_hint(task_id, state)
-        )
+        raise Refused(f"task {task_id} {_is(state)} and has not run yet", hint=_hint(task_id, state))
     source.write("requeued", Claim(task.claim, source.key(task.id), task.owner))
     freed = _free(source, task)
-    _say(project, source, "task_requeued", freed, reason=f"by a person; it was {state}")
+    _say(project, source, "task_requeued", freed, reason=f"by user; it was {state}")
     return freed
 
 
 def pending_again(project: Project, commit: str) -> tuple[str, str]:
-    """The task whose work is this commit is to be done again: its id, and what became of it in words; safe to repeat.
+    """Make the task that landed as this commit pending again; its id, and the outcome as text. Safe to repeat.
 
-    Who calls this tells of it in the event log, once.
+    The caller writes the event.
     """
     task = source_of(project).books().landed_as(commit)
     if task is None:
@@ -67,72 +65,72 @@ def pending_again(project: Project, commit: str) -> tuple[str, str]:
     try:
         back = take_back(project, task, f"its commit {commit[:12]} was undone")
     except (NotFound, Refused, UsageError) as error:
-        return "", f"task {task} was not put back: {error.message}"
+        return "", f"task {task} was not requeued: {error.message}"
     if back is None:
-        return "", f"task {task} was not put back: its file is gone; add it again with `llmc tasks add`"
+        return "", f"task {task} was not requeued: its file is gone; add it again with `llmc tasks add`"
     return task.id, f"task {task} is pending again"
 
 
 def done(project: Project, task_id: str) -> Task:
-    """Nothing is left to do: it counts as completed, and what waits for it can begin."""
+    """Mark a task as completed, so that its dependents can start."""
     source = source_of(project)
     task = _of_nobody_here(project, source, task_id)
     state = _state(source, task)
     if state in (TaskStatus.COMPLETED, TaskStatus.IN_PROGRESS):
         raise Refused(f"task {task_id} {_is(state)}", hint=_hint(task_id, state))
-    source.write("completed", Claim(task.claim, source.key(task.id), ""), reason="by a person")
+    source.write("completed", Claim(task.claim, source.key(task.id), ""), reason="by user")
     after = source.edit(source.key(task_id), partial(claims.said_done, seen=task))
     if after.status is not TaskStatus.COMPLETED:
-        raise Refused(f"task {task_id} was changed meanwhile", hint=_MEANWHILE.format(task_id))
-    _say(project, source, "task_done", after, reason=f"by a person; it was {state}")
+        raise Refused(f"task {task_id} was changed in the meantime", hint=_MEANWHILE.format(task_id))
+    _say(project, source, "task_done", after, reason=f"by user; it was {state}")
     return after
 
 
 def approve(project: Project, task_id: str) -> Task:
-    """What a worker proposed may be taken, as it is now: what is changed in it afterwards is not acted upon."""
+    """Approve a task proposed by a worker, as it is now; later changes to its metadata are ignored."""
     source = source_of(project)
     task, books = source.one(source.key(task_id)), source.books()
     if claims.PROPOSED not in (books.kept_back(source.key(task_id)), task.waits_for_a_person):
         state = _state(source, task)
-        raise Refused(f"task {task_id} {_is(state)}, and is not proposed", hint=_hint(task_id, state))
+        raise Refused(f"task {task_id} {_is(state)}, not proposed", hint=_hint(task_id, state))
     made, root = books.made.get(source.key(task_id)), task.made_by.get("root")
     if made is None and isinstance(root, str) and root not in ("", str(project.root.path)):
-        hint = f"Approve it there: llmc --root {shlex.quote(root)} tasks approve {task_id}"
+        hint = f"Approve it in that root: llmc --root {shlex.quote(root)} tasks approve {task_id}"
         raise Refused(f"task {task_id} was made by a worker of another root", hint=hint)
     who = Claim("", source.key(task_id), made.worker if made else "")
     seen = {"verify": task.verify, "model": task.model, "budget": task.budget}
     source.write("approved", who, **seen)
     approved = source.edit(source.key(task_id), partial(claims.approved, seen=task))
-    _say(project, source, "task_approved", approved, reason="by a person")
+    _say(project, source, "task_approved", approved, reason="by user")
     return approved
 
 
 def releasable(project: Project, found: Overview) -> list[TaskId]:
-    """Tasks that somebody has, and no worker of this root is at."""
+    """Tasks in progress that no worker of this root is working on."""
     books = source_of(project).books()
     at_it = {claim.task.id for claim in books.claims.values() if _is_at_it(project, claim)}
     return [i for i, state in found.states.items() if state == TaskStatus.IN_PROGRESS and i not in at_it]
 
 
 def _of_nobody_here(project: Project, source: TaskSource, task_id: str) -> Task:
-    """The task; raises while a worker of this root is at it. A claim that a lost worker left is over."""
+    """The task; refuses while a worker of this root works on it. Releases the claims of lost workers."""
     books = source.books()
     for claim in [claim for claim in books.claims.values() if claim.task == source.key(task_id)]:
         if _is_at_it(project, claim):
-            hint = f"`llmc reset {claim.worker}` stops it and releases the task."
-            raise Refused(f"{claim.worker} is at task {task_id}", hint=hint)
-        source.write("released", claim, reason="its worker is not at it", cause="")
+            hint = f"Run `llmc reset {claim.worker}` to stop it and release the task."
+            raise Refused(f"{claim.worker} is working on task {task_id}", hint=hint)
+        source.write("released", claim, reason="its worker is not working on it", cause="")
     try:
         return source.one(source.key(task_id))
     except NotFound as error:
         if not books.is_completed(source.key(task_id)):
             raise
         hint = "Add it again: llmc tasks add"
-        raise NotFound(f"task {task_id} is completed, and its file is gone", hint=hint) from error
+        raise NotFound(f"task {task_id} is completed and its file is gone", hint=hint) from error
 
 
 def _is_at_it(project: Project, claim: Claim) -> bool:
-    """Its record says so; or a daemon runs, which may be about to write that."""
+    """By its record; or a daemon is running, which may be about to record it."""
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is None:
         return False
@@ -147,27 +145,29 @@ def _state(source: TaskSource, task: Task) -> str:
 def _free(source: TaskSource, seen: Task) -> Task:
     after = source.edit(source.key(seen.id), partial(claims.freed, seen=seen))
     if after.status is not TaskStatus.PENDING or after.owner:
-        raise Refused(f"task {seen.id} was changed meanwhile", hint=_MEANWHILE.format(seen.id))
+        raise Refused(f"task {seen.id} was changed in the meantime", hint=_MEANWHILE.format(seen.id))
     return after
 
 
 def _is(state: str) -> str:
-    return "waits for others" if state == "waits" else f"is {state}"
+    return "waits for other tasks" if state == "waits" else f"is {state}"
 
 
 def _hint(task_id: str, state: str) -> str:
     match state:
         case "question":
-            return f"To have it done again: llmc tasks requeue {task_id}; if it is done: llmc tasks done {task_id}"
+            return (
+                f"To run it again: llmc tasks requeue {task_id}; to mark it done: llmc tasks done {task_id}"
+            )
         case "quarantined" | "parked" | "completed":
-            return f"To have it done again: llmc tasks requeue {task_id}"
+            return f"To run it again: llmc tasks requeue {task_id}"
         case "proposed":
-            return f"To have it done: llmc tasks approve {task_id}"
+            return f"To approve it: llmc tasks approve {task_id}"
         case "in_progress":
-            return f"To make it pending: llmc tasks release {task_id}"
+            return f"To release it: llmc tasks release {task_id}"
         case "waits":
-            return "`llmc tasks graph` shows what it waits for."
-    return "It is taken as soon as a worker is free."
+            return "Run `llmc tasks graph` to see its dependencies."
+    return "It starts as soon as a worker is free."
 
 
 def _say(project: Project, source: TaskSource, action: str, task: Task, reason: str, **more: str) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that workers' sessions make: marked when their hook names them, and not given out before that."""
+"""Tasks made by workers' sessions: marked when their hook names them, and not claimed before that."""
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
@@ -25,10 +25,10 @@ from llmc.tasks.source import TaskSource, source_of
 def mark(
     project: Project, record: WorkerRecord, events: Iterable[AgentEvent | Malformed]
 ) -> dict[str, tuple[TaskKey, str, str]]:
-    """By event: the task that it names, its subject, and why that waits for a person, if it does.
+    """By event: the task that it names, its subject, and why it is held for the user, if it is.
 
-    The supervisor's session shares the list with the workers'. The ledger is the fleet's, whoever made a task.
-    Before the event counts as applied: a crash in between marks it again, which changes nothing.
+    The supervisor's session shares the workers' list and the fleet's ledger. Runs before the event counts as
+    applied: after a crash the task is marked again, which changes nothing.
     """
     created = [e for e in events if isinstance(e, AgentEvent) and e.what is What.TASK_MADE]
     project = of_fleet(project)
@@ -43,7 +43,7 @@ def mark(
             key = source.key(task.id)
             marked[event.id] = (key, task.subject, source.books().kept_back(key))
     if marked:
-        # A state that cannot be written may be what the supervisor's agent is about to mend.
+        # The state may be unwritable, which the remediation agent may be about to fix.
         with contextlib.suppress(LlmcError):
             task_list.tell(project, source, source.books(), source.listing().tasks)
     return marked
@@ -52,11 +52,11 @@ def mark(
 def _mark(
     project: Project, source: TaskSource, record: WorkerRecord, event: AgentEvent, before: int
 ) -> Task | None:
-    """The ledger first: from then on it is the worker's, whatever its file says."""
+    """Write the ledger first: from then on the task is the worker's, regardless of its file."""
     at, task_id = record.assignment, event.task_id
     key = source.key(task_id)
     if not is_id(task_id) or source.books().claim_on(key):
-        return None  # no task, or one that was given out: nobody makes that
+        return None  # not a task, or already claimed
     known = source.books().made.get(key)
     if known is None or not is_told_again(known, event.id):
         hold = hold_for(project.config.auto.worker_tasks, at is not None, (at.made if at else 0) + before)
@@ -72,29 +72,29 @@ def note_made(project: Project, source: TaskSource, task: TaskKey, made: Made) -
 
 
 def show_made(source: TaskSource, books: Books, task_id: str) -> Task | None:
-    """The file says so, too."""
+    """Mark the file, too."""
     try:
         key = source.key(task_id)
         return source.edit(key, partial(claims.made_by_worker, made=books.made[key]))
     except LockTimeout:
         raise
     except LlmcError:
-        return None  # gone, or no task: whoever reads the list says so
+        return None  # gone, or not a task: the next scan reports it
 
 
 class Origins:
-    """Tells the queue which tasks may still turn out to be a worker's."""
+    """Tells the queue which tasks may still turn out to be made by a worker."""
 
     def __init__(self, project: Project, source: TaskSource) -> None:
         self._project = project
         self._source = source
-        #: tasks that nobody knows anything of, and that were written so lately that a hook may still name them
+        #: tasks of unknown origin, written so recently that a hook may still name them
         self._recent: set[TaskId] = set()
 
     def undecided(self, changes: Collection[TaskId], tasks: Mapping[TaskId, Task]) -> frozenset[TaskId]:
-        """Those that must not be taken yet. The files were read before this: what they show was announced before that.
+        """Tasks that must not be claimed yet. Call after reading the files, so that their announcements are visible.
 
-        What was announced, and never named, is found here too: its hook was lost.
+        Also adopts tasks that were announced but never named, because their hook was lost.
         """
         now, announced, books = now_unix(), self._announced(), self._source.books()
         written = self._source.written_unix
@@ -114,12 +114,12 @@ class Origins:
         return frozenset(undecided)
 
     def at_work(self) -> frozenset[str]:
-        """Workers whose agents are at something now."""
+        """Workers whose agents are busy."""
         records = self._project.store.read().workers.values()
         return frozenset(record.name for record in records if record.status in BUSY)
 
     def _adopt(self, task_id: TaskId, worker: str) -> None:
-        """An agent was about to make a task, nothing named it, and this one appeared then: a person has to look."""
+        """Propose a task that appeared when an agent announced one, but that no hook named: the user decides."""
         note_made(self._project, self._source, self._source.key(task_id), Made(worker, hold=claims.PROPOSED))
         task = show_made(self._source, self._source.books(), task_id)
         with self._project.store.transaction() as tx:
@@ -127,16 +127,16 @@ class Origins:
             tx.emit("task_proposed", worker=worker, **self._source.key(task_id).fields(), subject=subject)
 
     def _announced(self) -> Announced:
-        """First the inboxes, then the state: an event is in the state before it leaves its inbox."""
+        """Read the inboxes before the state: an event is in the state before it leaves its inbox."""
         root = self._project.root
         if not self._source.agents_write_here:
-            return Announced()  # their tasks are made elsewhere
+            return Announced()  # their tasks go elsewhere
         folders = list(root.inbox.iterdir()) if root.inbox.is_dir() else []
         waiting = {folder.name: inbox.read(root, folder.name) for folder in folders}
         began: list[Announcement] = []
         named: list[str] = []
         for name, record in self._project.store.read().workers.items():
-            # Nobody reads what a removed one left.
+            # Events of a removed worker are never read.
             if not record.has_branch:
                 continue
             hooks = [hook for hook in waiting.get(name, []) if isinstance(hook, HookEvent)]

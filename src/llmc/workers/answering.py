@@ -1,49 +1,47 @@
-"""`llmc answer`: a person's answer to what a worker asks, without attaching; with proof, as for a prompt.
+"""`llmc answer`: answer a worker's question without attaching, with proof of receipt.
 
-`llmc report blocked` is answered by a message. A question of the client is answered in its dialog, and only there: the
-client's status file says that it waits for input, its hook said what it asks, and the screen shows exactly that. Proof is
-the client's own transcript, which names the question and the answer. Nothing is typed into any other dialog.
+`llmc report blocked` is answered by a message. A question from the client is answered in its dialog, and only if the
+client's status file says that it waits for input, its hook named the question, and the screen shows exactly that question.
+Proof is the client's transcript, which has question and answer. Nothing is typed into any other dialog.
 """
 
 import os
 import time
-from pathlib import Path
 
-from llmc.agents.claude.client_files import client_status, waits_for
-from llmc.agents.claude.screen import Shown, recognise
-from llmc.agents.claude.transcripts import rows_since, size_of
-from llmc.agents.protocol import ClientStatus
+from llmc.agents.agent_events import Shown
+from llmc.agents.protocol import ClientState, ClientStatus
+from llmc.agents.registry import reader_of
+from llmc.agents.screens import screen_of
 from llmc.base.errors import Refused, UsageError
 from llmc.base.panes import Pane
 from llmc.base.processes import wait_until
-from llmc.records.transitions import step
+from llmc.records.transitions import Step, step
 from llmc.records.worker import Asked, Outcome, Status, WorkerRecord
 from llmc.repo.project import Project
 from llmc.sessions import intake
+from llmc.sessions.rules.decide import DIALOG, said_in_error
 from llmc.sessions.rules.prompt_text import normalise
-from llmc.sessions.sessions import is_taken
+from llmc.sessions.sessions import is_taken, open_question, state_of
 from llmc.sessions.submit import Receipt, new_prompt_id
 from llmc.workers import start
 
-#: how long the dialog may take to be drawn after its hook
+#: how long after its hook the dialog may take to appear
 DRAWN_S = 5.0
-#: how long the client has to take a key, and how often it is pressed: a dialog ignores keys in its first moment
+#: how long the client may take to react to a key, and how often it is pressed: a new dialog ignores keys at first
 PROOF_S = 2.0
 TRIES = 3
-#: how long to look for the proof once the dialog is gone
+#: how long to wait for the proof once the dialog is gone
 AFTER_S = 10.0
-#: longer texts do not fit into the line of the dialog
+#: longer texts do not fit on the dialog's input line
 MOST_CHARS = 400
-#: what a client says that waits for an answer to a question; older ones call every dialog a permission prompt
-_WAITS = ("input needed", "permission prompt")
 
 
 def question_of(project: Project, name: str) -> tuple[str, tuple[str, ...]]:
-    """What the worker asks, and what can be chosen; Refused where `answer` cannot answer it."""
+    """The worker's question and its options; Refused if `answer` cannot answer it."""
     record = project.store.worker(name)
     if _is_blocked(record):
-        return record.error_reason or "it says that it is blocked", ()
-    asked = _answerable(record)
+        return record.error_reason or "it reported that it is blocked", ()
+    asked = _answerable(project, record)
     return asked.text, asked.options
 
 
@@ -56,35 +54,57 @@ def answer(project: Project, name: str, text: str) -> Receipt:
         record = intake.apply_pending(project, name)
         if _is_blocked(record):
             return start.send_message(project, name, text)
-        return _Dialog(project, record, _answerable(record)).answer(words)
+        return _Dialog(project, record, _answerable(project, record)).answer(words)
 
 
 def _is_blocked(record: WorkerRecord) -> bool:
     return record.status is Status.NEEDS_INPUT and record.reason == "blocked"
 
 
-def _answerable(record: WorkerRecord) -> Asked:
+def _answerable(project: Project, record: WorkerRecord) -> Asked:
+    """The open question, in any status; Refused if there is none, or its dialog takes no answer from outside."""
     name, asked = record.name, record.asked
-    if record.status is not Status.NEEDS_INPUT or record.reason not in ("question", "permission"):
-        raise Refused(f"{name} asks nothing now (it is {record.status})", hint="See `llmc status`.")
-    if asked is None or not asked.answerable or record.reason != "question":
-        what = (
-            f"{name} asks for permission" if record.reason == "permission" else f"{name} asks several things"
+    told = record.status is Status.NEEDS_INPUT and record.reason in ("question", "permission")
+    pane = project.pane(record)
+    said = state_of(record, pane.pid) if isinstance(pane, Pane) and not pane.dead else ClientState()
+    if not told and said.status is not ClientStatus.WAITING:
+        raise Refused(
+            f"{name} has no open question (status: {record.status})",
+            hint="Run `llmc status` to see all workers.",
         )
-        raise Refused(f"{what}; only a person at its terminal can answer that", hint=f"llmc attach {name}")
-    return asked
+    if told and record.reason == "question" and asked is not None and asked.answerable:
+        return asked  # its dialog may take a moment to appear
+    if not told and (found := open_question(record, said)) is not None:
+        return found
+    raise Refused(
+        f"{name} {_why_not_here(record, told)}; answer it in its terminal", hint=f"llmc attach {name}"
+    )
+
+
+def _why_not_here(record: WorkerRecord, told: bool) -> str:
+    if not told:
+        return "has an open dialog that llmc cannot answer"
+    return "asks for permission" if record.reason == "permission" else "asks several questions at once"
+
+
+def _goes_on(now: WorkerRecord) -> Step | None:
+    """The transition when its question was answered; None if its turn has ended, or the status stays."""
+    if now.status is Status.ERROR:
+        return said_in_error(now)
+    asks = now.status is Status.NEEDS_INPUT and now.reason in ("question", DIALOG)
+    return step(Status.WORKING, "question answered") if asks else None
 
 
 class _Dialog:
-    """One question, being answered."""
+    """The answer to one question."""
 
     def __init__(self, project: Project, record: WorkerRecord, asked: Asked) -> None:
         self.project, self.record, self.asked = project, record, asked
-        self.pane = self._pane()
-        self.transcript = Path(record.transcript_path)
-        # The answer can only show up in what is written from now on.
-        self.offset = size_of(self.transcript)
-        #: what the client wrote down as the answer
+        self.pane, self.screen = self._pane(), screen_of(record.agent)
+        self.transcript = reader_of(record.agent).transcript(record.transcript_path)
+        # The answer can only appear after this point.
+        self.offset = self.transcript.size()
+        #: the answer that the client recorded
         self.given = ""
 
     def answer(self, words: str) -> Receipt:
@@ -98,7 +118,7 @@ class _Dialog:
         return self._record(wanted, round((time.monotonic() - began) * 1000))
 
     def _choice(self, words: str) -> int:
-        """The number of an option; 0 for an answer in other words."""
+        """The number of an option; 0 for a free-text answer."""
         options = self.asked.options
         named = [n for n, label in enumerate(options, 1) if words.casefold() == label.casefold()]
         if named:
@@ -106,41 +126,41 @@ class _Dialog:
         if words.isdecimal():
             if not 1 <= int(words) <= len(options):
                 raise UsageError(
-                    f"there is no option {words}", hint=f"Choose 1 to {len(options)}, or say it in words."
+                    f"no option {words}",
+                    hint=f"Pass a number from 1 to {len(options)}, or your answer as text.",
                 )
             return int(words)
         if len(words) > MOST_CHARS:
             raise UsageError(
-                f"the answer is longer than {MOST_CHARS} characters", hint="Attach to give a longer one."
+                f"the answer is longer than {MOST_CHARS} characters",
+                hint="Attach to the worker to type a longer one.",
             )
         return 0
 
     def _pane(self) -> Pane:
         name, pane = self.record.name, self.project.pane(self.record)
         if not isinstance(pane, Pane) or pane.dead:
-            raise Refused(f"{name} has no running agent", hint="`llmc up --detach` starts it.")
+            raise Refused(f"{name} has no running agent", hint="Run `llmc up --detach` to start it.")
         taken = is_taken(self.record, pane)
         if taken:
             raise Refused(taken)
         return pane
 
     def _waits(self) -> bool:
-        folder = Path(self.record.config_dir)
-        return (
-            client_status(folder, self.pane.pid) is ClientStatus.WAITING
-            and waits_for(folder, self.pane.pid) in _WAITS
-        )
+        said = state_of(self.record, self.pane.pid)
+        return said.status is ClientStatus.WAITING and said.wants_answer
 
     def _shown(self) -> Shown | None:
-        """The dialog, if it is certainly this one."""
+        """The dialog, if it is certain to be this question."""
         if not self._waits():
             return None
-        return recognise(self.project.tmux.capture(self.pane), self.asked.text, self.asked.options)
+        shown = self.project.tmux.capture(self.pane)
+        return self.screen.recognise(shown, self.asked.text, self.asked.options)
 
     def _not_recognised(self) -> Refused:
         name = self.record.name
         return Refused(
-            f"the dialog of {name} is not certainly the question that it asked, so nothing was typed",
+            f"nothing was typed: the dialog of {name} may not be the question it asked",
             hint=f"llmc attach {name}",
         )
 
@@ -149,14 +169,14 @@ class _Dialog:
             shown = self._shown()
             if shown is None or shown.typed:
                 return
-            self.project.tmux.send_keys(self.pane, str(number))
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(number))
             if wait_until(lambda: bool(self._proof()) or not self._waits(), PROOF_S, interval_s=0.02):
                 return
 
     def _write(self, words: str) -> None:
-        """Into the line for another answer; Enter only when exactly our words are there."""
+        """Type into the free-text line; press Enter only when it holds exactly our text."""
         for attempt in range(TRIES):
-            if attempt and not self._enter_the_line():  # an older client takes text only there
+            if attempt and not self._enter_the_line():  # older clients take text only there
                 break
             shown = self._shown()
             if shown is None or shown.typed:
@@ -172,10 +192,11 @@ class _Dialog:
                 return
 
     def _enter_the_line(self) -> bool:
-        """The line for another answer has a number, too; whether the cursor is in it now, and it is empty."""
+        """Select the free-text line by its number; whether the cursor is in it and it is empty."""
         shown = self._shown()
         if shown is not None and not shown.typed and not shown.in_free_line:
-            self.project.tmux.send_keys(self.pane, str(len(self.asked.options) + 1))
+            free_line = len(self.asked.options) + 1
+            self.project.tmux.send_keys(self.pane, self.screen.option_key(free_line))
         return wait_until(lambda: self._has(""), PROOF_S, interval_s=0.02)
 
     def _has(self, words: str) -> bool:
@@ -183,13 +204,9 @@ class _Dialog:
         return shown is not None and shown.in_free_line and shown.typed == words
 
     def _proof(self) -> str:
-        """What the client wrote down as the answer to this question; "" while it has written nothing."""
-        rows, self.offset = rows_since(self.transcript, b'"answers"', self.offset)
-        for row in rows:
-            result = row.get("toolUseResult")
-            answers = result.get("answers") if isinstance(result, dict) else None
-            if isinstance(answers, dict) and isinstance(answers.get(self.asked.text), str):
-                self.given = answers[self.asked.text]
+        """The answer that the client recorded for this question; "" if none yet."""
+        given, self.offset = self.transcript.answer_to(self.asked.text, self.offset)
+        self.given = given or self.given
         return self.given
 
     def _record(self, wanted: str, elapsed_ms: int) -> Receipt:
@@ -199,15 +216,12 @@ class _Dialog:
         intake.apply_pending(self.project, name)
         with self.project.store.transaction() as tx:
             now = tx.worker(name)
-            is_open = now.status is Status.NEEDS_INPUT and now.reason == "question"
-            if (
-                arrived and is_open and now.asked == self.asked
-            ):  # else its turn has ended, or it asks something else
-                tx.move(name, step(Status.WORKING, "question answered"))
+            if arrived and now.asked == self.asked and (change := _goes_on(now)):
+                tx.move(name, change)
             tx.emit("question_answered", worker=name, reason=reason, outcome=outcome, answer=wanted[:200])
         return Receipt(name, new_prompt_id("answer"), outcome, elapsed_ms, reason)
 
     def _why_not(self) -> str:
         if self.given:
-            return f"it was answered otherwise meanwhile: {self.given[:100]}"
-        return f"no proof that the answer arrived; look: llmc attach {self.record.name}"
+            return f"it was already answered differently: {self.given[:100]}"
+        return f"the answer is unconfirmed; check: llmc attach {self.record.name}"

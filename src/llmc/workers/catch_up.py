@@ -1,6 +1,6 @@
-"""What a command does where no daemon does it: apply what waits for the workers.
+"""Apply pending events to workers from a command, when no daemon is running.
 
-A self-review that is due is sent here too: else a worker without a daemon would wait for it for ever.
+Also sends due self-reviews: without a daemon, a worker would wait for its forever.
 """
 
 from contextlib import suppress
@@ -13,21 +13,21 @@ from llmc.workers import self_review
 
 
 def catch_up(root: str) -> None:
-    """Apply what waits for every worker; one whose lock is busy is being brought up to date by its holder."""
+    """Apply pending events to every worker. A worker whose lock is busy is updated by the holder."""
     project = open_project(root)
     for name in project.store.read().workers:
         try:
             with project.worker_lock(name, timeout_s=0.05):
                 rebase.resolved_by_hand(project, project.store.worker(name))
                 sessions.reconcile(project, name)
-                with suppress(LlmcError):  # it stays due, and the next command tries again
+                with suppress(LlmcError):  # still due: the next command tries again
                     self_review.attend(project, project.store.worker(name))
-        except (LockTimeout, NotFound):  # someone has it, or has just removed it
+        except (LockTimeout, NotFound):  # another process has it, or has just removed it
             continue
 
 
 def see_what_was_resolved(root: str) -> None:
-    """Beside a daemon, which would see it at its next patrol."""
+    """Wake the daemon, which would otherwise see it only at its next patrol."""
     project = open_project(root)
     for name in project.store.read().workers:
         with suppress(LockTimeout, NotFound), project.worker_lock(name, timeout_s=0.05):

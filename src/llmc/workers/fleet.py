@@ -1,4 +1,4 @@
-"""Bringing workers up and down: what `up`, `start --new`, `down` and the daemon share."""
+"""Start and stop workers, for `up`, `start --new`, `down` and the daemon."""
 
 import contextlib
 
@@ -13,14 +13,14 @@ from llmc.sessions import sessions
 
 
 def bring_up(project: Project, name: str) -> str | None:
-    """Worktree and agent of one worker; one that runs is left alone. The problem if it does not come up."""
+    """Start worktree and agent of a worker, unless it runs; returns the problem if it does not start."""
     try:
         with project.worker_lock(name):
             provision(project, project.store.worker(name))
             sessions.start(project, name)
             return sessions.wait_ready(project, name, project.config.defaults.ready_timeout_s)
     except LlmcError as error:
-        # Each of these stands beside the worker's name.
+        # The caller prints the worker's name before each of these.
         problem = f"{error.message.removeprefix(f'{name}: ')}. {error.hint}".rstrip(". ") + "."
         with contextlib.suppress(NotFound), project.store.transaction() as tx:
             tx.update(name, error_reason=problem)
@@ -28,7 +28,7 @@ def bring_up(project: Project, name: str) -> str | None:
 
 
 def take_down(project: Project, name: str) -> str | None:
-    """End one worker's agent; the problem if that failed."""
+    """Stop a worker's agent; returns the problem if that failed."""
     try:
         with project.worker_lock(name, timeout_s=20):
             sessions.end(project, name, "down")
@@ -38,7 +38,7 @@ def take_down(project: Project, name: str) -> str | None:
 
 
 def end_every_session(project: Project) -> list[Pane]:
-    """Without a state that can be read, every agent of the fleet on the root's own tmux server is ended."""
+    """Stop every agent of the fleet on the root's tmux server, even if the state cannot be read."""
     panes = answered(project.tmux.panes())
     for pane in _agents(project, panes):
         sessions.end_program(pane)
@@ -46,13 +46,13 @@ def end_every_session(project: Project) -> list[Pane]:
 
 
 def close_server(project: Project) -> list[Pane]:
-    """Close the fleet's panes, and the root's tmux server with them; the panes of a person that keep it.
+    """Close the fleet's panes and the root's tmux server; returns the user's panes that keep the server running.
 
-    The supervisor's own session keeps it, too.
+    The supervisor's own session keeps it running, too.
     """
     panes = project.tmux.panes()
     if isinstance(panes, Unknown):
-        return []  # it may be there
+        return []  # it may exist
     for pane in _agents(project, panes):
         project.tmux.kill_pane(pane)
     panes = project.tmux.panes()
@@ -65,12 +65,12 @@ def close_server(project: Project) -> list[Pane]:
 
 
 def of_people(panes: Panes) -> list[Pane]:
-    """Those that a person opened on the root's server."""
+    """Panes that the user opened on the root's server."""
     return [pane for pane in panes.values() if not pane.dead and not any(sessions.launched(pane))]
 
 
 def _agents(project: Project, panes: Panes) -> list[Pane]:
-    """The panes that llmc launched for workers; the supervisor's own is none of them."""
+    """The panes that llmc launched for workers, without the supervisor's."""
     found = [(pane, *sessions.launched(pane)) for pane in panes.values()]
     return [
         pane
@@ -80,6 +80,6 @@ def _agents(project: Project, panes: Panes) -> list[Pane]:
 
 
 def told_of(project: Project, panes: list[Pane]) -> str:
-    """What is said of the panes of a person that keep the tmux server."""
+    """A line about the user's panes that keep the tmux server running."""
     what = ", ".join(f"{processes.name_of(pane.pid)} ({pane.session})" for pane in panes)
-    return f"left as they are, for they are yours: {what}; `{project.tmux.by_hand} attach` shows them"
+    return f"left running, because you opened them: {what}; to see them: {project.tmux.by_hand} attach"

@@ -1,6 +1,6 @@
-"""Nuke: a worker is removed, and everything it had goes into the trash. Safe to repeat after a crash anywhere.
+"""Nuke: remove a worker and move everything it had to the trash. Safe to repeat after a crash.
 
-The worker's record goes last: as long as it is there, the next nuke finds what is left and goes on.
+The worker's record goes last: as long as it exists, the next nuke finds what is left and continues.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from llmc.sessions import intake, sessions
 from llmc.workers import reset
 
 _PLAIN = ("-z", "--no-show-signature")
-#: names that git gives to commits for a while
+#: temporary names that git gives to commits
 _PSEUDO = ("ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "MERGE_AUTOSTASH")
 
 
 class Removed(Struct, frozen=True):
     worker: str
-    #: the trash ref of its commits and changes, and where its whole worktree is now
+    #: the trash ref of its commits and changes, and the trashed worktree
     ref: str | None
     directory: Path | None
 
@@ -58,10 +58,10 @@ def nuke_worker(project: Project, name: str) -> Removed:
 
 
 def _pin(project: Project, record: WorkerRecord) -> str | None:
-    """The ref with everything git can keep of the worker; without a worktree, that of an interrupted nuke."""
+    """The ref with everything git can save of the worker; without a worktree, that of an interrupted nuke."""
     root, worktree = project.root, Path(record.worktree_path)
     if os.path.lexists(worktree):
-        with contextlib.suppress(LlmcError):  # what git cannot read even then goes into the trash as it is
+        with contextlib.suppress(LlmcError):  # what git cannot read goes to the trash as it is
             provision.link(project, record)
     if git.is_worktree_of(worktree, root.path):
         tips = _loose_tips(project, record, worktree)
@@ -73,7 +73,7 @@ def _pin(project: Project, record: WorkerRecord) -> str | None:
         earlier = record.removal_ref
         if tip is None or (earlier and git.is_ancestor(root.path, tip, earlier)):
             return earlier or None
-    # A directory that git cannot read is filed under the branch, or at least under the base.
+    # A directory that git cannot read is pinned as its branch, or at least as its base.
     ref = trash.pin_commit(root, record.name, "nuke", tip or git.out(root.path, "rev-parse", project.base))
     _tell(project, record.name, ref)
     return ref
@@ -86,7 +86,7 @@ def _tell(project: Project, name: str, ref: str) -> None:
 
 
 def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[str]:
-    """Commits that only the reflogs of the worktree, or worktrees inside of it, still name: they go with it."""
+    """Commits named only by the worktree's reflogs, or by worktrees inside it, which go with it."""
     commits = []
     for name in ("HEAD", f"refs/heads/{record.branch}"):
         log = git.git(worktree, "log", "--walk-reflogs", *_PLAIN, "--format=%H", name, "--", check=False)
@@ -103,7 +103,7 @@ def _loose_tips(project: Project, record: WorkerRecord, worktree: Path) -> list[
 
 
 def _unfinished(worktree: Path) -> list[str]:
-    """Commits that only a merge, a rebase or a bisect in progress names, and git's entry for the worktree goes."""
+    """Commits named only by a merge, rebase or bisect in progress, which goes with git's worktree entry."""
     own = [ref for (ref,) in git.refs(worktree, "refs/worktree", "objectname")]
     own += [ref for (ref,) in git.refs(worktree, "refs/bisect", "objectname")]
     named = [git.git(worktree, "rev-parse", "--verify", "--quiet", name, check=False) for name in _PSEUDO]
@@ -115,13 +115,13 @@ def _unfinished(worktree: Path) -> list[str]:
 
 
 def tips_of(commits: list[list[str]]) -> list[str]:
-    """Of commits with their parents, those that are nobody's parent."""
+    """The commits that are not a parent of another."""
     parents = {parent for _, *of in commits for parent in of}
     return [commit for commit, *_ in commits if commit not in parents]
 
 
 def move_into_trash(worktree: Path, folder: Path | None) -> None:
-    """The whole directory, with ignored files and whatever else is in it."""
+    """Move the whole directory to the trash, including ignored files."""
     if folder is None or not os.path.lexists(worktree):
         return
     try:
@@ -133,13 +133,13 @@ def move_into_trash(worktree: Path, folder: Path | None) -> None:
 
 
 def _keep_submodules(worktree: Path) -> None:
-    """Their repositories, with commits of the worker's own, are in git's books on the worktree, which go."""
+    """Save submodule repositories, which may have the worker's commits and live in git's worktree entry."""
     done = git.git(worktree, "rev-parse", "--git-path", "modules", check=False)
     modules = worktree / done.stdout.strip()
     if done.ok and modules.is_dir() and modules.parent.parent.name == "worktrees":
         kept = worktree / ".llmc-submodules"
         os.rename(modules, kept)
-        for config in kept.rglob("config"):  # without the checkout they belonged to, they can still be read
+        for config in kept.rglob("config"):  # makes them readable without their checkout
             git.git(kept, "config", "--file", str(config), "--unset", "core.worktree", check=False)
 
 
@@ -150,16 +150,16 @@ def _prune(project: Project, record: WorkerRecord, ref: str | None, folder: Path
         worktrees.prune(project)
         tip = git.resolve(root, f"refs/heads/{record.branch}")
         if tip and not (ref and git.is_ancestor(root, tip, ref)):
-            raise Refused(f"{record.branch} is not in the trash, it was not removed", hint="Try again.")
+            raise Refused(f"{record.branch} was not removed: it is not in the trash yet", hint="Try again.")
         if tip:
             git.git(root, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
     pointer = folder / ".git" if folder else None
     if pointer and pointer.is_file():
-        pointer.unlink()  # it would lead to the worktree of a new worker of this name
+        pointer.unlink()  # it would point to the worktree of a new worker with this name
 
 
 def _forget(project: Project, name: str) -> None:
-    """Settings, inbox and configuration; the lock file stays, somebody may wait for it."""
+    """Remove settings, inbox and configuration; the lock file stays, because a process may wait for it."""
     from llmc.config.edit import remove_worker
 
     for path in project.root.agents.glob(f"{name}.*"):

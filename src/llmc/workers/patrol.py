@@ -1,4 +1,4 @@
-"""Patrol of one worker, and what a crash interrupted: looked for, and finished under the worker's lock."""
+"""Patrol of one worker, and recovery after a crash, under the worker's lock."""
 
 import os
 from contextlib import suppress
@@ -11,7 +11,7 @@ from llmc.base.clock import now_unix
 from llmc.base.errors import LlmcError, ToolFailed
 from llmc.base.panes import Pane
 from llmc.base.tmux import Unknown
-from llmc.landing import accept, rebase
+from llmc.landing import accept, accept_journal, rebase
 from llmc.records.worker import BUSY, Status, WorkerRecord
 from llmc.repo import git, provision
 from llmc.repo.project import Project
@@ -22,9 +22,9 @@ from llmc.workers import rules, self_review
 
 
 def finish_interrupted(project: Project, name: str) -> WorkerRecord:
-    """An accept or a rebase that had begun goes on; a prompt that is due or on its way is delivered, and never twice.
+    """Resume an interrupted accept or rebase, and deliver a pending prompt, never twice.
 
-    Not while a person has the worker: then it waits.
+    Waits while the user has the worker.
     """
     record = intake.apply_pending(project, name)
     pane = project.pane(record)
@@ -32,9 +32,11 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
         return record
     record = rebase.resolved_by_hand(project, record)
     if record.accept is not None and project.others_accept(name):
-        return record  # it was not interrupted: it validates, and has left the worker's lock to others
-    if record.accept is not None and accept.is_due(record.accept):
-        with suppress(rebase.Conflict, accept.Waiting):  # the worker is told, its record says so
+        return record  # not interrupted: it is validating, without the worker's lock
+    if record.accept is not None and accept_journal.is_due(record.accept):
+        with suppress(
+            rebase.Conflict, accept_journal.Waiting
+        ):  # its record says why; the worker gets a prompt
             accept.accept(project, name)
         record = project.store.worker(name)
     elif rebase.was_interrupted(record):
@@ -44,7 +46,7 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     if rebase.must_validate(record):
         record = rebase.settle(project, name)
     if record.person is not None:
-        return record  # nothing can be typed; who waits for the person to leave looks again
+        return record  # nothing can be typed now; retried when the user leaves
     if rebase.must_tell(record):
         rebase.tell(project, name)
         record = project.store.worker(name)
@@ -55,21 +57,21 @@ def finish_interrupted(project: Project, name: str) -> WorkerRecord:
     return record
 
 
-#: the statuses there is a rule for
+#: the statuses that have a rule
 CONCERNED = (*BUSY, Status.NEEDS_INPUT, Status.REBASING, Status.NEEDS_REVIEW)
 
 
 class Patrolled(Struct, frozen=True):
-    """What patrol did about a worker, and whether a person had it."""
+    """What patrol did with a worker, and whether the user had it."""
 
     decision: rules.Decision | None = None
     taken: bool = False
-    #: a rebase that did not come about, and why
+    #: why a rebase was not started
     rebase_problem: LlmcError | None = None
 
 
 def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: float) -> Patrolled:
-    """One look at one worker by every rule; the caller holds its lock."""
+    """Apply every rule to one worker; the caller holds its lock."""
     record = project.store.worker(name)
     seen = _observe(project, record, rebase_failed_s) if record.status in CONCERNED else None
     if seen is None:
@@ -96,7 +98,7 @@ def patrol(project: Project, name: str, clock: rules.Clock, rebase_failed_s: flo
 
 
 def rebase_if_queued(project: Project, name: str) -> LlmcError | None:
-    """Somebody else's work landed: this worker's follows, if that disturbs nobody. Why not, if it failed."""
+    """Rebase this worker after other work landed, if that disturbs nobody; returns why it failed."""
     record = project.store.worker(name)
     if not record.rebase_due:
         return None
@@ -124,7 +126,7 @@ def _rebase(project: Project, name: str) -> LlmcError | None:
 
 
 def _observe(project: Project, record: WorkerRecord, rebase_failed_s: float) -> rules.Seen | None:
-    """None where there is no living agent, or tmux gave no answer: other rules look after those."""
+    """None without a live agent, or if tmux did not answer: other rules handle those."""
     pane = project.pane(record)
     if not isinstance(pane, Pane) or pane.dead:
         return None
@@ -152,12 +154,12 @@ def _behind(project: Project, record: WorkerRecord) -> int:
 
 
 def _last_trace(record: WorkerRecord) -> float:
-    """When the agent last wrote: to its transcript, its index, its commits, or the state of its rebase."""
+    """When the agent last wrote to its transcript, index, commits or rebase state."""
     paths = [Path(record.transcript_path)] if record.transcript_path else []
     try:
         paths += git.git_paths(Path(record.worktree_path), "index", "logs/HEAD", "rebase-merge")
     except ToolFailed:
-        return now_unix()  # unknown is not quiet
+        return now_unix()  # unknown is not silent
     return max([0.0, *map(_changed_unix, paths)])
 
 
@@ -169,22 +171,22 @@ def _changed_unix(path: Path) -> float:
 
 
 def _end_background(project: Project, record: WorkerRecord) -> None:
-    """End exactly what the agent left behind, say so, and take its turn for over."""
+    """Stop exactly the processes that the agent left behind, report it, and end its turn."""
     name = record.name
     left = leftovers.of(record.instance)
     pane = project.pane(record)
     if not isinstance(pane, Pane) or sessions.status_of(record, pane) is ClientStatus.BUSY:
-        return  # a turn has begun meanwhile, and what runs may be its own
+        return  # a new turn has started, and the processes may be its own
     leftovers.end(project, name, left)
     _end_turn(project, record)
 
 
 def _end_turn(project: Project, record: WorkerRecord) -> None:
-    """The step that a Stop without anything left running would have led to."""
+    """The transition that a Stop without background processes would have made."""
     name = record.name
     facts = intake.git_facts(project, record)
     if facts is None:
-        return  # the next patrol comes to the same
+        return  # the next patrol decides the same
     details = {"ahead": facts.ahead, "dirty": facts.dirty, "background": False}
     with project.store.transaction() as tx:
         verdict = decide.turn_ended(tx.worker(name), facts, details, tx.now)

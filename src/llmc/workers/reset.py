@@ -1,15 +1,15 @@
-"""Reset: from any status to a clean idle worker on the newest base, in the same directory. Nothing is lost."""
+"""Reset: from any status to a clean idle worker on the latest default branch. Nothing is lost."""
 
 from msgspec import Struct
 
-from llmc.agents.claude.client import tool_children
 from llmc.agents.protocol import ClientStatus
+from llmc.agents.registry import tool_children
 from llmc.base import processes
 from llmc.base.errors import LlmcError, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.panes import Pane
 from llmc.base.tmux import answered
-from llmc.landing import accept
+from llmc.landing import accept_journal
 from llmc.records.transitions import step
 from llmc.records.worker import Outcome, SelfReview, Status, WorkerRecord
 from llmc.repo import provision
@@ -17,31 +17,31 @@ from llmc.repo.project import Project
 from llmc.sessions import intake, leftovers, persons, sessions, typist
 from llmc.tasks import queue
 
-#: how long an interrupted agent has to become idle before it is started anew
+#: how long an interrupted agent may take to become idle before it is restarted
 INTERRUPT_S = 5.0
-#: how long the children of an interrupted tool have to end by themselves
+#: how long the children of an interrupted tool may take to exit
 CHILDREN_S = 1.0
 
 
 class Reset(Struct, frozen=True):
-    """What a reset led to."""
+    """The result of a reset."""
 
     worker: str
     status: Status
     base: str
-    #: the trash ref of what was there; None when there was nothing to keep
+    #: the trash ref of its work; None if there was none
     pinned: str | None
     restarted: bool
     problem: str = ""
 
 
 def reset_worker(project: Project, name: str) -> Reset:
-    """A clean idle worker on the newest base; the caller holds its lock. Safe to repeat after a crash."""
+    """Reset a worker; the caller holds its lock. Safe to repeat after a crash."""
     record = intake.apply_pending(project, name)
     pane = free_pane(project, record)
     base = provision.refresh_base(project)
     with fault_step("reset.cancel"):
-        # First the intent: nobody may deliver the old prompt, or go on with the old accept, after this.
+        # Record the intent first: from now on the old prompt and the old accept must not continue.
         cancel(project, record, "reset")
     with fault_step("reset.quiet"):
         rests = quieten(project, record, pane)
@@ -58,11 +58,11 @@ def reset_worker(project: Project, name: str) -> Reset:
 
 
 class PersonInWay(Refused):
-    """Something of a person's is on the agent's screen, and would be lost."""
+    """The user's draft or an open dialog is on the agent's screen and would be lost."""
 
 
 def reset_unattended(project: Project, name: str) -> Reset:
-    """A reset that no person asked for: a draft or an open dialog stays, and is waited for."""
+    """An automatic reset: refuse while there is a draft or an open dialog."""
     refusal = typist.person_in_way(project, intake.apply_pending(project, name))
     if refusal is not None:
         raise PersonInWay(str(refusal))
@@ -70,7 +70,7 @@ def reset_unattended(project: Project, name: str) -> Reset:
 
 
 def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
-    """The worker's pane; raises while a person has the worker, or its work is landing."""
+    """The worker's pane; refuses while the user has the worker, or its work is landing."""
     pane = answered(project.pane(record), record.name)
     if taken := sessions.is_taken(record, pane):
         raise Refused(taken)
@@ -80,16 +80,16 @@ def free_pane(project: Project, record: WorkerRecord) -> Pane | None:
             f"{record.name} is being accepted (step {journal.step})",
             hint=f"Wait for it, or cancel it: llmc message {record.name} ...",
         )
-    if journal is not None and accept.may_have_landed(journal):
+    if journal is not None and accept_journal.may_have_landed(journal):
         raise Refused(
-            f"{record.name}: an accept of its work has reached the step {journal.step!r} and may have landed",
+            f"{record.name}: its accept reached the step {journal.step!r} and may have landed",
             hint=f"Finish it first: llmc accept {record.name}",
         )
     return pane
 
 
 def cancel(project: Project, record: WorkerRecord, why: str) -> None:
-    """Its task from the list, an open delivery, and an accept that cannot have landed end here."""
+    """Release its task, and drop an open delivery and an accept that cannot have landed."""
     queue.let_go(project, record, f"{why} of {record.name}")
     if record.accept is None and record.delivery is None:
         return
@@ -109,23 +109,23 @@ def cancel(project: Project, record: WorkerRecord, why: str) -> None:
 
 
 def quieten(project: Project, record: WorkerRecord, pane: Pane | None) -> bool:
-    """Interrupt a busy agent; whether it rests now and nothing of its old task is left in it."""
+    """Interrupt a busy agent; whether it is idle now, with nothing left of its old task."""
     if pane is None or pane.dead or not record.instance:
         return False
     if record.delivery is not None and record.delivery.outcome.open:
-        return False  # some of its keys may have been typed, and may still be read
+        return False  # some keys may have been typed, and may still be read
     if leftovers.has_queue(record, pane):
         return False  # an interrupt would send it
     if sessions.status_of(record, pane) in (ClientStatus.BUSY, ClientStatus.WAITING):
-        project.tmux.send_keys(pane, "Escape")
+        sessions.interrupt(project, record, pane)
     if not processes.wait_until(lambda: leftovers.is_idle(record, pane), INTERRUPT_S):
         return False
     children = tool_children(record.instance)
     if children and not processes.wait_until(lambda: not tool_children(record.instance), CHILDREN_S):
-        # An agent that hears of the end of its background work goes on with the old task.
+        # An agent that is notified of the end of its background work resumes the old task.
         processes.kill(tool_children(record.instance))
         return False
-    # The client puts a prompt that was interrupted early, or was queued, back into its box.
+    # The client puts a prompt that was queued, or interrupted early, back into its input box.
     return typist.has_empty_box(project, record) and leftovers.is_idle(record, pane)
 
 
@@ -134,15 +134,15 @@ def _reset_tree(project: Project, record: WorkerRecord, base: str) -> str | None
     if pinned:
         with project.store.transaction() as tx:
             tx.emit("work_pinned", worker=record.name, reason="reset", ref=pinned)
-    provision.provision(project, record)  # a setup that failed gets another chance, on a clean tree
+    provision.provision(project, record)  # retry a failed setup, on a clean tree
     return pinned
 
 
 def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: str | None) -> bool:
-    """Idle with a resting agent, else offline; whether the agent still rests."""
+    """Set the worker to idle if its agent is idle, else offline; whether the agent is still idle."""
     rests = intake.apply_pending(project, name).status is not Status.OFFLINE and rests
     with project.store.transaction() as tx:
-        # Becoming idle clears more; but it may be idle already, with a task that it was never told of.
+        # Becoming idle clears more, but it may be idle already, with a task that was never delivered.
         record = tx.update(
             name,
             current_prompt="",
@@ -164,7 +164,7 @@ def _become_fresh(project: Project, name: str, rests: bool, base: str, pinned: s
 
 
 def _start(project: Project, name: str) -> str | None:
-    """The problem, if the agent does not get ready."""
+    """Start the agent; returns the problem if it does not get ready."""
     try:
         sessions.start(project, name)
     except LlmcError as error:

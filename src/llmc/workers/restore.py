@@ -1,4 +1,4 @@
-"""What is in the trash: the way back, and what goes for good once it is old."""
+"""The trash: list it, restore from it, and delete old entries."""
 
 import calendar
 import os
@@ -27,16 +27,16 @@ from llmc.repo.rules.trash_age import DAY_S, Book, accounted_for, expired, look
 from llmc.repo.trash import PREFIX, is_pin, late_key, short
 from llmc.sessions import intake
 
-#: why a worker has work that nobody gave it as a task
+#: the reason of a worker that has restored work instead of a task
 RESTORED = "restored from the trash"
-_LIST_HINT = "`llmc trash list` shows what there is."
+_LIST_HINT = "Run `llmc trash list` to see the trash."
 
 
 class Entry(Struct, frozen=True):
-    """One thing in the trash: a pinned commit, a directory, or both of the same moment."""
+    """A trash entry: a pinned commit, a directory, or both."""
 
     worker: str
-    #: time and mark, the same for a ref and the directory that belongs to it
+    #: time and mark, the same for a ref and its directory
     stamp: str
     why: str = ""
     ref: str | None = None
@@ -47,12 +47,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """How a person names it."""
+        """Its name for the user."""
         return short(self.ref) if self.ref else f"{self.worker}-{self.stamp}"
 
     @property
     def at_unix(self) -> float | None:
-        """When it was put there; None for what llmc did not put there."""
+        """When it was trashed; None if llmc did not do it."""
         try:
             return float(calendar.timegm(time.strptime(self.stamp.partition("-")[0], "%Y%m%dT%H%M%S")))
         except ValueError:
@@ -62,12 +62,12 @@ class Entry(Struct, frozen=True):
 class Restored(Struct, frozen=True):
     branch: str
     commit: str
-    #: the repositories that have the branch now
+    #: the repositories that now have the branch
     repositories: tuple[str, ...]
 
 
 class GivenBack(Struct, frozen=True):
-    """What a worker has again: commits that wait for review, or files that are not committed yet."""
+    """What was restored to a worker: commits in review, or uncommitted files."""
 
     worker: str
     commit: str
@@ -76,7 +76,7 @@ class GivenBack(Struct, frozen=True):
 
 
 def entries(root: Root, *, sizes: bool = True) -> list[Entry]:
-    """Everything in the trash, newest first; without `sizes` no directory is read."""
+    """All trash entries, latest first; without `sizes` no directory is read."""
     found = {}
     for ref, commit, subject in git.refs(
         root.path, PREFIX.rstrip("/"), "refname", "objectname", "contents:subject"
@@ -100,13 +100,13 @@ def parse_ref(ref: str) -> tuple[str, str, str]:
 
 
 def parse_directory(name: str) -> tuple[str, str]:
-    """Worker and stamp of `<worker>-<time>-<mark>`; a worker's name may have dashes."""
+    """Worker and stamp of `<worker>-<time>-<mark>`; a worker's name may contain dashes."""
     worker, moment, mark = ["", "", *name.rsplit("-", 2)][-3:]
     return worker, f"{moment}-{mark}" if moment else mark
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of the files in a directory; links are not followed."""
+    """The total size of the files in a directory; links are not followed."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -118,7 +118,7 @@ def size_of(folder: Path) -> int:
 
 
 def find(root: Root, given: str) -> Entry:
-    """The entry a person means: a ref, its short name, a directory, or the beginning of one that is unique."""
+    """The entry with this ref, short name or directory, or a unique prefix of one."""
     known = entries(root)
     wanted = short(given.rstrip("/"))
     for entry in known:
@@ -129,12 +129,11 @@ def find(root: Root, given: str) -> Entry:
         return begins[0]
     if wanted and begins:
         raise UsageError(
-            f"{given!r} can be {len(begins)} things in the trash", hint=f"Name one, e.g. {begins[0].name}"
+            f"{given!r} is ambiguous: it matches {len(begins)} trash entries",
+            hint=f"Use the full name, such as {begins[0].name}",
         )
     names = [name for entry in known for name in _names(entry)]
-    raise NotFound(
-        f"there is no {given!r} in the trash", hint=did_you_mean(wanted, names, _LIST_HINT, cutoff=0.3)
-    )
+    raise NotFound(f"no {given!r} in the trash", hint=did_you_mean(wanted, names, _LIST_HINT, cutoff=0.3))
 
 
 def describe(project: Project, entry: Entry) -> str:
@@ -144,7 +143,7 @@ def describe(project: Project, entry: Entry) -> str:
         repo = project.root.path
         log = ["log", "--format=%h %s", "--max-count=50", entry.ref, "--not", project.base]
         ahead = git.git(repo, *log, check=False).stdout.strip()
-        parts += [f"commits that are not on {project.config.repo.default_branch}:\n{ahead}"] if ahead else []
+        parts += [f"commits not on {project.config.repo.default_branch}:\n{ahead}"] if ahead else []
         show = ["show", "--stat", "--format=fuller", "--first-parent", "-m", entry.ref]
         parts.append(git.git(repo, *show).stdout.strip())
     if entry.directory:
@@ -154,7 +153,7 @@ def describe(project: Project, entry: Entry) -> str:
 
 
 def seen(project: Project, entry: Entry) -> None:
-    """A person looked at it, or took it back: that it did not land need not be said again."""
+    """The user has seen or restored it: stop reporting that it did not land."""
     keys = {late_key(entry.ref or entry.name), late_key(entry.worker)}
     if keys & project.store.read().attention.keys():
         with project.store.transaction() as tx:
@@ -163,16 +162,16 @@ def seen(project: Project, entry: Entry) -> None:
 
 
 def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restored:
-    """A new branch at the pinned commit, in the root's clone and in a local source; no checkout is touched."""
+    """Create a branch at the pinned commit, in the root's clone and in a local source. Touches no checkout."""
     if entry.ref is None or entry.commit is None:
         raise UsageError(
             f"{entry.name} is a directory",
-            hint=f"Say where to copy it: llmc trash restore {entry.name} --to PATH",
+            hint=f"Pass --to to copy it: llmc trash restore {entry.name} --to PATH",
         )
     name = branch or f"llmc/restored/{entry.name.replace('/', '-', 1)}"
     root = project.root.path
     if not git.git(root, "check-ref-format", f"refs/heads/{name}", check=False).ok or name.startswith("-"):
-        raise UsageError(f"{name!r} cannot be a branch's name", hint="Choose another with --branch.")
+        raise UsageError(f"{name!r} is not a valid branch name", hint="Choose another name with --branch.")
     source = Path(project.source)
     places = [root, *([source] if source.is_dir() else [])]
     missing = [place for place in places if not _has(place, name, entry.commit)]
@@ -187,23 +186,23 @@ def restore_branch(project: Project, entry: Entry, branch: str | None) -> Restor
 
 
 def restore_directory(entry: Entry, target: Path) -> Path:
-    """A copy of a trashed directory at a new place; it is there as a whole or not at all."""
-    import shutil  # 2 ms that hardly any command needs
+    """Copy a trashed directory to a new path, as a whole or not at all."""
+    import shutil  # saves 2 ms in most commands
 
     if entry.directory is None:
         raise UsageError(
-            f"{entry.name} has no directory in the trash", hint="Without --to it becomes a branch."
+            f"{entry.name} has no directory in the trash", hint="Leave out --to to restore it as a branch."
         )
     target = Path(os.path.abspath(target.expanduser()))
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
-        raise Refused(f"{target} is there already", hint="Choose a place that does not exist yet.")
+        raise Refused(f"{target} already exists", hint="Choose a path that does not exist yet.")
     temp = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         proc.run(["cp", "-a", "--", str(entry.directory), str(temp)], env=proc.clean_env(), timeout_s=3600)
         pointer = temp / ".git"
         if pointer.is_file():
-            pointer.unlink()  # it leads to what may be another worker's worktree by now
+            pointer.unlink()  # it may point to another worker's worktree by now
         os.rename(temp, target)
     except OSError as error:
         raise explain(error, f"cannot copy to {target}") from error
@@ -213,10 +212,10 @@ def restore_directory(entry: Entry, target: Path) -> Path:
 
 
 def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
-    """Pinned work in a worker's worktree, on its branch, as it was: commits, and what was not committed. Takes its lock.
+    """Restore commits and uncommitted changes to a worker's worktree and branch. Takes its lock.
 
-    The worker must have nothing of its own; the trash keeps what it has. After a crash in between, the worker has work that
-    no status tells of yet: the next reset or start pins it once more.
+    The worker must have no work of its own. The entry stays in the trash. After a crash in between, the worker has work
+    that its status does not show: the next reset or start pins it again.
     """
     if entry.commit is None:
         raise UsageError(f"{entry.name} has no commits", hint=f"llmc trash restore {entry.name} --to PATH")
@@ -236,29 +235,32 @@ def restore_to_worker(project: Project, entry: Entry, name: str) -> GivenBack:
 def _refuse_unless_free(project: Project, record: WorkerRecord) -> None:
     name = record.name
     if record.auto:
-        raise Refused(f"{name} is an auto worker", hint="Restore it to a worker of your own, or as a branch.")
+        raise Refused(
+            f"{name} is an auto worker",
+            hint="Restore it to a worker that is not an auto worker, or as a branch.",
+        )
     if record.status not in (Status.IDLE, Status.NO_CHANGES, Status.OFFLINE):
         raise Refused(
-            f"{name} is {record.status}, work can be restored to an idle worker only",
-            hint=f"`llmc status` shows them; `llmc reset {name}` frees it, and keeps what it has.",
+            f"cannot restore to {name}: its status is {record.status}, not idle",
+            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
         )
     rebase.refuse_if_disturbed(project, record)
     facts = intake.git_facts(project, record)
     if facts is None:
-        raise LlmcError(f"{name}: git could not be read in its worktree", hint="Try again.")
+        raise LlmcError(f"{name}: cannot read its worktree", hint="Try again.")
     if facts.ahead or facts.dirty or facts.rebasing:
         raise Refused(
-            f"{name} has work of its own in its worktree",
-            hint=f"`llmc reset {name}` puts it into the trash first.",
+            f"{name} has other work in its worktree",
+            hint=f"Run `llmc reset {name}` first; its work goes to the trash.",
         )
 
 
 def _committed(project: Project, commit: str) -> str:
-    """The newest commit of the work itself; what llmc put on top of it has the files that were not committed."""
+    """The last commit of the work itself; llmc's commit on top of it has the uncommitted files."""
     while is_pin(project.root.path, commit):
         parent = git.resolve(project.root.path, f"{commit}^1")
         if parent is None:
-            raise Refused("this work was on a branch without a commit", hint="Restore it as a branch.")
+            raise Refused("this work was on a branch without commits", hint="Restore it as a branch.")
         commit = parent
     return commit
 
@@ -270,7 +272,7 @@ def _told(project: Project, record: WorkerRecord, entry: Entry) -> GivenBack:
     head = git.head(worktree)
     ahead = git.divergence(worktree, project.base, "HEAD").ahead
     with project.store.transaction() as tx:
-        after = tx.update(record.name, current_prompt=f"Go on with {entry.name}, restored from the trash")
+        after = tx.update(record.name, current_prompt=f"Continue {entry.name}, restored from the trash")
         tx.emit("work_restored", worker=record.name, ref=entry.ref, commit=head)
         if record.status is not Status.OFFLINE and ahead and not dirty:
             after = tx.move(record.name, step(Status.NEEDS_REVIEW, RESTORED, commit_sha=head))
@@ -288,11 +290,12 @@ def _names(entry: Entry) -> list[str]:
 
 
 def _has(repo: Path, branch: str, commit: str) -> bool:
-    """Whether the branch is there at this commit already; another commit is never moved."""
+    """Whether the branch already exists at this commit; a branch at another commit is never moved."""
     at = git.resolve(repo, f"refs/heads/{branch}")
     if at not in (None, commit):
         raise Refused(
-            f"{repo} has a branch {branch} already, at another commit", hint="Choose another with --branch."
+            f"branch {branch} already exists in {repo}, at another commit",
+            hint="Choose another name with --branch.",
         )
     return at == commit
 
@@ -301,12 +304,12 @@ class Plan(Struct, frozen=True):
     """What `llmc trash prune` would remove."""
 
     old: tuple[Entry, ...]
-    #: by name: why an entry may be younger than its name says
+    #: by name: why an entry may be more recent than its name says
     doubts: dict[str, str]
 
 
 def prune_by_itself(project: Project, ran_s: float | None) -> list[Entry]:
-    """A look at the trash by the daemon, and what went; nothing goes at its first look (`ran_s` is None)."""
+    """The daemon's prune; returns what was deleted. Nothing is deleted on the first run (`ran_s` is None)."""
     root, now = project.root, now_unix()
     here = {entry.name: entry for entry in entries(root, sizes=False) if entry.at_unix is not None}
     ages = {name: _age_by_clock(root, entry, now) for name, entry in here.items()}
@@ -318,7 +321,7 @@ def prune_by_itself(project: Project, ran_s: float | None) -> list[Entry]:
 
 
 def plan(project: Project, days: int) -> Plan:
-    """What is older than so many days by its name; with 0 days no clock matters."""
+    """Entries older than this many days by their names; with 0 days no clock matters."""
     root, now = project.root, now_unix()
     limit_s = days * DAY_S
     old = [e for e in entries(root) if e.at_unix is not None and age_s(e.at_unix, now) >= limit_s]
@@ -330,14 +333,14 @@ def plan(project: Project, days: int) -> Plan:
             if files_s < limit_s:
                 doubts[entry.name] = f"its files are {format_duration(files_s)} old"
             elif log_s is None:
-                doubts[entry.name] = "the event log does not know it"
+                doubts[entry.name] = "it is not in the event log"
             elif log_s < limit_s:
-                doubts[entry.name] = f"the event log accounts for {format_duration(log_s)} since then"
+                doubts[entry.name] = f"the event log covers only {format_duration(log_s)} since then"
     return Plan(tuple(old), doubts)
 
 
 def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
-    """Let go of these for good; those that are gone now."""
+    """Delete these permanently; returns those that are gone."""
     removed = []
     for entry in gone:
         try:
@@ -354,18 +357,20 @@ def remove(project: Project, gone: Iterable[Entry]) -> list[Entry]:
 
 
 def _remove(root: Root, entry: Entry) -> None:
-    import shutil  # 2 ms that hardly any command needs
+    import shutil  # saves 2 ms in most commands
 
     if entry.ref and entry.commit:
-        git.git(root.path, "update-ref", "-d", entry.ref, entry.commit)  # not what was added to it meanwhile
+        git.git(
+            root.path, "update-ref", "-d", entry.ref, entry.commit
+        )  # not what was added to it in the meantime
     if entry.directory:
         for place, _, _ in os.walk(entry.directory):
-            os.chmod(place, 0o700)  # tools' caches have read-only directories
+            os.chmod(place, 0o700)  # caches of tools may have read-only directories
         shutil.rmtree(entry.directory)
 
 
 def _age_by_clock(root: Root, entry: Entry, now: float) -> float:
-    """The youngest of what the clock says: of its name, of the file of its ref, of its directory."""
+    """The smallest age by the clock: of its name, its ref file, or its directory."""
     times = [entry.at_unix or now]
     for path in (root.path / ".git" / entry.ref if entry.ref else None, entry.directory):
         try:
@@ -376,7 +381,7 @@ def _age_by_clock(root: Root, entry: Entry, now: float) -> float:
 
 
 def _events(root: Root) -> Iterator[tuple[float, str]]:
-    """The time of each event, and the ref where one tells of a pin."""
+    """The time of each event, and the ref if it reports a pin."""
     for line in read_lines(root.events):
         row = json_row(line) or {}
         if isinstance(at := row.get("ts"), int | float):
@@ -384,7 +389,7 @@ def _events(root: Root) -> Iterator[tuple[float, str]]:
 
 
 def _read(root: Root) -> Book:
-    """A book that is gone or damaged is a new one: then everything is young."""
+    """A missing or damaged file counts as new: then no entry is old."""
     try:
         return msgspec.json.decode(root.trash_ages.read_bytes(), type=Book)
     except (OSError, msgspec.DecodeError):

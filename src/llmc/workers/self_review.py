@@ -1,7 +1,7 @@
-"""Self-review: the second prompt of a task, in which the agent reads its own work once more before a person does.
+"""Self-review: a second prompt in which the agent reviews its own work before the user does.
 
-The Stop that makes it due is in state first (`self_review` of the worker's record). Whoever looks at the worker next
-sends the prompt, once; where that fails, a person gets the work as it is, with the reason.
+The Stop that makes it due is recorded first (`self_review` in the worker's record). The next check of the worker
+sends the prompt, once. If that fails, the work goes to human review as it is, with the reason.
 """
 
 from llmc.agents.protocol import ClientStatus
@@ -17,14 +17,14 @@ from llmc.sessions.rules import decide
 from llmc.sessions.rules.decide import GitFacts, Todo
 from llmc.sessions.sessions import is_taken, status_of
 
-#: a client still shows itself busy for a moment after its Stop
+#: a client may look busy for a moment after its Stop
 SETTLE_S = 0.5
 
 
 def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
-    """Do what is left to do about a worker's self-review; the caller holds its lock.
+    """Advance a worker's self-review; the caller holds its lock.
 
-    While a person has the worker, or a dialog or another turn is open, it waits.
+    Waits while the user has the worker, or a dialog or another turn is open.
     """
     todo = decide.todo(record)
     if todo is None:
@@ -42,9 +42,7 @@ def attend(project: Project, record: WorkerRecord) -> WorkerRecord:
     with fault_step("self_review.prompt"):
         receipt = _send(project, record) if todo is Todo.SEND else submit.deliver(project, record.name)
     after = project.store.worker(record.name)
-    if (
-        receipt.met_a_person and record.auto
-    ):  # it would land without; whoever sees the person leave sends it again
+    if receipt.met_a_person and record.auto:  # it would land without one; sent when the user leaves
         with project.store.transaction() as tx:
             return tx.update(record.name, self_review=SelfReview.DUE)
     return after if receipt.outcome.arrived else _give_up(project, after, facts)
@@ -63,28 +61,28 @@ def _send(project: Project, record: WorkerRecord) -> submit.Receipt:
 
 
 def _was_typed(record: WorkerRecord) -> bool:
-    """Then the agent may be busy with it already; submit finds out."""
+    """The agent may already be busy with it; submit finds out."""
     on_its_way = decide.is_on_its_way(record.delivery)
     return on_its_way and record.delivery is not None and record.delivery.outcome is Outcome.TYPED
 
 
 def _rests(record: WorkerRecord, pane: Pane) -> bool:
-    """Whether the agent would take the prompt as a turn of its own."""
+    """Whether the agent would run the prompt as its own turn."""
     busy = (ClientStatus.BUSY, ClientStatus.WAITING)
     return wait_until(lambda: status_of(record, pane) not in busy, SETTLE_S)
 
 
 def _give_up(project: Project, record: WorkerRecord, facts: GitFacts) -> WorkerRecord:
-    """The work waits for a person as it is."""
+    """Hand the work to human review as it is."""
     name, why = record.name, decide.failure(record.delivery)
     with fault_step("self_review.give_up"), project.store.transaction() as tx:
-        if record.self_review is SelfReview.DUE:  # its commits are gone again, so nothing was sent
+        if record.self_review is SelfReview.DUE:  # its commits are gone, so nothing was sent
             record = tx.update(name, self_review=SelfReview.WANTED)
             change = decide.after_stop(record, facts) if record.status is Status.WORKING else None
             return tx.move(name, change) if change else record
         tx.update(name, self_review=SelfReview.DONE)
         if record.delivery is not None and record.delivery.outcome.arrived:
-            return tx.worker(name)  # it went away with the agent's process
+            return tx.worker(name)  # it ended with the agent's process
         tx.emit("self_review_failed", worker=name, reason=why)
         if record.status is Status.NEEDS_REVIEW:
             return tx.update(name, reason=why)

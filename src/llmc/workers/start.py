@@ -1,4 +1,4 @@
-"""Giving a worker something to do: a new task, or a message about the one it has."""
+"""Send a worker a new task, or a message about its current one."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +9,7 @@ from llmc.base.clock import monotonic
 from llmc.base.errors import LockTimeout, NotFound, Refused
 from llmc.base.faults import step as fault_step
 from llmc.base.names import PromptId, WorkerName
-from llmc.landing import accept, review
+from llmc.landing import accept_journal, review
 from llmc.landing.prompts import reject_prompt, task_prompt
 from llmc.records.state import State
 from llmc.records.worker import AcceptJournal, SelfReview, Status, WorkerRecord
@@ -19,7 +19,7 @@ from llmc.sessions import intake, submit
 from llmc.sessions.typist import Refusal, what_is_in_way
 from llmc.workers.patrol import finish_interrupted
 
-#: how long a `start` waits for an idle worker whose lock somebody has for a moment
+#: how long `start` waits for the lock of an idle worker
 IDLE_WAIT_S = 60.0
 CAN_TAKE_MESSAGES = (
     Status.IDLE,
@@ -36,10 +36,10 @@ CAN_TAKE_MESSAGES = (
 def start_task(
     project: Project, name: str, prompt: str, self_review: bool | None = None, subject: str = ""
 ) -> submit.Receipt:
-    """A new task in a new conversation, on the newest base; the caller holds the worker's lock.
+    """Start a task in a new conversation, on the latest default branch; the caller holds the worker's lock.
 
-    `subject`: what it is about, where the prompt does not begin with that.
-    `self_review`: whether the agent reads its own work once more; None is what the configuration says.
+    `subject`: its title, if the prompt does not begin with it.
+    `self_review`: whether the agent reviews its own work; None follows the configuration.
     """
     before = intake.apply_pending(project, name)
     record = finish_interrupted(project, name)
@@ -50,12 +50,12 @@ def start_task(
         and record.delivery.outcome.arrived
     ):
         raise Refused(
-            f"{name}: an interrupted delivery was finished just now ({record.delivery.prompt_id}); it is at work on that",
+            f"{name} is working on a prompt whose delivery was just completed ({record.delivery.prompt_id})",
             hint=f"llmc status; llmc wait {name} --status needs_review",
         )
     if not record.status.is_free:
         raise Refused(
-            f"{name} is {record.status}, a task can start from idle or no_changes only",
+            f"cannot start a task on {name}: its status is {record.status}, not idle or no_changes",
             hint=advice(project, record.name),
         )
     refusal = what_is_in_way(project, record)
@@ -84,48 +84,51 @@ def start_task(
 
 
 def refuse_auto(record: WorkerRecord) -> None:
-    """A person's `start` is for workers that wait for people."""
+    """Refuse auto workers, which take their tasks from the list."""
     if record.auto:
         raise Refused(
-            f"{record.name} is an auto worker: it takes its tasks from the list",
-            hint="Add one: llmc tasks add SUBJECT --description TEXT. Or start a worker of your own.",
+            f"{record.name} is an auto worker: it takes its tasks from the task list",
+            hint="Add the task with `llmc tasks add SUBJECT --description TEXT`, or start another worker.",
         )
 
 
 def message(project: Project, name: str, text: str) -> tuple[submit.Receipt, bool]:
-    """A person's word to a worker, and whether it cancelled an accept; takes the worker's lock.
+    """Send the user's message to a worker; returns whether it cancelled an accept. Takes the worker's lock.
 
-    After an accept the worker is a fresh one, and would misread it: so one that may have landed is not waited for.
+    After an accept the worker has no context for the message, so refuse instead of waiting for one that may have landed.
     """
     before = project.store.worker(name).accept
-    if before is not None and (accept.may_have_landed(before) or _has_the_lock(project, name, before)):
+    if before is not None and (
+        accept_journal.may_have_landed(before) or _has_the_lock(project, name, before)
+    ):
         raise _being_accepted(name, before.step)
     with project.worker_lock(name):
         now = intake.apply_pending(project, name).accept
-        if accept.may_have_landed(now) or (before is not None and now is None):
+        if accept_journal.may_have_landed(now) or (before is not None and now is None):
             raise _being_accepted(name, now.step if now else "finish")
-        cancelled = accept.cancel(project, name, "a message to the worker")
+        cancelled = accept_journal.cancel(project, name, "a message to the worker")
         return send_message(project, name, text), cancelled
 
 
 def _has_the_lock(project: Project, name: str, journal: AcceptJournal) -> bool:
-    """A validation in the worktree keeps the worker's lock for as long as it takes."""
+    """A validation in the worktree holds the worker's lock while it runs."""
     return journal.step == "validate" and not journal.apart and project.others_accept(name)
 
 
 def _being_accepted(name: str, step: str) -> Refused:
     return Refused(
         f"{name} is being accepted (step {step})",
-        hint=f"Wait for it, or run `llmc accept {name}` to finish one that was interrupted.",
+        hint=f"Wait for it; if it was interrupted, run `llmc accept {name}` to finish it.",
     )
 
 
 def send_message(project: Project, name: str, text: str, prompt_id: PromptId | None = None) -> submit.Receipt:
-    """A message in the running conversation; the caller holds the worker's lock."""
+    """Send a message in the running conversation; the caller holds the worker's lock."""
     record = finish_interrupted(project, name)
     if record.accept is not None or record.status not in CAN_TAKE_MESSAGES:
         raise Refused(
-            f"{name} is {record.status} and cannot take a message now", hint=advice(project, record.name)
+            f"cannot send a message to {name}: its status is {record.status}",
+            hint=advice(project, record.name),
         )
     begins = (Status.IDLE, Status.NEEDS_INPUT, Status.NEEDS_REVIEW, Status.ERROR)
     then = Status.WORKING if record.status in begins else None
@@ -133,8 +136,8 @@ def send_message(project: Project, name: str, text: str, prompt_id: PromptId | N
 
 
 def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
-    """Send work back, in the conversation it was made in; the caller holds the worker's lock."""
-    # Looked at before what was interrupted is finished: a rejection must not be what lands the work.
+    """Request changes, in the same conversation; the caller holds the worker's lock."""
+    # Check before resuming anything interrupted: a rejection must not land the work.
     review.refuse_unless_waiting(project, intake.apply_pending(project, name), "rejected")
     record = finish_interrupted(project, name)
     review.refuse_unless_waiting(project, record, "rejected")
@@ -143,15 +146,15 @@ def reject(project: Project, name: str, feedback: str) -> submit.Receipt:
 
 
 def reviewed_last(state: State) -> WorkerRecord | None:
-    """The worker whose work a person looked at last; None when there was none, or it is gone."""
+    """The worker reviewed last; None if there is none, or it is gone."""
     return state.workers.get(state.last_reviewed_worker) if state.last_reviewed_worker else None
 
 
 @contextmanager
 def idle_worker(project: Project) -> Iterator[WorkerName]:
-    """An idle worker of the pool, chosen and locked in one step: who comes at the same moment gets another one.
+    """Choose and lock an idle worker in one step, so that concurrent callers get different ones.
 
-    One that somebody else has for a moment is waited for; one that cannot be typed into is passed over.
+    Waits for one that is locked for a moment; skips those that cannot be typed into.
     """
     deadline = monotonic() + IDLE_WAIT_S
     with ExitStack() as held:
@@ -163,7 +166,7 @@ def idle_worker(project: Project) -> Iterator[WorkerName]:
 
 
 def _take_idle(project: Project, held: ExitStack) -> WorkerName | None:
-    """The first worker that is free, its lock in `held`; None when all that may be free are locked."""
+    """The first free worker, with its lock in `held`; None if all candidates are locked."""
     in_way: Refusal | None = None
     locked = False
     for name in idle_workers(project, project.store.read()):
@@ -187,14 +190,14 @@ def _take_idle(project: Project, held: ExitStack) -> WorkerName | None:
 
 
 def idle_workers(project: Project, state: State) -> list[WorkerName]:
-    """The idle workers of the pool; those that are excluded or taken by a person are not in it."""
+    """The idle workers, without those that are excluded or on hold."""
     free = [record.name for record in state.workers.values() if _is_free(project, record)]
     if free:
         return free
     by_hand = any(not record.auto for record in state.workers.values())
     raise NotFound(
-        "no idle worker" if by_hand else "there are no workers yet",
-        hint="`llmc status` shows them; `llmc add NAME`, then `llmc up --detach` make another."
+        "no idle worker" if by_hand else "no workers yet",
+        hint="Run `llmc status` to see all workers; to add one: `llmc add NAME`, then `llmc up --detach`."
         if by_hand
         else "Add one with `llmc add NAME`, then `llmc up --detach`.",
     )

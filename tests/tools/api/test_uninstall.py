@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.client_files import add_trust
+from llmc.agents.claude.trust import ClaudeTrust
 from llmc.api import uninstall
 from llmc.base.names import TaskId
 from llmc.config.edit import set_value
@@ -118,7 +118,7 @@ def test_the_trust_of_the_checkout_goes_or_is_named(
     noted = {"projects": {str(source.path): {"allowedTools": []}}} if why == "used by a person" else {}
     config.write_text(json.dumps(noted))
     for place in (project.root.path, source.path):
-        add_trust(place, config)
+        ClaudeTrust(config).add(place)
     if why == "of another root":
         source.git("config", "llmc.root", str(tmp_path / "another"))
     left = [what for what in uninstall.left_alone(project) if str(source.path) in what]

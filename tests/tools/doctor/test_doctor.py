@@ -165,7 +165,7 @@ def test_a_worker_in_the_middle_of_being_added_has_no_stray_branch(project: Proj
         assert kinds(project) == []
     add_worker(project, "new")
     done = repair_all(project, facts, diagnose(facts))
-    assert [one.text for one in done] == ["no longer so"]
+    assert [one.text for one in done] == ["already resolved"]
     assert git.resolve(project.root.path, "refs/heads/llmc/new")
 
 
@@ -352,7 +352,7 @@ def test_rows_that_nobody_can_use_are_told_and_put_aside(project: Project) -> No
         "rows tasks.jsonl": ("bad_input", "waiting", "llmc doctor --repair"),
         "rows events.jsonl": ("bad_input", "notice", "llmc doctor --repair"),
     }
-    assert items["rows tasks.jsonl"].text.startswith(f"6 rows of {project.root.tasks_ledger} cannot be used")
+    assert items["rows tasks.jsonl"].text.startswith(f"6 rows in {project.root.tasks_ledger} cannot be read")
     assert kinds(project) == ["bad_rows"] * 2
     size, events = project.root.tasks_ledger.stat().st_size, len(list(read_lines(project.root.events)))
     mend(project)

@@ -8,7 +8,8 @@ import pytest
 
 from llmc.base.errors import LlmcError, Refused
 from llmc.landing import fast_forward
-from llmc.landing.accept import WorkChanged, _Pipeline, accept
+from llmc.landing.accept import _Pipeline, accept
+from llmc.landing.accept_journal import WorkChanged
 from llmc.landing.fast_forward import BaseMoved, SourceBusy
 from llmc.records.transitions import step
 from llmc.records.worker import Status

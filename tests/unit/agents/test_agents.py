@@ -16,7 +16,7 @@ LAUNCH = Launch(
     model="opus",
     skip_permissions=True,
     allowed_tools=("Bash", "Edit"),
-    disallowed_tools=("AskUserQuestion",),
+    unattended=True,
     resume=ClaudeSessionId("11111111-2222-4333-8444-555555555555"),
 )
 
@@ -24,7 +24,7 @@ AGENTS: list[Agent] = [ClaudeCode("/bin/true"), Scripted(Path("/r/.llmc/agents")
 
 
 def test_neither_is_a_kind_of_the_other() -> None:
-    """What holds for Claude Code only is asked with isinstance. Break: let Scripted inherit from it."""
+    """What holds for one of them only is asked of its own methods. Break: let Scripted inherit from ClaudeCode."""
     assert not issubclass(Scripted, ClaudeCode)
 
 

@@ -1,12 +1,15 @@
 """What a client's own files tell: what waits in its queue."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.client_files import asks_by_itself
-from llmc.agents.claude.transcripts import queued_in
+from llmc.agents.claude.reader import ClaudeReader
+from llmc.agents.claude.transcripts import ClaudeTranscript
+from llmc.agents.protocol import ClientState, ClientStatus
+from llmc.base.processes import start_of
 
 
 def rows(path: Path, *operations: tuple[str, str | None]) -> Path:
@@ -41,19 +44,36 @@ def test_what_waits_in_the_queue(
     tmp_path: Path, operations: list[tuple[str, str | None]], left: list[str] | None
 ) -> None:
     """Breaks when a row that takes one out empties the queue, or one that is not known counts as nothing."""
-    assert queued_in(rows(tmp_path / "t.jsonl", *operations)) == left
+    assert ClaudeTranscript(rows(tmp_path / "t.jsonl", *operations)).queued() == left
 
 
 def test_a_conversation_that_was_not_begun_has_no_queue(tmp_path: Path) -> None:
-    assert queued_in(tmp_path / "none.jsonl") == []
+    assert ClaudeTranscript(tmp_path / "none.jsonl").queued() == []
 
 
 @pytest.mark.parametrize(
-    ("waiting_for", "asks"),
-    [("dialog open", False), ("permission prompt", True), ("input needed", True), ("", False)],
+    ("waiting_for", "asks", "wants_answer"),
+    [
+        ("dialog open", False, False),
+        ("permission prompt", True, True),
+        ("input needed", True, True),
+        ("plan approval", True, False),
+        ("", False, False),
+    ],
 )
-def test_whose_dialog_it_is(tmp_path: Path, waiting_for: str, asks: bool) -> None:
+def test_whose_dialog_it_is(tmp_path: Path, waiting_for: str, asks: bool, wants_answer: bool) -> None:
     """Breaks when an agent's own question counts as a person's dialog: its worker would wait for nobody all night."""
-    (tmp_path / "sessions").mkdir()
-    (tmp_path / "sessions/7.json").write_text(json.dumps({"status": "waiting", "waitingFor": waiting_for}))
-    assert asks_by_itself(tmp_path, 7) == asks
+    said = status_file(tmp_path, status="waiting", waitingFor=waiting_for, procStart=start_of(os.getpid()))
+    assert (said.status, said.asks, said.wants_answer) == (ClientStatus.WAITING, asks, wants_answer)
+
+
+def test_a_status_file_of_another_process_says_nothing(tmp_path: Path) -> None:
+    """Breaks when the pid alone is believed: it may be another process by now."""
+    assert status_file(tmp_path, status="busy", procStart="1") == ClientState()
+
+
+def status_file(folder: Path, **record: str | None) -> ClientState:
+    """What a status file of this very process says."""
+    (folder / "sessions").mkdir()
+    (folder / f"sessions/{os.getpid()}.json").write_text(json.dumps(record))
+    return ClaudeReader().state(folder, os.getpid())

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from llmc.agents.claude.screen import Box, Composer, composer, holds
+from llmc.agents.agent_events import Box, Composer
+from llmc.agents.claude.screen import composer, holds
 
 SCREENS = Path(__file__).parents[2] / "cases" / "screens"
 EXPECTED = json.loads((SCREENS / "screens.json").read_text())

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from llmc.agents.agent_events import Shown
 from llmc.agents.claude.hooks import asked
-from llmc.agents.claude.screen import Shown, recognise
+from llmc.agents.claude.screen import recognise
 from llmc.records.hook_events import HookEvent
 
 RULE = "─" * 40

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from llmc.agents.claude.transcripts import Meter, Tokens
+from llmc.agents.claude.transcripts import ClaudeTranscript
+from llmc.records.tokens import Tokens
 
 
 def row(message_id: str, output: int, model: str = "opus") -> str:
@@ -21,7 +22,7 @@ def test_a_message_of_several_blocks_counts_once(tmp_path: Path) -> None:
     """Break that fails it: add up rows instead of messages."""
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(row("m1", 1) + row("m1", 7) + row("m2", 3))
-    assert Meter(transcript).read() == {
+    assert ClaudeTranscript(transcript).meter().read() == {
         "opus": Tokens(input_tokens=20, output_tokens=10, cache_read_input_tokens=10)
     }
 
@@ -29,7 +30,7 @@ def test_a_message_of_several_blocks_counts_once(tmp_path: Path) -> None:
 def test_it_goes_on_where_it_stopped_and_waits_for_whole_lines(tmp_path: Path) -> None:
     transcript = tmp_path / "s.jsonl"
     transcript.write_text(row("m1", 1) + row("m2", 2)[:20])
-    meter = Meter(transcript)
+    meter = ClaudeTranscript(transcript).meter()
     assert meter.read()["opus"].output_tokens == 1
     transcript.write_text(row("m1", 1) + row("m2", 2))
     assert meter.read()["opus"].output_tokens == 3
@@ -42,11 +43,11 @@ def test_subagents_and_models_are_told_apart(tmp_path: Path) -> None:
     folder = tmp_path / "s" / "subagents"
     folder.mkdir(parents=True)
     (folder / "agent-1.jsonl").write_text(row("m9", 4, "haiku"))
-    totals = Meter(transcript).read()
+    totals = ClaudeTranscript(transcript).meter().read()
     assert totals["opus"].output_tokens == 1
     assert totals["haiku"].output_tokens == 4
     assert "<synthetic>" not in totals
 
 
 def test_no_transcript_yet_is_nothing_used(tmp_path: Path) -> None:
-    assert Meter(tmp_path / "none.jsonl").read() == {}
+    assert ClaudeTranscript(tmp_path / "none.jsonl").meter().read() == {}

@@ -105,9 +105,9 @@ def test_what_needs_you_is_counted_by_one_rule() -> None:
     ]
     found = digest(failed, 0.0, 9.0, digest_waits.Facts(items=attention(state, facts)))
     text = render_digest(found, 80, plain, str)
-    assert "Waits for you (3)" in text
-    assert "1 accept by hand, 3 wait for you." in text
-    assert ended_notice(found, text).title == "Auto mode has ended: 1 accept by hand, 3 wait for you"
+    assert "Waiting for you (3)" in text
+    assert "1 accept by hand, 3 waiting for you." in text
+    assert ended_notice(found, text).title == "Auto mode ended: 1 accept by hand, 3 waiting for you"
 
 
 def test_hostile_text_draws_nothing() -> None:
@@ -154,7 +154,7 @@ def found(
         ({"status": "error", "cause": "agent", "error_reason": "x"}, Seen(), "error:adam", "blocked", "llmc message adam, or llmc reset adam"),
         ({"status": "error", "cause": "auth", "error_reason": "x"}, Seen(), "login:adam", "blocked", "claude /login, then llmc message adam, or llmc reset adam"),
         ({"status": "error", "reason": "conflicts not resolved"}, Seen(), "conflict:adam", "blocked", "llmc message adam, or llmc reset adam"),
-        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or resolve it (llmc console adam), or llmc reject adam"),
+        ({"status": "needs_review", "reason": decide.ABORTED}, Seen(False), "conflict:adam", "blocked", "llmc rebase adam, or llmc console adam (resolve them there), or llmc reject adam"),
         ({"status": "idle", "delivery": {"outcome": "unconfirmed"}}, Seen(False), "unconfirmed:adam", "waiting", "llmc peek adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3599}, Seen(False), "held:adam", "notice", "llmc release adam"),
         ({"status": "idle", "held": True, "held_since_unix": NOW - 3600}, Seen(False), "held:adam", "waiting", "llmc release adam"),
@@ -191,12 +191,16 @@ def test_a_question_is_shown_with_its_words_and_options() -> None:
     other = found(asks, workers={"adam": Seen(False, "dialog open")})
     assert set(other) == {"dialog:adam"}, "a person opened another dialog meanwhile"
     assert set(found(asks, workers={"adam": Seen(False, rests=True)})) == {"input:adam"}, "it was escaped"
-    for at, key in ((6.0, "question:adam"), (4.0, "dialog:adam")):
+    for at, key, verb in ((6.0, "question:adam", "answer"), (4.0, "dialog:adam", "attach")):
         resolving = record("rebasing", asked={**asked, "at_unix": at})
         (item,) = found(resolving, workers={"adam": Seen(False, "input needed")}).values()
-        assert (item.key, item.next) == (key, "llmc attach adam"), (
+        assert (item.key, item.next) == (key, f"llmc {verb} adam"), (
             "a question of this status, not an earlier one"
         )
+    failed = record("error", error_reason="it fails", asked={**asked, "at_unix": 4.0})
+    for dialog, verb in (("input needed", "answer"), ("dialog open", "attach")):
+        (item,) = found(failed, workers={"adam": Seen(False, dialog)}).values()
+        assert (item.text, item.next) == ("it fails", f"llmc {verb} adam")
 
 
 @pytest.mark.parametrize("status", ["needs_review", "needs_input", "error", "offline", "working"])
@@ -237,7 +241,7 @@ AUTO = Registration(7, auto=True, agent="scripted", version="1")
         ({}, {"daemon": AUTO._replace(agent="claude")}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "1", "passed": True}}, set(), ""),
         ({}, {"daemon": AUTO._replace(agent="claude"), "canary": {"client": "0", "passed": True}}, {"canary"}, "llmc down && llmc up --auto --detach --canary"),
-        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "it was told to"}}, set(), ""),
+        ({}, {"overseer": {"state": "terminated", "code": 0, "why": "stopped on request"}}, set(), ""),
         ({}, {"overseer": {"state": "terminated", "code": 5, "why": "spiral"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}}, {"supervisor"}, "llmc overseer"),
         ({}, {"overseer": {"state": "running"}, "supervised": True}, set(), ""),

@@ -109,7 +109,7 @@ def test_the_ways_out_of_an_error(cause: str) -> None:
 
 def test_conflicts_can_be_resolved_by_hand() -> None:
     command = command_for(row(status="error", cause="git", conflicted_files=["a.txt"]), daemon=True)
-    assert command == "llmc console adam (resolve it there), or llmc message adam, or llmc reset adam"
+    assert command == "llmc console adam (resolve them there), or llmc message adam, or llmc reset adam"
 
 
 def test_every_outcome_of_a_delivery_was_thought_of() -> None:
@@ -129,9 +129,7 @@ def test_a_crashed_agent_with_a_task_does_not_rest() -> None:
     """Break: group by the status alone."""
     crashed = row(status="offline", reason="crashed", prompt="Sort it", error_reason="code 137")
     text = render(fleet(crashed), NOW, 80, plain)
-    assert (
-        "Needs you\n  adam  [offline]  9s  Sort it\n        its agent crashed (code 137): Sort it\n" in text
-    )
+    assert "Needs you\n  adam  [offline]  9s  Sort it\n        agent crashed (code 137): Sort it\n" in text
     assert "next: llmc up --detach" in text
     assert "Inactive" not in text
 
@@ -204,17 +202,17 @@ Needs you
            self-review done
            next: llmc review adam
   baker    [needs_input]   12s  Pick a colour
-           a dialog of its client is open, and waits for an answer
+           a dialog is open and needs an answer
            next: llmc attach baker
   edward   [error]          5s  Move it
            model_not_found: no such model
            next: llmc message edward, or llmc reset edward
   george   [needs_review]   3s  (held) (reviewed) Rename it
            8243c5bc Rename it
-           a person holds it, and llmc leaves it alone
+           on hold: llmc leaves it alone until you release it
            next: llmc release george
   harriet  [idle]          30s
-           task-1 was typed, and no proof came that it arrived
+           delivery of task-1 is unconfirmed
            next: llmc peek harriet
 
 Active
@@ -324,8 +322,8 @@ def test_small_things() -> None:
     assert wrap("one two three four", 9, 2) == ["one two", "three fo…"]
     assert wrap("", 9, 2) == []
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
-    assert why(row(status="needs_review", reason="commits are there", self_review="due")) == (
-        "commits are there: self-review is due"
+    assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
+        "commits found: self-review is due"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 

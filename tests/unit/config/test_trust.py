@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmc.agents.claude.client_files import add_trust, remove_trust
+from llmc.agents.claude.trust import ClaudeTrust
 from llmc.api import seeing
 from llmc.base.errors import LlmcError, Refused
 from llmc.config import trust
@@ -251,13 +251,14 @@ def test_what_the_client_noted_of_a_root_is_taken_out(tmp_path: Path, text: str)
     """Break: take out paths that only begin like the root, or write a file that could not be read."""
     config, root = tmp_path / ".claude.json", tmp_path / "llmc"
     config.write_text(text)
-    assert remove_trust(root, config) == []
+    assert ClaudeTrust(config).remove(root) == []
     assert config.read_text() == text
-    add_trust(root / ".worktrees/adam", config.with_name("other.json"))
+    ClaudeTrust(config.with_name("other.json")).add(root / ".worktrees/adam")
     config = config.with_name("other.json")
     for place in (root, tmp_path / "llmc-2", tmp_path):
-        add_trust(place, config)
-    assert remove_trust(root, config) == [str(root / ".worktrees/adam"), str(root)]
+        ClaudeTrust(config).add(place)
+    gone = [f'projects."{path}" in {config}' for path in (root / ".worktrees/adam", root)]
+    assert ClaudeTrust(config).remove(root) == gone
     assert set(json.loads(config.read_text())["projects"]) == {str(tmp_path / "llmc-2"), str(tmp_path)}
 
 
@@ -268,6 +269,7 @@ def test_the_trust_of_a_checkout_goes_if_the_client_noted_nothing_else(
     """Break: leave it, or take out what a person's own sessions noted there."""
     config, source = tmp_path / ".claude.json", tmp_path / "source"
     config.write_text(json.dumps({"projects": {str(source): also}} if also else {}))
-    add_trust(source, config)
-    assert remove_trust(tmp_path / "llmc", config, source) == ([] if also else [str(source)])
+    ClaudeTrust(config).add(source)
+    gone = ClaudeTrust(config).remove(tmp_path / "llmc", source)
+    assert gone == ([] if also else [f'projects."{source}" in {config}'])
     assert (str(source) in json.loads(config.read_text())["projects"]) == bool(also)

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import llmc
+from llmc.agents.claude.client import ClaudeCode
 from llmc.config.paths import Root
 from llmc.daemon.main import Daemon, Options
 from llmc.repo.project import agent_for, bare_project
@@ -39,6 +40,6 @@ def test_the_program_of_a_daemons_agents_is_its_own(tmp_path: Path, monkeypatch:
     (tmp_path / "config.toml").write_text("")
     project = bare_project(Root(tmp_path))
     one = Daemon(project, Options())
-    one.pinned_agent = "/opt/claude-1/claude"
+    one.pinned_agent = ClaudeCode("/opt/claude-1/claude")
     assert agent_for(one._as_daemon(project)).name == "claude"
     assert agent_for(replace(project)).name == "scripted", "and nobody else's"

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from llmc.agents.claude.hooks import NAMES
 from llmc.doctor.rules.canary_verdict import PROBES, Observed, Result, Verdict, hooks_in, judge, why_probe
+from llmc.records.causes import Cause
 
 GOOD = Observed(
     launched=True,
@@ -40,14 +42,14 @@ def test_a_client_that_does_everything_passes(code: int) -> None:
         ({"launched": False, "launch_problem": "tmux is gone"}, "launch", "tmux is gone"),
         ({"ready": False}, "ready", "no SessionStart hook"),
         ({"arrived": False, "why_not": "it did not take it"}, "submit", "it did not take it"),
-        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook said"),
-        ({"turn_ended": False}, "stop", "came in time"),
-        ({"api_error": "authentication_failed"}, "account", "authentication_failed"),
-        ({"api_error": "model_not_found"}, "account", "model_not_found"),
+        ({"turn_ended": False, "rests": True}, "stop", "no Stop hook at the end"),
+        ({"turn_ended": False}, "stop", "in time"),
+        ({"api_error": "authentication_failed", "api_cause": Cause.AUTH}, "account", "authentication_failed"),
+        ({"api_error": "model_not_found", "api_cause": Cause.CONFIG}, "account", "model_not_found"),
         ({"cleared": False}, "clear", "/clear"),
-        ({"exited": False, "exit_code": None}, "exit", "did not end on /exit"),
-        ({"exit_code": 3}, "exit", "exit code 3"),
-        ({"exit_code": None}, "exit", "did not tell its exit code"),
+        ({"exited": False, "exit_code": None}, "exit", "did not exit on /exit"),
+        ({"exit_code": 3}, "exit", "code 3"),
+        ({"exit_code": None}, "exit", "did not report its exit code"),
     ],
 )
 def test_auto_mode_needs_every_essential_probe(about: dict[str, Any], probe: str, words: str) -> None:
@@ -69,10 +71,12 @@ def test_what_llmc_can_do_without_is_only_said(field: str) -> None:
     assert verdict(queue_row=None).cannot_see == (), "no occasion is no blindness"
 
 
-@pytest.mark.parametrize("error", ["rate_limit", "overloaded", "server_error"])
-def test_a_limit_is_not_the_clients_fault(error: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "cause"), [("rate_limit", Cause.LIMIT), ("overloaded", Cause.API), ("server_error", Cause.API)]
+)
+def test_a_limit_is_not_the_clients_fault(error: str, cause: Cause) -> None:
     """Break: refuse auto mode because of a limit, which it knows how to wait for."""
-    assert verdict(api_error=error).passed
+    assert verdict(api_error=error, api_cause=cause).passed
 
 
 @pytest.mark.parametrize("field", ["launched", "ready", "arrived", "turn_ended", "cleared", "exited"])
@@ -88,10 +92,10 @@ def test_it_is_tried_when_something_is_new() -> None:
     good = verdict()
     same = (good.client, good.tmux)
     assert why_probe(good, *same) == ""
-    assert "not tried" in why_probe(None, *same)
-    assert "2.2.0 (Claude Code) before, 2.3.0 now" in why_probe(good, "2.3.0", good.tmux)
-    assert "tmux 3.3a before, tmux 3.5 now" in why_probe(good, good.client, "tmux 3.5")
-    assert "exit code 3" in why_probe(verdict(exit_code=3), *same)
+    assert "has not been tested" in why_probe(None, *same)
+    assert "from 2.2.0 (Claude Code) to 2.3.0" in why_probe(good, "2.3.0", good.tmux)
+    assert "from tmux 3.3a to tmux 3.5" in why_probe(good, good.client, "tmux 3.5")
+    assert "code 3" in why_probe(verdict(exit_code=3), *same)
 
 
 def test_the_hooks_of_a_log() -> None:
@@ -103,7 +107,7 @@ def test_the_hooks_of_a_log() -> None:
         {"action": "agent_failed", "event": "1-3.json", "error": "rate_limit"},
         {"action": "hook_received", "event": "1-4.json", "hook": "Stop"},
     ]
-    assert hooks_in(rows) == (
+    assert hooks_in(rows, NAMES) == (
         "SessionStart (startup)",
         "UserPromptSubmit",
         "StopFailure (rate_limit)",

@@ -139,7 +139,7 @@ def test_an_agent_that_nobody_knows() -> None:
         {"status": Status.ERROR},
         {"status": Status.NEEDS_REVIEW, "tree": tree(rebasing=True)},
         {"status": Status.NEEDS_REVIEW, "tree": Tree(exists=False)},
-        {"status": Status.NEEDS_REVIEW, "tree": Tree(problem="it has no .git", foreign=True)},
+        {"status": Status.NEEDS_REVIEW, "tree": Tree(problem=".git is missing", foreign=True)},
         {"status": Status.WORKING, "tree": tree(lock_age_s=9999.0)},
     ],
     ids=["error", "rebase", "missing", "broken", "lock"],
@@ -254,7 +254,7 @@ def test_what_was_left_in_the_worktree_of_a_worker_without_a_task(
 
 def test_the_age_of_a_lock_is_said() -> None:
     (finding,) = found_in(worker(Status.IDLE), tree=tree(lock_age_s=3 * 3600.0))
-    assert "3 hours ago" in finding.text
+    assert "3 hours old" in finding.text
 
 
 def test_hooks_matter_where_an_agent_runs() -> None:
@@ -365,7 +365,7 @@ FAILED = Verdict(agent="claude", client="2.2.0", tmux="tmux 3.3a", at_unix=1.0, 
         ({"trust": ("not trusted",)}, "trust", False),
         ({"config_problems": ("config.toml:3: no",)}, "config", False),
         ({"configured": ("w1", "w2")}, "not_added", False),
-        ({"state": StateFacts(misfiled=("w1 is filed under w2",))}, "state", False),
+        ({"state": StateFacts(misfiled=("the record of w1 is stored under w2",))}, "state", False),
         ({"daemon": DaemonFacts(files=("daemon.json",))}, "daemon_crashed", True),
         ({"daemon": DaemonFacts(runs=True, age_s=600)}, "daemon_not_ready", False),
         ({"daemon": DaemonFacts(runs=True, registered=True, age_s=600)}, "daemon_not_ready", False),
@@ -455,7 +455,7 @@ def test_a_state_that_lost_its_workers_is_no_reason_to_end_their_sessions() -> N
     }
     (found,) = whole(**there, remembered=("w1",), state=StateFacts(backup_has_workers=True))
     assert (found.kind, found.repairable) == ("state", False)
-    assert "worktrees of w1" in found.text
+    assert "worktrees exist for w1" in found.text
     assert "state.json.bak" in found.fix
     assert "--rebuild" in found.fix
     assert "sessions" in not_seen(Facts(now=NOW, remembered=("w1",), strays=there["strays"]))
@@ -474,9 +474,7 @@ def test_a_claim_that_its_worker_is_at_is_no_problem() -> None:
 def test_a_source_with_changes_is_said_and_no_problem() -> None:
     facts = Facts(now=NOW, workers=(GOOD,), source_dirty=("a", "b", "c", "d"))
     assert diagnose(facts) == []
-    assert notes(facts) == [
-        "the source has uncommitted changes, and nothing lands there while it has: a, b, c .."
-    ]
+    assert notes(facts) == ["the source has uncommitted changes, which block every accept: a, b, c .."]
 
 
 THREE = TaskKey("list", TaskId("3"))
@@ -568,10 +566,10 @@ def git_facts(**about: Any) -> GitFacts:
         ({"alive": False, "git": git_facts(ahead=1), "prompt": "p"}, Status.OFFLINE, "rebuilt"),
         ({"instance": ""}, Status.OFFLINE, "rebuilt"),
         ({"prompt": "p"}, Status.NEEDS_INPUT, "restarted"),
-        ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits are there"),
+        ({"git": git_facts(ahead=2)}, Status.NEEDS_REVIEW, "commits found"),
         ({"git": git_facts(dirty=True)}, Status.NEEDS_INPUT, "stopped_dirty"),
         ({"git": git_facts(rebasing=True)}, Status.REBASING, "rebase in progress"),
-        ({"git": None}, Status.NEEDS_INPUT, "git could not be read"),
+        ({"git": None}, Status.NEEDS_INPUT, "git failed"),
         ({"busy": True}, Status.WORKING, "its turn goes on"),
         ({"busy": True, "git": git_facts(ahead=2)}, Status.WORKING, "its turn goes on"),
         ({"asks": True, "prompt": "p"}, Status.NEEDS_INPUT, "question"),
@@ -614,8 +612,8 @@ def test_an_offline_worker_keeps_its_conversation() -> None:
 def test_what_is_not_known_is_said() -> None:
     assert unknown(found_worker()) == []
     assert unknown(found_worker(prompt="p", git=git_facts(ahead=1))) == []
-    assert "task is not known" in unknown(found_worker(git=git_facts(ahead=1)))[0]
-    assert "not one that llmc launched" in unknown(found_worker(instance=""))[0]
+    assert "task is unknown" in unknown(found_worker(git=git_facts(ahead=1)))[0]
+    assert "was not launched by llmc" in unknown(found_worker(instance=""))[0]
     assert "git" in unknown(found_worker(git=None))[0]
 
 

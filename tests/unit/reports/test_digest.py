@@ -392,9 +392,9 @@ def test_a_night_is_told_with_its_crash_and_what_put_it_right() -> None:
     assert [one.task_id for one in found.accepted] == ["1", "2"]
     assert [one.text for one in found.interruptions] == [
         "the supervisor found a failure (process): it is gone",
-        "remediation 1 began",
+        "remediation 1 started",
         "remediation 1 completed in 42 s",
-        "the daemon was killed; this is its last sign of life",
+        "the daemon was killed (time of its last event)",
     ]
     assert digest(rows, 6.5, 20, Facts(running=True)).interruptions == ()
 

@@ -47,11 +47,11 @@ def test_a_short_night() -> None:
     """Break: put what landed before what waits; or leave out the command."""
     assert page(night(2) + BAD, items=[held(99)], tasks=[task(99), task(100, after=(99,))]) == (
         "00:00 to 11:00 (11h 6m)\n"
-        "2 tasks landed in 10h (0.2 an hour without the parks), $1.00, 1 waits for you.\n"
+        "2 tasks landed in 10h (0.2 per hour excluding parks), $1.00, 1 waiting for you.\n"
         "Auto mode stopped at 10:00: llmc down.\n"
         "\n"
-        "Waits for you (1)\n"
-        "  llmc tasks requeue 99   1 task waits for it\n"
+        "Waiting for you (1)\n"
+        "  llmc tasks requeue 99   blocks 1 task\n"
         "      task 99 waits for you: Do 99 (task: 2 tests fail)\n"
         "      its work: llmc trash show refs/x/y\n"
         "\n"
@@ -60,15 +60,15 @@ def test_a_short_night() -> None:
         "  2  000000000  auto-1  1m 40s  Do 2\n"
         "\n"
         "Did not land\n"
-        "  1 attempt failed: 1 task\n"
-        "    task, task 99: 2 tests fail\n"
+        "  1 attempt failed (task: 1)\n"
+        "    task 99 (task): 2 tests fail\n"
         "  quarantined: 99 (task, 3 attempts)\n"
         "\n"
         "Spent\n"
         "  accepted  2.0M tokens, $1.00\n"
-        "  $0.50 for each task that landed, everything included\n"
+        "  $0.50 per landed task, all costs included\n"
         "\n"
-        "Waited\n"
+        "Delays\n"
         "  parked (limit): 1 time, 13m 20s"
     )
 
@@ -81,11 +81,11 @@ def test_sixty_tasks_fit_on_a_page(width: int) -> None:
     assert len(lines) <= MOST_LINES
     text = "\n".join(lines)
     assert "Landed (60)" in text
-    assert "Waits for you (12)" in text
+    assert "Waiting for you (12)" in text
     landed_part = text.partition("Landed (60)")[2].partition("Did not land")[0]
     assert re.findall(r"\d+", landed_part)[0] == "1"
     assert "60" in re.findall(r"\d+", landed_part)
-    assert lines.index("Waits for you (12)") < lines.index("Landed (60)")
+    assert lines.index("Waiting for you (12)") < lines.index("Landed (60)")
 
 
 def test_a_quiet_night_is_a_sentence() -> None:
@@ -93,10 +93,10 @@ def test_a_quiet_night_is_a_sentence() -> None:
     quiet = page([])
     assert quiet.splitlines() == [
         "00:00 to 11:00 (11h 6m)",
-        "A quiet time: no task was begun, nothing landed, and nothing waits for you.",
+        "No tasks started and nothing landed. Nothing is waiting for you.",
     ]
     waiting = page([], items=[held(9, "proposed")])
-    assert "A quiet time: no task was begun, nothing landed." in waiting
+    assert "No tasks started and nothing landed." in waiting
     assert "llmc tasks approve 9" in waiting
 
 
@@ -108,8 +108,8 @@ def test_a_quiet_night_is_a_sentence() -> None:
             "failed at 00:00 (auth) on",
         ),
         ([row(60, "auto_stopped", None, "signal")], "Auto mode stopped at 00:00: signal."),
-        ([], "Auto mode ended without a word; its last sign is of 00:00."),
-        ([row(60, "undone", "adam", commit="0" * 40)], "Auto mode ended without a word"),
+        ([], "Auto mode ended unexpectedly; last activity 00:00."),
+        ([row(60, "undone", "adam", commit="0" * 40)], "Auto mode ended unexpectedly"),
     ],
     ids=["failed", "stopped", "killed", "killed later"],
 )
@@ -126,7 +126,7 @@ def test_what_stands_out() -> None:
     ]
     found = digest(rows, 0.0, NOW, Facts(items=[held(99), held(98)]))
     text = render(found, 80, lambda text, style: f"<{style}>{text}</>", lambda at: "now")
-    assert "<bold>Waits for you (2)</>" in text
+    assert "<bold>Waiting for you (2)</>" in text
     assert "  <yellow>llmc tasks requeue 99</>\n" in text
     assert "<red>Auto mode failed at now (auth): logged out.</>" in text
 
@@ -136,15 +136,15 @@ def test_what_went_wrong_on_the_way_is_said_of_many_too() -> None:
     rows = night(30)
     at = next(i for i, one in enumerate(rows) if one["action"] == "usage_recorded" and one["task_id"] == "17")
     rows.insert(at, row(8500, "rebase_resolved", "auto-1", ahead=1))
-    assert "not at once: 17 (1 conflict)" in page(rows)
+    assert "needed more than one try: 17 (1 conflict)" in page(rows)
 
 
 def test_what_comes_from_the_cache_is_said_apart() -> None:
     """Break: add the cache reads, nearly all of every conversation, to the tokens; or call no price a price."""
     rows = [assigned(10, "1"), {**used(11, "1", 2000, None), "cache_read_input_tokens": 3_000_000}]
-    assert "  open  2.0k tokens (3.0M more from the cache)\n" in page(rows) + "\n"
+    assert "  open  2.0k tokens (plus 3.0M from cache)\n" in page(rows) + "\n"
     priced = page([*rows, used(12, "1", 500, 0.25)])
-    assert "2.5k tokens (3.0M more from the cache), $0.25, and 2.0k without a price" in priced
+    assert "2.5k tokens (plus 3.0M from cache), $0.25, plus 2.0k unpriced" in priced
 
 
 def test_numbers_that_follow_each_other_are_one() -> None:

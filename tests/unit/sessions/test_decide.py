@@ -454,7 +454,7 @@ def test_crashes_are_counted_and_forgotten_after_a_day(was: Status) -> None:
     assert judge(record, event(DIED), Facts(exit_code=0)).fields == {}
 
 
-@pytest.mark.parametrize(("code", "text"), [(7, "code 7"), (None, "vanished")])
+@pytest.mark.parametrize(("code", "text"), [(7, "code 7"), (None, "disappeared")])
 def test_a_crash_says_how(code: int | None, text: str) -> None:
     verdict = judge(worker(S.WORKING), event(DIED), Facts(exit_code=code))
     assert verdict.change is not None
@@ -595,7 +595,7 @@ def test_an_error_over_a_rebase_ends_when_git_says_so() -> None:
     assert by_hand(worker(S.NEEDS_INPUT, pre_rebase_sha="before"), done) is None
     # What is said about it is what is so now.
     assert still_unresolved(record, replace(done, dirty=True)) == (
-        "its conflicts are unresolved: there are uncommitted changes"
+        "its conflicts are unresolved: uncommitted changes"
     )
-    known = replace(record, error_reason="unresolved after 3 rounds: there are uncommitted changes")
+    known = replace(record, error_reason="unresolved after 3 rounds: uncommitted changes")
     assert still_unresolved(known, replace(done, dirty=True)) == ""

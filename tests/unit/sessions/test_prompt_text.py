@@ -41,7 +41,7 @@ def test_normalise_is_idempotent_and_leaves_nothing_a_terminal_acts_on(text: str
 @given(st.characters(categories=["Cc", "Cs"]).filter(lambda char: char not in "\t\r\n"), st.integers(0, 5))
 def test_a_control_character_is_refused_with_its_line(char: str, line: int) -> None:
     """Breaks when the line is counted from 0, or before CRLF becomes one line end."""
-    with pytest.raises(UsageError, match=rf"U\+{ord(char):04X}\) in line {line + 1}$"):
+    with pytest.raises(UsageError, match=rf"U\+{ord(char):04X}\) on line {line + 1}$"):
         normalise("one\r\n" * line + f"bad {char} here\nmore")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmc.agents.claude.screen import Box, Composer
+from llmc.agents.agent_events import Box, Composer
 from llmc.agents.protocol import ClientStatus
 from llmc.base.names import PromptId
 from llmc.records.hook_events import HookEvent

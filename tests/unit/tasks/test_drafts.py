@@ -39,11 +39,11 @@ def test_a_markdown_file() -> None:
     ("text", "words"),
     [
         ("", "no subject"),
-        ("---\npriority: 1\n", "never closed"),
-        ("---\nprio: 1\n---\n# X", "line 2 is 'prio: 1'; known are"),
-        ("---\npriority: high\n---\n# X", "'high' is no number"),
+        ("---\npriority: 1\n", "is not closed"),
+        ("---\nprio: 1\n---\n# X", "line 2: invalid 'prio: 1'; expected"),
+        ("---\npriority: high\n---\n# X", "'high' is not a number"),
         ("---\npriority: 7\n---\n# X", "7 is not between 0 and 4"),
-        ("---\nlabel: a b\n---\n# X", "label 'a b' has other characters"),
+        ("---\nlabel: a b\n---\n# X", "label 'a b' may only contain"),
     ],
 )
 def test_a_bad_one_says_what_is_wrong(text: str, words: str) -> None:
@@ -66,9 +66,9 @@ def test_drafts_in_order() -> None:
         Draft("B", name="b"),
     ]
     assert [draft.name for draft in in_order(drafts)] == ["a", "b", "c"]
-    with pytest.raises(BadDraft, match="circle: a, b"):
+    with pytest.raises(BadDraft, match="dependency cycle: a, b"):
         in_order([Draft("A", name="a", after=("b",)), Draft("B", name="b", after=("a",))])
-    with pytest.raises(BadDraft, match="circle: a"):
+    with pytest.raises(BadDraft, match="dependency cycle: a"):
         in_order([Draft("A", name="a", after=("a",))])
 
 

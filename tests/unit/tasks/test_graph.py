@@ -242,9 +242,9 @@ def test_parts_that_are_empty_leave_no_gap() -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        ({"ui": "text"}, "no table"),
+        ({"ui": "text"}, "not a table"),
         ({"ui": {"prolog": ""}}, "unknown key `prolog`"),
-        ({"ui": {"epilogue": 1}}, "no text"),
+        ({"ui": {"epilogue": 1}}, "not a string"),
     ],
 )
 def test_a_bad_context_says_what_is_wrong(raw: dict[str, Any], words: str) -> None:

@@ -63,4 +63,4 @@ def test_what_is_no_task_is_said(text: str) -> None:
     """Break: leave out drafts.check."""
     answer = read_answer(0, text, "k")
     assert isinstance(answer, Failed)
-    assert answer.reason.startswith("the task pool command printed what is no task: ")
+    assert answer.reason.startswith("the task pool command printed an invalid task: ")

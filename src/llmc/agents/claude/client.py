@@ -1,30 +1,35 @@
 """The real client, Claude Code: which program it is, and how it is started."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmc.agents.claude.client_files import is_trusted, user_config
 from llmc.agents.claude.layout import (
-    CHILD_SESSION,
     CONFIG_DIR,
     ENCLOSING_MARKS,
     HOOKS,
+    NEED_A_PERSON,
+    PROJECTS,
+    TASK_LIST,
     TASK_TOOLS,
     TOOL_HOOKS,
 )
-from llmc.agents.protocol import Launch
+from llmc.agents.claude.print_mode import PrintMode
+from llmc.agents.claude.trust import ClaudeTrust
+from llmc.agents.protocol import Agent, Launch, OneShot, Trust
 from llmc.base import proc
 from llmc.base.errors import LlmcError
-from llmc.base.processes import Process, marked
-from llmc.base.processes import environment as environ
+from llmc.base.given import parse
 
 
 class ClaudeCode:
     """Starts the Claude Code client; the program is a path, or is looked for."""
 
     name = "claude"
+    ships_with_llmc = False
+    minimum = (2, 1, 197)
 
     def __init__(self, command: str = "") -> None:
         self._command = command
@@ -46,26 +51,43 @@ class ClaudeCode:
             )
         return [real]
 
+    def pinned(self) -> Agent:
+        return ClaudeCode(self.program()[0])
+
     def version(self) -> str:
         return version_of(self.program())
 
     def argv(self, launch: Launch) -> list[str]:
         return [*self.program(), *flags(launch)]
 
-    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
-        return environment(base, task_tools=task_tools)
+    def environment(
+        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
+    ) -> dict[str, str]:
+        return environment(base, task_tools=task_tools, task_list=task_list)
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
         configured = environment.get(CONFIG_DIR)
         return Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".claude"
 
-    def settings(self, hook_command: str) -> dict[str, Any]:
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        return self.config_dir(environment) / PROJECTS
+
+    def settings(self, hook_command: str) -> bytes:
         return settings(hook_command)
 
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        return has_hooks(settings, hook_command)
+
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
-        if environment.get("CLAUDE_CODE_SANDBOXED") or is_trusted(root, user_config(environment)):
+        if environment.get("CLAUDE_CODE_SANDBOXED") or ClaudeTrust.of(environment).has(root):
             return None
         return f"Claude Code does not trust {root} yet and would stop in a dialog. Run `llmc init --trust`."
+
+    def trust(self, environment: Mapping[str, str]) -> Trust | None:
+        return ClaudeTrust.of(environment)
+
+    def one_shot(self) -> OneShot | None:
+        return PrintMode(self)
 
 
 def version_of(program: list[str]) -> str:
@@ -79,42 +101,40 @@ def flags(launch: Launch) -> list[str]:
         given.append("--dangerously-skip-permissions")
     if launch.allowed_tools:
         given += ["--allowedTools", ",".join(launch.allowed_tools)]
-    if launch.disallowed_tools:
-        given += ["--disallowedTools", ",".join(launch.disallowed_tools)]
+    if launch.unattended:
+        given += ["--disallowedTools", ",".join(NEED_A_PERSON)]
     if launch.resume:
         given += ["--resume", launch.resume]
     return given
 
 
-def environment(base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
+def environment(base: Mapping[str, str], *, task_tools: bool = True, task_list: str = "") -> dict[str, str]:
     """What it runs with: nothing of a client that llmc itself may run in."""
-    kept = {key: value for key, value in base.items() if key not in ENCLOSING_MARKS}
+    kept = {key: value for key, value in base.items() if key not in (*ENCLOSING_MARKS, TASK_LIST)}
     return {
         **kept,
         "CLAUDE_CODE_DISABLE_ALTERNATE_SCREEN": "1",  # or tmux has no scrollback to show
         **({TASK_TOOLS: "1"} if task_tools else {}),
+        **({TASK_LIST: task_list} if task_list else {}),
         "DISABLE_AUTOUPDATER": "1",
         "TERM": "screen-256color",
     }
 
 
-def settings(hook_command: str) -> dict[str, Any]:
-    """Settings with which it tells llmc of each event."""
-    entry = [{"hooks": [{"type": "command", "command": hook_command, "timeout": 5}]}]
+def settings(hook_command: str) -> bytes:
+    given = {"hooks": _hooks(hook_command), "skipDangerousModePermissionPrompt": True}
+    return json.dumps(given, indent=1).encode()
+
+
+def has_hooks(given: bytes, hook_command: str) -> bool:
+    found = parse(given)
+    return isinstance(found, dict) and found.get("hooks") == _hooks(hook_command)
+
+
+def _hooks(command: str) -> dict[str, Any]:
+    entry = [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
     of_tools = {event: [{"matcher": tool, **entry[0]}] for event, tool in TOOL_HOOKS.items()}
-    return {
-        "hooks": {**dict.fromkeys(HOOKS, entry), **of_tools},
-        "skipDangerousModePermissionPrompt": True,
-    }
-
-
-def tool_children(instance: str) -> list[Process]:
-    """Children of an agent launch that outlived it: our uid, the mark of the launch, and the client's mark of its own."""
-    return [
-        process
-        for process in (marked("LLMC_INSTANCE", instance) if instance else [])
-        if CHILD_SESSION in environ(process.pid)
-    ]
+    return {**dict.fromkeys(HOOKS, entry), **of_tools}
 
 
 def bundled_client() -> str | None:

@@ -1,33 +1,31 @@
 """`claude -p`: how the client is asked one thing without a session, and how its answer is read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
+from llmc.agents.protocol import Agent, Answer
 from llmc.records.tokens import Spent, Tokens
 
 #: a planner looks at the repository, and changes nothing
 READ_ONLY_TOOLS = "Read,Grep,Glob"
 
 
-class Answer(Struct, frozen=True):
-    """One answer of the client; `error` is what it says went wrong, with the HTTP status where there is one."""
+class PrintMode:
+    def __init__(self, client: Agent) -> None:
+        self._client = client
 
-    text: str
-    model: str = ""
-    #: as the client says; nothing where it says nothing
-    spent: Spent = Spent()
-    error: str = ""
-    status: int = 0
+    def argv(self, schema: Mapping[str, Any], model: str) -> list[str]:
+        """Nothing of the session is kept, and no server of the person's is started."""
+        flags = ["-p", "--output-format", "json", "--json-schema", json.dumps(schema)]
+        flags += ["--no-session-persistence", "--strict-mcp-config", "--tools", READ_ONLY_TOOLS]
+        return [*self._client.program(), *flags, *(["--model", model] if model else [])]
 
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        return self._client.environment(base, task_tools=False)
 
-def argv(program: Sequence[str], schema: Mapping[str, Any], model: str) -> list[str]:
-    """The prompt comes on standard input; nothing of the session is kept, and no server of the person's is started."""
-    flags = ["-p", "--output-format", "json", "--json-schema", json.dumps(schema)]
-    flags += ["--no-session-persistence", "--strict-mcp-config", "--tools", READ_ONLY_TOOLS]
-    return [*program, *flags, *(["--model", model] if model else [])]
+    def answer(self, stdout: str) -> Answer | None:
+        return read_answer(stdout)
 
 
 def read_answer(stdout: str) -> Answer | None:

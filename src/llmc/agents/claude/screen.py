@@ -1,6 +1,4 @@
-"""What the client shows on its screen, read from captured text: the composer at the bottom, and the dialog of a question. Pure.
-
-Only those who press keys may look at it (`sessions/typist.py`, `workers/answering.py`): what it shows decides about keys, never about a status.
+"""What Claude Code shows on its screen, read from captured text: the composer at the bottom, and the dialog of a question. Pure.
 
 Where the cursor is says where keys go. Only with the cursor at the start of an empty box is it plain and empty: in a
 history search the box looks the same, but the cursor is elsewhere, and a box with blanks in it has the cursor after them.
@@ -14,11 +12,7 @@ order: the question's own text, every option with its number and label, the line
 client itself names below. Whatever differs is not recognised, and nothing is typed.
 """
 
-from enum import StrEnum
-from typing import NamedTuple
-
-from msgspec import Struct
-
+from llmc.agents.agent_events import Box, Composer, Shown
 from llmc.base.patterns import pattern
 
 _RULE = pattern(r"^[─━]{20,}")
@@ -32,22 +26,6 @@ _ESCAPE = pattern(
 )
 _DIM, _INVERSE = 2, 7
 _EXTENDED_COLOURS = (38, 48, 58)
-
-
-class Box(StrEnum):
-    """What the composer on the screen holds."""
-
-    EMPTY = "empty"
-    #: nothing but blanks in one line, which are nobody's text; but what follows them is not read as if it came first
-    BLANK = "blank"
-    DRAFT = "draft"
-    #: keys do not go into a composer: a dialog, a search, or something is drawn over it
-    ABSENT = "absent"
-
-
-class Composer(Struct, frozen=True):
-    box: Box
-    text: str = ""
 
 
 def composer(screen: str, cursor: tuple[int, int] | None = None) -> Composer:
@@ -146,15 +124,6 @@ _FREE = "Type something"
 _FOOT = ("Enter to select", "Esc to cancel")
 
 
-class Shown(NamedTuple):
-    """A question that is on the screen."""
-
-    #: what stands in the line for another answer; "" while nothing does
-    typed: str
-    #: the cursor is in that line
-    in_free_line: bool
-
-
 def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | None:
     """The dialog of exactly this question, or nothing."""
     lines = [line.rstrip() for line in screen.rstrip().split("\n")]
@@ -181,3 +150,12 @@ def recognise(screen: str, question: str, options: tuple[str, ...]) -> Shown | N
 def _line(text: str) -> str:
     """In one line, however a terminal wrapped it."""
     return " ".join(text.split())
+
+
+class ClaudeScreen:
+    clear, leave, erase_key = "/clear", "/exit", "C-u"
+    composer = staticmethod(composer)
+    holds = staticmethod(holds)
+    is_placeholder = staticmethod(is_placeholder)
+    recognise = staticmethod(recognise)
+    option_key = staticmethod(str)

@@ -1,55 +1,140 @@
-"""The transcript of a conversation, which the client writes: its rows, its end, as text for people, and the tokens it used."""
+"""The transcript of a conversation, which Claude Code writes: its rows, its end, as text for people, and the tokens it used."""
 
 import contextlib
 import json
 import os
 import re
 from datetime import datetime
-from glob import escape as glob_escape
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from llmc.agents.claude.layout import PROJECTS, project_slug, transcript_name
+from llmc.agents.claude.layout import transcript_name
+from llmc.agents.protocol import Passage, Prompt
 from llmc.base import given
 from llmc.base.files import json_row
 from llmc.base.names import ClaudeSessionId
-from llmc.records.tokens import Tokens as Tokens
+from llmc.records.tokens import Tokens
+
+Row = dict[str, Any]
+
+#: so much of the end of a transcript is read; a single row of output can be longer
+TAIL_BYTES = 256 * 1024
+_OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
+_AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
 
 
-def transcript_of(config_dir: Path, session: ClaudeSessionId | None, cwd: str) -> Path | None:
-    """The file of a conversation; without an id the newest one of the directory the agent works in."""
-    projects = config_dir / PROJECTS
-    if session:
-        return next(iter(projects.glob(f"*/{glob_escape(transcript_name(session))}")), None)
-    return max(
-        (projects / project_slug(cwd)).glob("*.jsonl"), key=lambda path: path.stat().st_mtime, default=None
-    )
+class ClaudeTranscript:
+    """One file of rows, each a line of JSON."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-def subagents_of(transcript: Path) -> list[Path]:
-    """The transcripts of the agents that a conversation has started."""
-    return sorted((transcript.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+    @property
+    def session(self) -> ClaudeSessionId:
+        return ClaudeSessionId(self.path.stem)
 
+    def size(self) -> int:
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
 
-def prompts_in(path: Path) -> list[str]:
-    """The prompts of a conversation that llmc sent, oldest first."""
-    rows, _ = rows_since(path, b"[llmc ", 0)
-    return [text for row in rows if (text := row_text(row))]
+    def subagents(self) -> "list[ClaudeTranscript]":
+        found = (self.path.with_suffix("") / "subagents").glob("agent-*.jsonl")
+        return [ClaudeTranscript(path) for path in sorted(found)]
 
+    def sibling(self, session: str) -> "ClaudeTranscript":
+        return ClaudeTranscript(self.path.with_name(transcript_name(session)))
 
-def rows_since(path: Path, needle: bytes, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read()
-    except (FileNotFoundError, IsADirectoryError):
-        return [], offset
-    complete = data[: data.rfind(b"\n") + 1]
-    rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
-    return [row for row in rows if row is not None], offset + len(complete)
+    def prompts(self, holding: str, since: int = 0) -> tuple[list[Prompt], int]:
+        rows, end = self._rows(holding.encode(), since)
+        found = ((row_text(row), row.get("type") == "queue-operation") for row in rows)
+        return [Prompt(text, queued) for text, queued in found if text], end
+
+    def queued(self) -> list[str] | None:
+        """A row that takes a message out does not always say which: then it is the oldest."""
+        waiting: list[str] = []
+        for row in self._rows(b'"queue-operation"', 0)[0]:
+            content = row.get("content")
+            match row.get("operation") if row.get("type") == "queue-operation" else "":
+                case "":
+                    continue  # another row, which quotes one
+                case "enqueue":
+                    waiting.append(str(content))
+                case "dequeue" | "remove" | "popOne" | "popAll":
+                    waiting.remove(content if content in waiting else waiting[0]) if waiting else None
+                case _:
+                    return None
+        return waiting
+
+    def answer_to(self, question: str, since: int) -> tuple[str, int]:
+        rows, end = self._rows(b'"answers"', since)
+        results = (row.get("toolUseResult") for row in rows)
+        answers = (result.get("answers") for result in results if isinstance(result, dict))
+        found = [one.get(question) for one in answers if isinstance(one, dict)]
+        return next((one for one in reversed(found) if isinstance(one, str)), ""), end
+
+    def replies(self, since: int) -> tuple[int, int]:
+        rows, end = self._rows(b"assistant", since)
+        return sum(map(is_reply, rows)), end
+
+    def passage(self, since: int, speaker: str, *, was_over: bool = False) -> Passage:
+        rows, end = self._rows(b"", since)
+        text = "".join(readable(row, speaker) for row in rows)
+        return Passage(text, ends_a_turn(rows, was_over), end)
+
+    def last_reply_unix(self) -> float | None:
+        """An error of the client is no reply of the agent."""
+        times = [_at(row) for row in self._last_rows() if is_reply(row)]
+        return max((at for at in times if at is not None), default=None)
+
+    def last_reply_id(self) -> str:
+        own = [row for row in self._last_rows() if is_reply(row)]
+        return str(own[-1].get("uuid") or "") if own else ""
+
+    def last_growth_unix(self) -> float | None:
+        times = []
+        for file in (self, *self.subagents()):
+            with contextlib.suppress(OSError):
+                times.append(file.path.stat().st_mtime)
+        return max(times, default=None)
+
+    def last_messages(self, most: int) -> list[tuple[str, str, float, str]]:
+        found = []
+        for row in self._last_rows():
+            text, at = _text(row), _at(row)
+            role = _role(row, text)
+            if role and text.strip() and at is not None:
+                found.append((str(row.get("uuid") or ""), role, at, text))
+        return found[-most:]
+
+    def meter(self) -> "Meter":
+        return Meter(self)
+
+    def _rows(self, needle: bytes, offset: int) -> tuple[list[Row], int]:
+        """The complete rows after byte `offset` that contain `needle`, and the offset to go on from."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except (FileNotFoundError, IsADirectoryError):
+            return [], offset
+        complete = data[: data.rfind(b"\n") + 1]
+        rows = (json_row(line) for line in complete.split(b"\n") if needle in line)
+        return [row for row in rows if row is not None], offset + len(complete)
+
+    def _last_rows(self) -> list[Row]:
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, 2)
+                file.seek(max(0, end - TAIL_BYTES))
+                lines = file.read().split(b"\n")
+        except OSError:
+            return []
+        whole = lines if end <= TAIL_BYTES else lines[1:]
+        return [row for row in map(json_row, whole) if row is not None]
 
 
 def row_text(row: dict[str, Any]) -> str:
@@ -66,26 +151,6 @@ def row_text(row: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def queued_in(path: Path) -> list[str] | None:
-    """The messages in the client's queue, oldest first, as its transcript has them; None where that cannot be told.
-
-    A row that takes one out does not always say which: then it is the oldest.
-    """
-    waiting: list[str] = []
-    for row in rows_since(path, b'"queue-operation"', 0)[0]:
-        content = row.get("content")
-        match row.get("operation") if row.get("type") == "queue-operation" else "":
-            case "":
-                continue  # another row, which quotes one
-            case "enqueue":
-                waiting.append(str(content))
-            case "dequeue" | "remove" | "popOne" | "popAll":
-                waiting.remove(content if content in waiting else waiting[0]) if waiting else None
-            case _:
-                return None
-    return waiting
-
-
 def is_synthetic(row: dict[str, Any]) -> bool:
     """A reply that the client wrote itself, such as that of an API error."""
     message = row.get("message")
@@ -95,29 +160,6 @@ def is_synthetic(row: dict[str, Any]) -> bool:
 def is_reply(row: dict[str, Any]) -> bool:
     """What the agent itself wrote."""
     return row.get("type") == "assistant" and not is_synthetic(row)
-
-
-def is_queued(row: dict[str, Any]) -> bool:
-    """A prompt that the client put into its queue: the agent has not read it yet."""
-    return row.get("type") == "queue-operation"
-
-
-def replies_since(path: Path, offset: int) -> tuple[int, int]:
-    """How many rows the agent itself wrote after byte `offset`, and the offset to go on from."""
-    rows, end = rows_since(path, b"assistant", offset)
-    return sum(map(is_reply, rows)), end
-
-
-def size_of(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-Row = dict[str, Any]
-
-_AFTER_A_TURN = ("stop_hook_summary", "turn_duration")
 
 
 def readable(row: Row, speaker: str = "agent") -> str:
@@ -198,7 +240,7 @@ class Meter:
     them, so a message counts once, by its id; the last row of a message has its final numbers.
     """
 
-    def __init__(self, transcript: Path) -> None:
+    def __init__(self, transcript: ClaudeTranscript) -> None:
         self._transcript = transcript
         #: of each file: its inode, and how far it was read
         self._read_to: dict[Path, tuple[int, int]] = {}
@@ -210,8 +252,8 @@ class Meter:
 
         What was counted stays counted when a file is gone or was replaced.
         """
-        for path in [self._transcript, *subagents_of(self._transcript)]:
-            self._read_file(path)
+        for file in (self._transcript, *self._transcript.subagents()):
+            self._read_file(file.path)
         return dict(self._totals)
 
     def _read_file(self, path: Path) -> None:
@@ -250,44 +292,6 @@ class Meter:
             self._totals[model] = self._totals.get(model, Tokens()) + more
 
 
-#: so much of the end of a transcript is read; a single row of output can be longer
-TAIL_BYTES = 256 * 1024
-_OURS = re.compile(r"^\[llmc [a-z]+-[0-9a-z-]+\]$", re.MULTILINE)
-
-
-def last_word_unix(path: Path) -> float | None:
-    """When the agent itself last wrote something; an error of the client's is not its word."""
-    times = [_at(row) for row in _rows(path) if is_reply(row)]
-    known = [at for at in times if at is not None]
-    return max(known, default=None)
-
-
-def last_word_id(path: Path) -> str:
-    """The id of the newest message of the agent's own, also of one that only calls a tool; "" for none."""
-    own = [row for row in _rows(path) if is_reply(row)]
-    return str(own[-1].get("uuid") or "") if own else ""
-
-
-def last_growth_unix(path: Path) -> float | None:
-    """When anything was last written into the conversation or into one of its subagents': also what a tool printed."""
-    times = []
-    for file in (path, *subagents_of(path)):
-        with contextlib.suppress(OSError):
-            times.append(file.stat().st_mtime)
-    return max(times, default=None)
-
-
-def last_messages(path: Path, most: int) -> list[tuple[str, str, float, str]]:
-    """Id, role, time and text, oldest first; roles are those of goals/drive/liveness.py. Tool output is no message."""
-    found = []
-    for row in _rows(path):
-        text, at = _text(row), _at(row)
-        role = _role(row, text)
-        if role and text.strip() and at is not None:
-            found.append((str(row.get("uuid") or ""), role, at, text))
-    return found[-most:]
-
-
 def _role(row: dict[str, Any], text: str) -> str:
     match row.get("type"):
         case "assistant":
@@ -317,15 +321,3 @@ def _at(row: dict[str, Any]) -> float | None:
         return datetime.fromisoformat(str(row.get("timestamp"))).timestamp()
     except ValueError:
         return None
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(0, end - TAIL_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return []
-    whole = lines if end <= TAIL_BYTES else lines[1:]
-    return [row for row in map(json_row, whole) if row is not None]

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from llmc.agents.claude import client as claude
-from llmc.agents.claude.layout import CONFIG_DIR
-from llmc.agents.protocol import Launch
+from llmc.agents.claude.client import ClaudeCode
+from llmc.agents.claude.layout import CONFIG_DIR, PROJECTS
+from llmc.agents.protocol import Agent, Launch, OneShot, Trust
 
 
 class Scripted:
@@ -17,6 +17,9 @@ class Scripted:
     """
 
     name = "scripted"
+    ships_with_llmc = True
+    #: it says that it is that version
+    minimum = ClaudeCode.minimum
 
     def __init__(self, private: Path) -> None:
         self._private = private
@@ -25,14 +28,19 @@ class Scripted:
         # -P: a worktree with a json.py of its own must not shadow the standard library.
         return [sys.executable, "-P", "-m", "llmc.agents.scripted"]
 
+    def pinned(self) -> Agent:
+        return self
+
     def version(self) -> str:
         return claude.version_of(self.program())
 
     def argv(self, launch: Launch) -> list[str]:
         return [*self.program(), *claude.flags(launch)]
 
-    def environment(self, base: Mapping[str, str], *, task_tools: bool = True) -> dict[str, str]:
-        shared = claude.environment(base, task_tools=task_tools)
+    def environment(
+        self, base: Mapping[str, str], *, task_tools: bool = True, task_list: str = ""
+    ) -> dict[str, str]:
+        shared = claude.environment(base, task_tools=task_tools, task_list=task_list)
         return {**shared, CONFIG_DIR: str(self.config_dir(base))}
 
     def config_dir(self, environment: Mapping[str, str]) -> Path:
@@ -40,8 +48,20 @@ class Scripted:
         configured = environment.get("LLMC_SCRIPTED_CONFIG_DIR")
         return Path(configured) if configured else self._private / "scripted"
 
-    def settings(self, hook_command: str) -> dict[str, Any]:
+    def conversations(self, environment: Mapping[str, str]) -> Path:
+        return self.config_dir(environment) / PROJECTS
+
+    def settings(self, hook_command: str) -> bytes:
         return claude.settings(hook_command)
 
+    def has_hooks(self, settings: bytes, hook_command: str) -> bool:
+        return claude.has_hooks(settings, hook_command)
+
     def setup_problem(self, root: Path, environment: Mapping[str, str]) -> str | None:
+        return None
+
+    def trust(self, environment: Mapping[str, str]) -> Trust | None:
+        return None
+
+    def one_shot(self) -> OneShot | None:
         return None

@@ -1,4 +1,4 @@
-"""Checks of files: who may use them, rows that cannot be read, the space they take."""
+"""Checks of files: permissions, unreadable rows, disk space."""
 
 import os
 import shutil
@@ -23,12 +23,12 @@ TRASH_CEILING_BYTES = 5 * 1024 * 1024 * 1024
 
 
 class Mode(Struct, frozen=True):
-    """Who may use a file or directory of llmc's."""
+    """The permissions of a file or directory of llmc."""
 
     path: str
     mode: int
     owned: bool = True
-    #: the bits that its owner needs, and those that nobody else may have
+    #: mode bits that the owner needs, and bits that others must not have
     wanted: int = 0
     closed: int = 0
 
@@ -49,7 +49,7 @@ def _mode(paths: list[Path] | tuple[Path, ...], *, wanted: int = 0, closed: int 
         try:
             info = path.stat()
         except OSError:
-            continue  # gone, or behind one that is named itself
+            continue  # gone, or below a directory that is reported itself
         yield Mode(str(path), stat.S_IMODE(info.st_mode), info.st_uid == os.getuid(), wanted, closed)
 
 
@@ -57,12 +57,12 @@ def _permissions(_: Facts, seen: tuple[Mode, ...]) -> Iterator[Finding]:
     for found in seen:
         path = found.path
         if found.mode & found.closed and found.closed == 0o022:
-            text = f"other people may write to {path}, which says what programs llmc runs"
+            text = f"{path} is writable by other users, and it decides which programs llmc runs"
             yield fixable(text, subject=path)
         elif found.mode & found.closed:
-            yield fixable(f"other people may look into {path}", subject=path)
+            yield fixable(f"{path} is accessible to other users", subject=path)
         elif found.wanted and not found.owned:
-            yield Finding(f"{path} belongs to somebody else", f"sudo chown -R $(id -u) {path}", subject=path)
+            yield Finding(f"{path} belongs to another user", f"sudo chown -R $(id -u) {path}", subject=path)
         elif found.mode & found.wanted != found.wanted:
             shut = fixable(f"llmc cannot use {path}: its mode is {found.mode:04o}", subject=path)
             yield replace(shut, blocks=True)
@@ -73,7 +73,7 @@ def _make_private(_: Project, path: str) -> str:
         os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
     except OSError as error:
         raise explain(error, f"cannot change {path}") from error
-    return "private now"
+    return "now private"
 
 
 def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
@@ -83,35 +83,35 @@ def _bad_rows(at: Sight) -> Iterator[tuple[str, str]]:
 
 def _skipped(_: Facts, seen: tuple[tuple[str, str], ...]) -> Iterator[Finding]:
     for path, text in seen:
-        yield fixable(text, ": they are put aside in logs/bad-rows.log", subject=path)
+        yield fixable(text, ": moves them to logs/bad-rows.log", subject=path)
 
 
 def _put_rows_aside(project: Project, path: str) -> str:
     bad_rows.put_aside(project.root, Path(path))
     bad_rows.tell(project)
-    return "put aside in logs/bad-rows.log"
+    return "moved to logs/bad-rows.log"
 
 
 def _disk(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for free in seen:
         if free < DISK_FLOOR_BYTES:
-            text = f"only {free // 2**20} MB are free on the disk of the root"
-            yield Finding(text, "free some space; `llmc trash prune` lets old work go")
+            text = f"only {free // 2**20} MB are free on the root's disk"
+            yield Finding(text, "free some space, for example with `llmc trash prune`")
 
 
 def _trash(_: Facts, seen: tuple[int, ...]) -> Iterator[Finding]:
     for size in seen:
         if size > TRASH_CEILING_BYTES:
-            text = f"the trash holds {size / 2**30:.1f} GB beside git"
+            text = f"the trash holds {size / 2**30:.1f} GB, not counting git objects"
             yield Finding(text, "`llmc trash list`, then `llmc trash prune --older-than DAYS`")
 
 
 # fmt: off
 CHECKS = (
     Check("permissions", "files",
-        "other people may look into a private directory or write to the root, or llmc cannot use a directory",
+        "a directory is open to other users, or llmc cannot use it",
         look=_modes, judge=_permissions, fix=_make_private),
-    Check("bad_rows", "files", "rows of the ledger or of the event log cannot be used, and are skipped",
+    Check("bad_rows", "files", "the ledger or the event log has unreadable rows, which are skipped",
         look=_bad_rows, judge=_skipped, fix=_put_rows_aside, turn=Turn.TASKS),
     Check("disk", "files", "the disk is nearly full",
         look=lambda at: [shutil.disk_usage(at.project.root.path).free], judge=_disk),

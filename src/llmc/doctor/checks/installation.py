@@ -1,4 +1,4 @@
-"""Checks of what llmc runs and of what it was told: programs, the launcher, the client, the configuration, state.json."""
+"""Checks of programs, the launcher, the client, the configuration and state.json."""
 
 import os
 import shlex
@@ -13,27 +13,27 @@ from llmc.notifications import notify
 from llmc.repo.project import Project, agent_for
 from llmc.repo.setup import write_launcher
 
-REBUILD = "`llmc doctor --rebuild` makes a new one from the worktrees and sessions"
+REBUILD = "rebuild it from worktrees and sessions: `llmc doctor --rebuild`"
 
 
 def _launcher(at: Sight) -> Iterator[str]:
-    """The interpreter it names may be gone: a virtual environment that was moved or removed."""
+    """Its interpreter may be gone, with a virtual environment that was moved or removed."""
     path = at.project.root.bin / "llmc"
     try:
         words = shlex.split(path.read_text().splitlines()[-1])
         python = words[words.index("exec") + 1]
     except FileNotFoundError:
-        yield f"{path}, llmc as the agents call it, is gone"
+        yield f"{path}, which agents run as llmc, is missing"
     except (OSError, ValueError, IndexError):
-        yield f"{path}, llmc as the agents call it, cannot be read"
+        yield f"{path}, which agents run as llmc, cannot be read"
     else:
         if not os.access(python, os.X_OK) or not os.access(path, os.X_OK):
-            yield f"{path}, llmc as the agents call it, cannot run: {python} is gone"
+            yield f"{path}, which agents run as llmc, cannot run: {python} is missing"
 
 
 def _write_launcher(project: Project, _: str) -> str:
     write_launcher(project.root)
-    return "written again, for this llmc"
+    return "rewritten"
 
 
 def _trust(at: Sight) -> list[str]:
@@ -41,32 +41,32 @@ def _trust(at: Sight) -> list[str]:
         environment = {**os.environ, **at.project.config.defaults.env}
         problem = agent_for(at.project).setup_problem(at.project.root.path, environment)
     except LlmcError:
-        return []  # said of the program itself
+        return []  # reported by the check of programs
     return [problem] if problem else []
 
 
 def _canary(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.canary is not None and not facts.canary.passed:
-        fix = facts.canary.fix or "`llmc up --auto --detach` tries it again"
-        yield Finding(f"the last try of {facts.canary.summary}", fix)
+        fix = facts.canary.fix or "run it again with `llmc up --auto --detach`"
+        yield Finding(f"the last canary failed: {facts.canary.summary}", fix)
 
 
 def _canary_left(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
     for path in seen:
-        text = f"a try of the client was killed, and its scratch session still runs: {path}"
+        text = f"a canary was killed, and its scratch session is still running: {path}"
         yield fixable(text, subject=path)
 
 
 def _end_canary(project: Project, _: str) -> str:
     canary.repair_leftovers(project.root)
-    return "ended"
+    return "stopped"
 
 
 def _not_added(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     known = {worker.record.name for worker in facts.workers}
     for name in facts.configured:
         if name not in known:
-            yield Finding("is in config.toml, but is no worker", f"`llmc add {name}`", name)
+            yield Finding("is in config.toml, but no such worker exists", f"`llmc add {name}`", name)
 
 
 def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
         for text in state.misfiled:
             yield Finding(f"state.json: {text}", REBUILD, subject=text)
     elif state.kind is StateFile.NEWER:
-        yield Finding(state.problem, "use the llmc that wrote it")
+        yield Finding(state.problem, "use the llmc version that wrote it")
     else:
         copy = "copy state.json.bak over it, or " if state.backup_good else ""
         yield Finding(state.problem, copy + REBUILD)
@@ -85,22 +85,22 @@ def _state(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 CHECKS = (
     Check("program", "programs", "a program is missing or too old",
         judge=lambda facts, _: (found for one in facts.programs for found in programs.of_program(one))),
-    Check("launcher", "programs", "`llmc`, as the agents call it, is gone or cannot run", look=_launcher,
+    Check("launcher", "programs", "the `llmc` that agents run is missing or does not work", look=_launcher,
         judge=lambda _, seen: map(fixable, seen), fix=_write_launcher),
-    Check("trust", "programs", "the client would stop in a dialog", look=_trust,
+    Check("trust", "programs", "the client would open a trust dialog", look=_trust,
         judge=lambda _, seen: (Finding(text, "`llmc init --trust` in the source") for text in seen),
         needs=("config",)),
-    Check("canary", "programs", "llmc could not drive the client when it last tried to", judge=_canary),
-    Check("canary_left", "programs", "a try of the client was killed, and its session still runs",
+    Check("canary", "programs", "the last canary failed", judge=_canary),
+    Check("canary_left", "programs", "a canary was killed, and its session is still running",
         look=lambda at: map(str, canary.leftovers(at.project.root)), judge=_canary_left, fix=_end_canary,
         needs=("tmux",)),
-    Check("config", "configuration", "config.toml cannot be used",
+    Check("config", "configuration", "config.toml is invalid",
         judge=lambda facts, _: (Finding(t, "`llmc config edit`", subject=t) for t in facts.config_problems)),
-    Check("not_added", "configuration", "a worker of config.toml was never added", judge=_not_added,
+    Check("not_added", "configuration", "a worker in config.toml was never added", judge=_not_added,
         needs=("state",)),
-    Check("notify", "configuration", "a person may not hear of what happens",
+    Check("notify", "configuration", "a notification channel does not work",
         look=lambda at: notify.problems(at.project),
-        judge=lambda _, seen: (Finding(t, "mend it, then `llmc notify test`", subject=t) for t in seen)),
-    Check("state", "state", "state.json is missing, broken or of a newer llmc", judge=_state),
+        judge=lambda _, seen: (Finding(t, "fix it, then run `llmc notify test`", subject=t) for t in seen)),
+    Check("state", "state", "state.json is missing, broken or from a newer llmc", judge=_state),
 )
 # fmt: on

@@ -1,4 +1,4 @@
-"""Checks of one worker: its record, its session, its worktree, and what a dead process left unfinished."""
+"""Checks of one worker: its record, session and worktree, and interrupted operations."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ from llmc.repo.rules.git_lock import STALE_LOCK_S
 from llmc.sessions import sessions
 from llmc.workers import reset
 
-#: the agent itself stopped in the middle of something, and goes on when it is answered
+#: the agent stopped in the middle of something, and continues when it gets an answer
 _ASKS = ("question", "permission")
-_CLEAN_START = ": a clean start, its work is kept in the trash"
+_CLEAN_START = ": resets it; its work goes to the trash"
 
 
 def _record(worker: WorkerFacts) -> Iterator[Finding]:
@@ -28,14 +28,14 @@ def _record(worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[Repair]:
-    """All records in one transaction: state.json is only ever written when every record in it is valid."""
+    """All records in one transaction: state.json is written only if every record in it is valid."""
     mended = set()
     try:
         with project.store.transaction() as tx:
             for worker in facts.workers:
                 name = worker.record.name
                 if tx.state.workers.get(name) != worker.record:
-                    continue  # somebody changed it since, so it was mended
+                    continue  # changed since, so already fixed
                 for mend in mends(worker, facts.now):
                     if mend.fields:
                         tx.update(name, **mend.fields)
@@ -46,7 +46,7 @@ def _mend_records(project: Project, facts: Facts, plan: list[Finding]) -> list[R
     except LlmcError as error:
         text = f"not repaired: {error.message} {error.hint}".strip()
         return [Repair(finding, False, text) for finding in plan]
-    said = {True: "repaired", False: "changed meanwhile"}
+    said = {True: "repaired", False: "changed in the meantime"}
     return [Repair(finding, True, said[(finding.worker, finding.subject) in mended]) for finding in plan]
 
 
@@ -57,28 +57,30 @@ def _session_missing(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _session_dead(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.record.status.is_live and worker.pane is PaneState.DEAD:
-        yield fixable(f"is {worker.record.status}, but its agent has ended")
+        yield fixable(f"is {worker.record.status}, but its agent has exited")
 
 
 def _offline(project: Project, record: WorkerRecord) -> str:
     sessions.reconcile(project, record.name)
-    return "offline now; `llmc up --detach` starts its agent"
+    return "now offline; run `llmc up --detach` to start its agent"
 
 
 def _session_unknown(worker: WorkerFacts) -> Iterator[Finding]:
     record = worker.record
     if record.status is Status.OFFLINE and worker.pane is PaneState.ALIVE and not record.instance:
-        yield Finding("is offline, but an agent runs in its session", "`llmc up --detach` starts it again")
+        yield Finding(
+            "is offline, but an agent is running in its session", "run `llmc up --detach` to restart it"
+        )
 
 
 def _hooks(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.pane is PaneState.ALIVE and worker.settings_problem:
-        yield fixable(worker.settings_problem, "; it is in force from the agent's next start")
+        yield fixable(worker.settings_problem, "; takes effect when the agent restarts")
 
 
 def _register_hooks(project: Project, record: WorkerRecord) -> str:
     sessions.write_settings(project, record.name, agent_for(project))
-    return "registered again"
+    return "rewritten"
 
 
 def _error(worker: WorkerFacts) -> Iterator[Finding]:
@@ -88,18 +90,18 @@ def _error(worker: WorkerFacts) -> Iterator[Finding]:
 
 def _reset(project: Project, record: WorkerRecord) -> str:
     done = reset.reset_worker(project, record.name)
-    kept = f"; its work is kept: llmc trash restore {trash.short(done.pinned)}" if done.pinned else ""
-    problem = f", but its agent did not start: {done.problem}" if done.problem else ""
+    kept = f"; to restore its work: llmc trash restore {trash.short(done.pinned)}" if done.pinned else ""
+    problem = f", but the agent did not start: {done.problem}" if done.problem else ""
     return f"{done.status} at {done.base[:12]}{kept}{problem}"
 
 
 def _accept_stopped(worker: WorkerFacts) -> Iterator[Finding]:
-    """A daemon would go on with it by itself."""
+    """Not if a daemon runs: it finishes the accept."""
     record = worker.record
     if record.accept is not None and not worker.daemon_runs:
-        stopped = f"stopped at the step {record.accept.step!r}"
-        text = f"its accept {'waits for an answer' if record.accept.step == 'wait' else stopped}"
-        yield Finding(text, f"`llmc accept {record.name}` goes on with it")
+        stopped = f"was interrupted at step {record.accept.step!r}"
+        text = f"its accept {'is waiting to land' if record.accept.step == 'wait' else stopped}"
+        yield Finding(text, f"run `llmc accept {record.name}` to finish it")
 
 
 def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
@@ -107,44 +109,46 @@ def _delivery_stopped(worker: WorkerFacts) -> Iterator[Finding]:
     if record.delivery is None or worker.daemon_runs or record.accept is not None:
         return
     if record.delivery.outcome.open:
-        text = f"the prompt {record.delivery.prompt_id} is pending, but no daemon is running"
-        yield Finding(text, "`llmc up --detach` delivers it")
+        text = f"prompt {record.delivery.prompt_id} is pending, but no daemon is running to deliver it"
+        yield Finding(text, "run `llmc up --detach`")
 
 
 def _missing(worker: WorkerFacts) -> Iterator[Finding]:
     if worker.tree is not None and not worker.tree.exists:
-        yield fixable(f"its worktree {worker.record.worktree_path} is gone", ": made again from its branch")
+        yield fixable(
+            f"its worktree {worker.record.worktree_path} is missing", ": recreates it from its branch"
+        )
 
 
 def _make_worktree(project: Project, record: WorkerRecord) -> str:
-    """The agent's directory is gone, so it is ended: a new directory of that name is not the one it is in."""
+    """Stop the agent first: its directory is gone, and a new one of the same name is not where it runs."""
     sessions.end(project, record.name, "worktree gone")
     provision.provision(project, record)
-    return f"made again from {record.branch}"
+    return f"recreated from {record.branch}"
 
 
 def _broken(worker: WorkerFacts) -> Iterator[Finding]:
     name, tree = worker.record.name, worker.tree
     if tree is None or not tree.exists or not tree.problem:
         return
-    text = f"its worktree cannot be used: {tree.problem}"
+    text = f"cannot use its worktree: {tree.problem}"
     if tree.foreign:
-        yield fixable(text, ": linked to the clone again, its files stay")
+        yield fixable(text, ": links it to the clone again; its files stay")
     else:
-        by_hand = f"`llmc console {name}` and mend it by hand"
-        yield Finding(text, f"{by_hand}; `llmc nuke {name}` keeps all of it in the trash")
+        nuke = f"remove it with `llmc nuke {name}` (everything goes to the trash)"
+        yield Finding(text, f"fix it in `llmc console {name}`, or {nuke}")
 
 
 def _link_worktree(project: Project, record: WorkerRecord) -> str:
-    """The directory stays, and with it the agent that works in it; a worker without a task gets a clean start."""
+    """The directory and the agent in it stay; a worker without a task is reset."""
     provision.provision(project, record)
     if record.status.is_free:
         return f"linked to the clone again; {_reset(project, record)}"
-    return "linked to the clone again; its files are as they were"
+    return "linked to the clone again; its files are unchanged"
 
 
 def _readable(worker: WorkerFacts) -> Tree | None:
-    """Its worktree, where git can read it."""
+    """The worktree, if git can read it."""
     tree = worker.tree
     return tree if tree is not None and tree.exists and not tree.problem else None
 
@@ -153,8 +157,7 @@ def _index_lock(worker: WorkerFacts) -> Iterator[Finding]:
     tree = _readable(worker)
     if tree is None or tree.lock_age_s is None or tree.lock_in_use or tree.lock_age_s < STALE_LOCK_S:
         return
-    text = f"a git command that is gone left index.lock in its worktree, {_age(tree.lock_age_s)} ago"
-    yield fixable(text)
+    yield fixable(f"stale index.lock in its worktree, {_age(tree.lock_age_s)} old")
 
 
 def _age(seconds: float) -> str:
@@ -165,11 +168,11 @@ def _age(seconds: float) -> str:
 
 
 def _drop_index_lock(project: Project, record: WorkerRecord) -> str:
-    return "removed" if worktrees.drop_dead_locks(project, record) else "no longer so"
+    return "removed" if worktrees.drop_dead_locks(project, record) else "already resolved"
 
 
 def _at_rest(worker: WorkerFacts) -> Tree | None:
-    """Its worktree, where nobody works: one in error is reset as a whole."""
+    """The worktree, if no agent is working in it; a worker in error is reset as a whole."""
     status = worker.record.status
     return None if status is Status.ERROR or status in BUSY else _readable(worker)
 
@@ -180,12 +183,13 @@ def _rebase(worker: WorkerFacts) -> Iterator[Finding]:
     if tree is None or not tree.rebasing:
         return
     if record.status is not Status.REBASING and not record.pre_rebase_sha and not asks:
-        text = f"is {record.status}, but a rebase is in progress in its worktree, and nobody is at it"
-        yield fixable(text, ": pinned, then aborted")
+        yield fixable(
+            f"is {record.status}, but its worktree has an abandoned rebase", ": saves and aborts it"
+        )
 
 
 def _end_rebase(project: Project, record: WorkerRecord) -> str:
-    """Without a task the worker gets a clean start; with one, its commits are as they were before the rebase."""
+    """Reset a worker without a task; with one, go back to the commits from before the rebase."""
     if record.status.is_free:
         return _reset(project, record)
     rebase.refuse_if_disturbed(project, record)
@@ -204,16 +208,17 @@ def _end_rebase(project: Project, record: WorkerRecord) -> str:
                 git.git(worktree, command, "--abort", check=False, timeout_s=300)
     if git.rebase_in_progress(worktree):
         raise LlmcError(
-            f"git could not abort the rebase in {worktree}", hint=f"`llmc reset {record.name}` gives it up."
+            f"git could not abort the rebase in {worktree}",
+            hint=f"Discard it with `llmc reset {record.name}`.",
         )
     if record.status is Status.NEEDS_REVIEW:
         with project.store.transaction() as tx:
             tx.update(record.name, commit_sha=git.head(worktree))
-    return f"aborted; what was there is kept: llmc trash restore {trash.short(ref)}"
+    return f"aborted; to restore it: llmc trash restore {trash.short(ref)}"
 
 
 def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
-    """A worker without a task, and one with work for review, is on its branch."""
+    """A worker without a task, or with work to review, must be on its branch."""
     record, tree = worker.record, _at_rest(worker)
     if tree is None or tree.rebasing or tree.branch == record.branch:
         return
@@ -224,14 +229,14 @@ def _off_branch(worker: WorkerFacts) -> Iterator[Finding]:
     where = tree.branch or f"no branch, at {tree.head[:12]}"
     text = f"is {record.status}, but its worktree is on {where}, not on {record.branch}"
     if waits:
-        fix = f"llmc message {record.name} 'Bring all your commits together on {record.branch}.'"
+        fix = f"llmc message {record.name} 'Move all your commits to {record.branch}.'"
         yield Finding(text, fix)
     else:
         yield fixable(text, _CLEAN_START)
 
 
 def _dirty(worker: WorkerFacts) -> Iterator[Finding]:
-    """A worker without a task has nothing in its worktree; one on another branch is reset for that."""
+    """A worker without a task must have a clean worktree; one on another branch is reset anyway."""
     record, tree = worker.record, _at_rest(worker)
     if tree is None or tree.rebasing or any(_off_branch(worker)):
         return
@@ -253,29 +258,29 @@ def _left_in(tree: Tree) -> str:
 CHECKS = (
     WorkerCheck("record", "state", "a worker's record contradicts itself, git or the clock", _record,
         fix_all=_mend_records, turn=Turn.RECORDS, guard=lambda _, __: "", while_busy=True),
-    WorkerCheck("session_missing", "sessions", "a worker that is not offline has no session",
+    WorkerCheck("session_missing", "sessions", "a worker is not offline, but has no session",
         _session_missing, _offline, turn=Turn.SESSIONS, guard=held),
-    WorkerCheck("session_dead", "sessions", "a worker that is not offline has an agent that has ended",
+    WorkerCheck("session_dead", "sessions", "a worker is not offline, but its agent has exited",
         _session_dead, _offline, turn=Turn.SESSIONS, guard=held),
-    WorkerCheck("session_unknown", "sessions", "an agent runs that llmc does not know", _session_unknown),
-    WorkerCheck("hooks", "sessions", "the file that registers an agent's hooks is gone or another one",
+    WorkerCheck("session_unknown", "sessions", "an unknown agent is running in a worker's session", _session_unknown),
+    WorkerCheck("hooks", "sessions", "the file with an agent's hooks is missing or was changed",
         _hooks, _register_hooks, turn=Turn.CLONE, guard=held),
     WorkerCheck("worker_error", "workers", "a worker is in error", _error, _reset, turn=Turn.RESETS),
-    WorkerCheck("accept_stopped", "workers", "an accept stopped, and nobody goes on with it",
+    WorkerCheck("accept_stopped", "workers", "an accept was interrupted, and no daemon is running to finish it",
         _accept_stopped),
-    WorkerCheck("delivery_stopped", "workers", "a prompt is pending, but no daemon is running",
+    WorkerCheck("delivery_stopped", "workers", "a prompt is pending, and no daemon is running to deliver it",
         _delivery_stopped),
-    WorkerCheck("worktree_missing", "worktrees", "a worktree is gone", _missing, _make_worktree,
+    WorkerCheck("worktree_missing", "worktrees", "a worktree is missing", _missing, _make_worktree,
         starts=True),
     WorkerCheck("worktree_broken", "worktrees", "git cannot use a worktree", _broken, _link_worktree,
         turn=Turn.LINKS, starts=True),
     WorkerCheck("worktree_off_branch", "worktrees",
-        "the worktree of a worker at rest is not on the worker's branch", _off_branch, _reset,
+        "the worktree of a resting worker is not on its branch", _off_branch, _reset,
         turn=Turn.RESETS),
     WorkerCheck("worktree_dirty", "worktrees", "an idle worker has uncommitted changes", _dirty, _reset,
         turn=Turn.RESETS),
-    WorkerCheck("index_lock", "worktrees", "a git command that is gone left its lock", _index_lock,
+    WorkerCheck("index_lock", "worktrees", "a stale index.lock", _index_lock,
         _drop_index_lock),
-    WorkerCheck("rebase", "worktrees", "a rebase is in progress, and nobody is at it", _rebase, _end_rebase),
+    WorkerCheck("rebase", "worktrees", "an abandoned rebase is in progress", _rebase, _end_rebase),
 )
 # fmt: on

@@ -1,4 +1,4 @@
-"""Checks of tasks and goals: the list, claims that nobody works on, the goals' store."""
+"""Checks of the task list, abandoned claims, and the goal store."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from llmc.tasks.worker_tasks import Origins
 
 
 class LeftClaim(Struct, frozen=True):
-    """A claim on a task that the ledger holds open."""
+    """A claim that is open in the ledger."""
 
     id: str
     task: str
@@ -38,7 +38,7 @@ def _task_problems(at: Sight) -> list[str]:
 
 
 def _task_list(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
-    fix = "`llmc tasks list` shows the list; auto mode does not begin before it is mended"
+    fix = "see `llmc tasks list`; auto mode does not start until this is fixed"
     for text in seen:
         yield Finding(text, fix, subject=text)
 
@@ -55,25 +55,25 @@ def _unattended(facts: Facts, seen: tuple[LeftClaim, ...]) -> Iterator[Finding]:
     assigned = {assignment.claim for assignment in tasks if assignment is not None}
     for claim in seen:
         if claim.id not in assigned:
-            text = f"the task {claim.task} is claimed by {claim.worker}, which is not at it"
-            yield fixable(text, ": free again", subject=claim.id)
+            text = f"task {claim.task} is claimed by {claim.worker}, which is not working on it"
+            yield fixable(text, ": releases it", subject=claim.id)
 
 
 def _free_task(project: Project, claim_id: str) -> str:
-    """As auto mode does when it begins; a daemon that runs now does it itself."""
+    """As auto mode does at its start; a running daemon does it itself."""
     books = source_of(project).books()
     claim = next((claim for claim in books.claims.values() if claim.id == claim_id), None)
     if claim is None or project.daemon_runs():
-        return "no longer so"
+        return "already resolved"
     record = project.store.read().workers.get(WorkerName(claim.worker))
     if record is not None and record.assignment is not None and record.assignment.claim == claim.id:
-        return "no longer so"
-    queue.free(project, claim, "its worker is not at it")
-    return "free again"
+        return "already resolved"
+    queue.free(project, claim, "its worker is not working on it")
+    return "released"
 
 
 def _unowned(project: Project) -> list[str]:
-    """What auto mode would free at its next look."""
+    """Tasks that auto mode would release at its next check."""
     if not project.config.auto.task_list_id:
         return []
     with contextlib.suppress(LlmcError):
@@ -86,19 +86,19 @@ def _unowned(project: Project) -> list[str]:
 
 def _in_progress(_: Facts, seen: tuple[str, ...]) -> Iterator[Finding]:
     for task in seen:
-        text = f"the task {task} is in progress by its file, and nobody has it"
+        text = f"task {task} is marked in progress, but no worker has claimed it"
         yield fixable(text, f", or `llmc tasks release {task}`", subject=task)
 
 
 def _free_unowned(project: Project, task_id: str) -> str:
     if task_id not in _unowned(project):
-        return "no longer so"
+        return "already resolved"
     task_orders.release(project, task_id)
-    return "pending again"
+    return "set to pending"
 
 
 def _goals(at: Sight) -> list[tuple[str, str]]:
-    """What keeps goals from being driven that only their own commands would tell, each with its fix."""
+    """What blocks goals, each with its fix."""
     store = open_store(at.project)
     if not store.path.exists():
         return []
@@ -107,26 +107,26 @@ def _goals(at: Sight) -> list[tuple[str, str]]:
             mode = found.safe_mode()
             found.views()
     except LlmcError as error:
-        return [(f"the goals' store: {error.message}", error.hint)]
+        return [(f"goal store: {error.message}", error.hint)]
     if store.damage:
-        return [(store.damage, f"put a good copy there; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
-    told = [(f"{goal}: {why}", "`llmc goal export` has it") for goal, why in found.unreadable.items()]
+        return [(store.damage, f"restore a good copy; {SET_ASIDE[0].lower()}{SET_ASIDE[1:]}")]
+    told = [(f"{goal}: {why}", "see `llmc goal export`") for goal, why in found.unreadable.items()]
     if mode is not None:
-        text = f"goals are in safe mode, and nothing is sent: a damaged store was set aside as {mode.file}"
-        told.append((text, "look at it, then `llmc goal safe-mode --clear`"))
+        text = f"goals are in safe mode and send nothing: a damaged store was set aside as {mode.file}"
+        told.append((text, "check that file, then run `llmc goal safe-mode --clear`"))
     return told
 
 
 # fmt: off
 CHECKS = (
-    Check("task_list", "tasks", "the task list cannot be used", look=_task_problems, judge=_task_list,
+    Check("task_list", "tasks", "the task list has errors", look=_task_problems, judge=_task_list,
         needs=("config",)),
-    Check("claim", "tasks", "a task is claimed by a worker that is not at it", look=_claims,
+    Check("claim", "tasks", "a task is claimed by a worker that is not working on it", look=_claims,
         judge=_unattended, fix=_free_task, turn=Turn.TASKS, needs=("state",)),
-    Check("unowned_task", "tasks", "a task is in progress by its file, and nobody has it",
+    Check("unowned_task", "tasks", "a task is marked in progress, but no worker has claimed it",
         look=lambda at: _unowned(at.project), judge=_in_progress, fix=_free_unowned, turn=Turn.TASKS,
         needs=("config",)),
-    Check("goals", "tasks", "the goals' store is damaged, was set aside, or holds what cannot be read",
+    Check("goals", "tasks", "the goal store is damaged, was set aside, or has unreadable data",
         look=_goals, judge=lambda _, seen: (Finding(text, fix, subject=text) for text, fix in seen)),
 )
 # fmt: on

@@ -1,4 +1,4 @@
-"""Checks of what should be running, or should not: the daemon, the supervisor, tmux and its sessions."""
+"""Checks of the daemon, the supervisor, tmux and its sessions."""
 
 import os
 import socket
@@ -22,19 +22,19 @@ from llmc.records.items import Registration
 from llmc.repo.project import Project
 from llmc.sessions import sessions
 
-#: how long a daemon may take until every session is ready or has a reason why not
+#: how long a daemon may take until every session is ready or has failed
 READY_S = 120.0
 #: heartbeats come every 5 s
 HEARTBEAT_LATE_S = 60.0
-#: the launch spec of an agent that never started; it is read and removed at once otherwise
+#: the launch spec of an agent that never started; an agent that starts reads and removes it
 STALE_SPEC_S = 60.0
-#: a process that began this much later than its registration was written is another one
+#: a process that started this much later than its registration is a different process
 _SAME_PROCESS_S = 5.0
 _NOTES = "manual_intervention_needed_*.txt"
 
 
 class Note(Struct, frozen=True):
-    """`manual_intervention_needed_*.txt`, and where it can be put away."""
+    """`manual_intervention_needed_*.txt`, and where to move it."""
 
     path: str
     first_line: str
@@ -60,9 +60,9 @@ def daemon_facts(project: Project) -> DaemonFacts:
 
 
 def daemon_files(root: Root) -> list[Path]:
-    """What only a running daemon has, and launch specs that no agent came to read (they hold its environment)."""
+    """Files that only a running daemon has, and unread launch specs (they hold an agent's environment)."""
     now = now_unix()
-    # An ordered end leaves the heartbeat, too: it says nothing by itself.
+    # A normal exit leaves the heartbeat too, so that file alone means nothing.
     beat = [root.heartbeat] if root.daemon.exists() else []
     places = [root.daemon, *_socket(root), *beat]
     specs = [p for p in root.agents.glob("*.launch.json") if age_s(p.stat().st_mtime, now) > STALE_SPEC_S]
@@ -72,18 +72,18 @@ def daemon_files(root: Root) -> list[Path]:
 def _socket(root: Root) -> list[Path]:
     try:
         return [root.wake_socket()]
-    except LlmcError:  # its directory is somebody else's; whoever needs it says so
+    except LlmcError:  # its directory belongs to another user; another check reports it
         return []
 
 
 def _other_pid(root: Root, registration: Registration) -> int | None:
-    """The process that daemon.json names, where it is not the one that has the daemon's lock."""
+    """The process in daemon.json, if it is not the one that holds the daemon's lock."""
     signed = locks.signer(root.lock("daemon"))
     return registration.pid if signed is not None and registration.pid != signed else None
 
 
 def _socket_problem(root: Root) -> str:
-    """Why a wake-up does not reach the daemon; "" when it does. Nothing is sent."""
+    """Why a wake-up does not reach the daemon; "" if it does. Sends nothing."""
     try:
         path = root.wake_socket()
     except LlmcError as error:
@@ -94,12 +94,12 @@ def _socket_problem(root: Root) -> str:
         try:
             probe.connect(str(path))
         except OSError as error:
-            return f"nobody listens at {path} ({error.strerror})"
+            return f"no process is listening on {path} ({error.strerror})"
     return ""
 
 
 def _heartbeat_age_s(root: Root, registration: Registration) -> float | None:
-    """Since the last sign of life of this very daemon, or since it registered; None without auto mode."""
+    """Since this daemon's last heartbeat, or since it registered; None without auto mode."""
     if registration.auto is not True or not registration.ready:
         return None
     now = now_unix()
@@ -109,7 +109,7 @@ def _heartbeat_age_s(root: Root, registration: Registration) -> float | None:
         if beat.get("instance_id") == registration.instance_id:
             ages.append(age_s(float(beat["timestamp_unix"]), now))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # not written yet, or just now
+        pass  # not written yet
     return min(ages)
 
 
@@ -119,46 +119,46 @@ def _crashed(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 
 
 def _clear_daemon(project: Project, _: str) -> str:
-    """While its lock is ours no daemon can start, so nothing of a living one is removed."""
+    """While we hold the lock no daemon can start, so no files of a running daemon are removed."""
     claim = locks.hold_forever(project.root.lock("daemon"))
     if claim is None:
-        raise Refused("a daemon runs now", hint="Look again: llmc doctor")
+        raise Refused("a daemon is running now", hint="Run `llmc doctor` again.")
     try:
         for path in daemon_files(project.root):
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise explain(error, "cannot remove what the daemon left") from error
+        raise explain(error, "cannot remove the daemon's files") from error
     finally:
         os.close(claim)
-    return "removed; `llmc up --detach` starts a new one"
+    return "removed; run `llmc up --detach` to start a new daemon"
 
 
 def _not_ready(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and not (daemon.registered and daemon.ready) and daemon.age_s > READY_S:
-        text = f"the daemon, {daemon.holder}, is not ready after {daemon.age_s / 60:.0f} minutes"
-        yield Finding(text, "see `llmc logs`; `llmc down --force` ends it")
+        text = f"the daemon ({daemon.holder}) is not ready after {daemon.age_s / 60:.0f} minutes"
+        yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
 
 def _other(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     daemon = facts.daemon
     if daemon.runs and daemon.other_pid:
-        who = f"another process ({daemon.other_pid}) than the one that runs: {daemon.holder}"
-        yield Finding(f"daemon.json names {who}", "end that one by its pid, then `llmc up --detach`")
+        text = f"daemon.json names process {daemon.other_pid}, but {daemon.holder} holds the lock"
+        yield Finding(text, f"kill {daemon.other_pid}, then run `llmc up --detach`")
 
 
 def _deaf(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     problem = facts.daemon.socket_problem
     if facts.daemon.runs and problem:
-        text = f"hooks cannot wake the daemon, so it only hears of them on patrol: {problem}"
-        yield Finding(text, "`llmc down`, then `llmc up --detach` with the options as before")
+        text = f"hooks cannot wake the daemon, so it reads them only on patrol: {problem}"
+        yield Finding(text, "restart it: `llmc down`, then `llmc up --detach` with the same options")
 
 
 def _stalled(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     late_s = facts.daemon.heartbeat_age_s
     if facts.daemon.runs and late_s is not None and late_s > HEARTBEAT_LATE_S:
-        text = f"the daemon gave no sign of life for {late_s / 60:.0f} minutes: it hangs"
-        yield Finding(text, "see `llmc logs`; `llmc down --force` ends it")
+        text = f"the daemon is hung: no heartbeat for {late_s / 60:.0f} minutes"
+        yield Finding(text, "check `llmc logs`, then stop it with `llmc down --force`")
 
 
 def _notes(at: Sight) -> Iterator[Note]:
@@ -170,12 +170,14 @@ def _notes(at: Sight) -> Iterator[Note]:
 
 def _asks_for_a_person(_: Facts, seen: tuple[Note, ...]) -> Iterator[Finding]:
     for note in seen:
-        fix = f"do what it says, then put it away: mv {note.path} {note.away}/"
-        yield Finding(f"a person is asked for in {note.path}: {note.first_line}", fix, subject=note.path)
+        fix = f"resolve it, then run: mv {note.path} {note.away}/"
+        yield Finding(
+            f"manual intervention requested in {note.path}: {note.first_line}", fix, subject=note.path
+        )
 
 
 def _dead_overseer(root: Root) -> list[str]:
-    """`overseer.json` of a supervisor that is gone; none when there is no such file, or the supervisor lives."""
+    """`overseer.json` of a supervisor that is gone; nothing if there is no such file or the supervisor runs."""
     path = root.private / "overseer.json"
     try:
         written = path.stat().st_mtime
@@ -184,7 +186,7 @@ def _dead_overseer(root: Root) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return [str(path)]  # half a file is of nobody who lives
+        return [str(path)]  # a partial file belongs to no running process
     began = processes.began_unix(pid)
     lives = began is not None and began <= written + _SAME_PROCESS_S
     return [] if lives else [str(path)]
@@ -192,25 +194,25 @@ def _dead_overseer(root: Root) -> list[str]:
 
 def _forget_overseer(project: Project, path: str) -> str:
     if path not in _dead_overseer(project.root):
-        return "no longer so"
+        return "already resolved"
     Path(path).unlink(missing_ok=True)
     return "removed"
 
 
 def _tmux(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     if facts.sessions is None:
-        yield Finding(f"tmux gave no answer: {facts.tmux_problem}", "try again")
+        yield Finding(f"tmux did not answer: {facts.tmux_problem}", "try again")
 
 
 def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
     known = {worker.record.session_id for worker in facts.workers}
-    agents = {worker.record.instance for worker in facts.workers}  # a person may have moved one's pane
+    agents = {worker.record.instance for worker in facts.workers}  # the user may have moved a pane
     for session in facts.sessions or ():
         if session.name in known or session.instance in agents:
             continue
-        text = f"the tmux session {session.name} belongs to no worker"
+        text = f"tmux session {session.name} belongs to no worker"
         if session.attached:
-            fix = "somebody is attached to it; detach first (C-b d, or C-b C-b d inside another tmux)"
+            fix = "a terminal is attached; detach it first (C-b d, or C-b C-b d inside another tmux)"
             yield Finding(text, fix, subject=session.name)
         else:
             yield fixable(text, subject=session.name)
@@ -218,27 +220,27 @@ def _without_worker(facts: Facts, _: tuple[()]) -> Iterator[Finding]:
 
 def _end_session(project: Project, name: str) -> str:
     if any(record.session_id == name for record in project.store.read().workers.values()):
-        return "no longer so"
+        return "already resolved"
     sessions.end_stray(project, SessionName(name))
-    return "ended"
+    return "stopped"
 
 
 # fmt: off
 CHECKS = (
-    Check("daemon_crashed", "daemon", "a daemon that is gone left its files", judge=_crashed,
+    Check("daemon_crashed", "daemon", "a crashed daemon left its files", judge=_crashed,
         fix=_clear_daemon),
-    Check("daemon_not_ready", "daemon", "the daemon runs, but has not become ready", judge=_not_ready),
-    Check("daemon_other", "daemon", "daemon.json names another process than the one that runs",
+    Check("daemon_not_ready", "daemon", "the daemon is running, but not ready", judge=_not_ready),
+    Check("daemon_other", "daemon", "daemon.json names a process that is not the running daemon",
         judge=_other),
     Check("daemon_socket", "daemon", "hooks cannot wake the daemon", judge=_deaf),
-    Check("daemon_stalled", "daemon", "the daemon runs, and gives no sign of life", judge=_stalled),
-    Check("manual_intervention", "supervisor", "a remediation asked for a person", look=_notes,
+    Check("daemon_stalled", "daemon", "the daemon is hung", judge=_stalled),
+    Check("manual_intervention", "supervisor", "a remediation requested manual intervention", look=_notes,
         judge=_asks_for_a_person),
-    Check("overseer_crashed", "supervisor", "a supervisor that is gone left its file",
+    Check("overseer_crashed", "supervisor", "a crashed supervisor left its file",
         look=lambda at: _dead_overseer(at.project.root),
-        judge=lambda _, seen: (fixable(f"a supervisor that is gone left {p}", subject=p) for p in seen),
+        judge=lambda _, seen: (fixable(f"a supervisor crashed and left {p}", subject=p) for p in seen),
         fix=_forget_overseer),
-    Check("tmux", "sessions", "tmux gave no answer", judge=_tmux, needs=("tmux",)),
+    Check("tmux", "sessions", "tmux does not answer", judge=_tmux, needs=("tmux",)),
     Check("session_without_worker", "sessions", "a tmux session belongs to no worker", judge=_without_worker,
         fix=_end_session, turn=Turn.CLONE, needs=("state",)),
 )

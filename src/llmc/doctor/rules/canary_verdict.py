@@ -1,6 +1,6 @@
-"""The canary: from what a scratch session showed to a verdict with words. Pure.
+"""The verdict of the canary, from what the scratch session showed. Pure.
 
-Each probe is a row of PROBES. Auto mode depends on the essential ones; what else cannot be seen is only said.
+Each probe is a row of PROBES. Auto mode needs the essential ones; the others only cause a warning.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,44 +11,43 @@ import msgspec
 from msgspec import Struct
 
 from llmc.agents.agent_events import PANE_DIED, What
-from llmc.agents.claude.hooks import NAMES, cause_of
 from llmc.records import causes
 from llmc.sessions.rules.decide import NORMAL_EXITS
 
-#: what a hook is called in the event log, where the row does not name it
-_HOOKS = {
-    "session_started": NAMES[What.SESSION_STARTED],
-    "session_ended": NAMES[What.SESSION_ENDED],
-    "prompt_seen": NAMES[What.PROMPT_ARRIVED],
-    "prompt_delivered": NAMES[What.PROMPT_ARRIVED],
-    "agent_stopped": NAMES[What.TURN_ENDED],
-    "agent_failed": NAMES[What.TURN_FAILED],
-    "agent_asked": NAMES[What.DIALOG_OPENED],
-    "agent_exited": PANE_DIED,
+#: what an event in the log means, if the row does not name its hook
+_MEANS = {
+    "session_started": What.SESSION_STARTED,
+    "session_ended": What.SESSION_ENDED,
+    "prompt_seen": What.PROMPT_ARRIVED,
+    "prompt_delivered": What.PROMPT_ARRIVED,
+    "agent_stopped": What.TURN_ENDED,
+    "agent_failed": What.TURN_FAILED,
+    "agent_asked": What.DIALOG_OPENED,
+    "agent_exited": What.EXITED,
 }
 
 OTHER_VERSION = (
-    "Use a version that llmc was tried with: `llmc config set defaults.agent_command PATH`. "
-    "`llmc up --auto --detach --no-canary` goes on all the same"
+    "Use a tested version: `llmc config set defaults.agent_command PATH`. "
+    "To start anyway: `llmc up --auto --detach --no-canary`"
 )
-BY_HAND = "Start the client once by hand and answer what it asks, then run `llmc up --auto --detach` again"
+BY_HAND = "Start the client by hand, answer its dialogs, then run `llmc up --auto --detach` again"
 
 
 class Result(StrEnum):
-    """What became of one probe."""
+    """The result of one probe."""
 
     PASSED = "passed"
     FAILED = "failed"
-    #: it is not there, and llmc works without it
+    #: missing, but llmc works without it
     UNSEEN = "unseen"
-    #: there was no occasion, or an earlier probe failed
+    #: no occasion, or an earlier probe failed
     NOT_TRIED = "not_tried"
 
 
 class Observed(Struct, frozen=True):
-    """What was seen of the scratch session; None where it did not come to that."""
+    """What the scratch session showed; None where it did not get that far."""
 
-    #: why it could not even be launched
+    #: why it could not be launched
     launch_problem: str = ""
     launched: bool | None = None
     ready: bool | None = None
@@ -60,22 +59,23 @@ class Observed(Struct, frozen=True):
     transcript_row: bool | None = None
     queue_row: bool | None = None
     turn_ended: bool | None = None
-    #: the client's own word for an API error
+    #: the client's name for an API error
     api_error: str = ""
-    #: it rests, by its status file, though no hook said that its turn has ended
+    api_cause: causes.Cause = causes.Cause.AGENT
+    #: idle according to its status file, although no hook reported the end of its turn
     rests: bool = False
     cleared: bool | None = None
-    #: it ended after /exit, and how: None when tmux did not tell
+    #: whether it exited after /exit, and its exit code; None if tmux did not report it
     exited: bool | None = None
     exit_code: int | None = None
 
 
 class Probe(Struct, frozen=True):
-    """One question to the client. Without `essential` a missing answer is only said."""
+    """One question to the client. If it is not `essential`, failure is only a warning."""
 
     name: str
     seen: Callable[[Observed], bool | None]
-    #: what is wrong; or what llmc cannot do without it
+    #: what is wrong, or what llmc cannot do without it
     words: Callable[[Observed], str]
     fix: str = OTHER_VERSION
     essential: bool = True
@@ -84,7 +84,7 @@ class Probe(Struct, frozen=True):
 def _account_is_good(seen: Observed) -> bool | None:
     if not seen.turn_ended:
         return None
-    return not causes.needs_a_person(cause_of(seen.api_error)) if seen.api_error else True
+    return not causes.needs_a_person(seen.api_cause) if seen.api_error else True
 
 
 def _ended_well(seen: Observed) -> bool | None:
@@ -93,103 +93,105 @@ def _ended_well(seen: Observed) -> bool | None:
 
 def _no_turn_end(seen: Observed) -> str:
     if seen.rests:
-        return "it answered a prompt, and no Stop hook said that its turn has ended"
-    return "it took a prompt, and neither a Stop hook nor an error came in time"
+        return "the client answered a prompt but sent no Stop hook at the end of its turn"
+    return "the client accepted a prompt, but sent no Stop hook and no error in time"
 
 
 def _bad_end(seen: Observed) -> str:
     if not seen.exited:
-        return "it did not end on /exit"
+        return "the client did not exit on /exit"
     if seen.exit_code is None:
-        return "it ended on /exit, and tmux did not tell its exit code"
-    return f"it ended with exit code {seen.exit_code} on /exit, which llmc would take for a crash"
+        return "the client exited on /exit, but tmux did not report its exit code"
+    return f"the client exited with code {seen.exit_code} on /exit, which llmc would treat as a crash"
 
 
-#: in the order in which they are tried
+#: in the order in which they run
 PROBES: tuple[Probe, ...] = (
     Probe("launch", lambda seen: seen.launched, lambda seen: seen.launch_problem, BY_HAND),
     Probe(
         "ready",
         lambda seen: seen.ready,
-        lambda seen: "it started, and no SessionStart hook came: a dialog, a login, or hooks that do not run",
+        lambda seen: (
+            "the client started but sent no SessionStart hook (open dialog, missing login, or hooks not running)"
+        ),
         BY_HAND,
     ),
     Probe(
         "status_file",
         lambda seen: seen.status_file,
-        lambda seen: "its status file: an interrupt and an open dialog are noticed late or not at all",
+        lambda seen: "its status file: interrupts and open dialogs are detected late or not at all",
         essential=False,
     ),
     Probe(
         "submit",
         lambda seen: seen.arrived,
-        lambda seen: f"a prompt was typed, and nothing proves that it arrived: {seen.why_not}",
+        lambda seen: f"a prompt was typed but never confirmed: {seen.why_not}",
     ),
     Probe(
         "prompt_hook",
         lambda seen: seen.prompt_hook,
-        lambda seen: "the UserPromptSubmit hook: what a person types is noticed only when it has ended",
+        lambda seen: "the UserPromptSubmit hook: a turn that you start is detected only when it ends",
         essential=False,
     ),
     Probe(
         "transcript",
         lambda seen: seen.transcript_row,
         lambda seen: (
-            "prompts in its transcript: no usage and no budgets, and a prompt may come twice after a crash"
+            "prompts in its transcript: no usage, no budgets, and prompts may be sent twice after a crash"
         ),
         essential=False,
     ),
     Probe(
         "queue",
         lambda seen: seen.queue_row,
-        lambda seen: "queue rows in its transcript: a message to a busy agent may be called unconfirmed",
+        lambda seen: "queue rows in its transcript: messages to a busy agent may be reported as unconfirmed",
         essential=False,
     ),
     Probe("stop", lambda seen: seen.turn_ended, _no_turn_end),
     Probe(
         "account",
         _account_is_good,
-        lambda seen: f"its account or its settings were refused: {seen.api_error}",
+        lambda seen: f"the API rejected its account or settings: {seen.api_error}",
         BY_HAND,
     ),
-    Probe("clear", lambda seen: seen.cleared, lambda seen: "/clear began no new conversation"),
+    Probe("clear", lambda seen: seen.cleared, lambda seen: "/clear did not start a new conversation"),
     Probe("exit", _ended_well, _bad_end),
 )
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the canary found about one version of the client on one version of tmux; kept in `.llmc/canary.json`."""
+    """The canary's result for one version of the client and one of tmux; stored in `.llmc/canary.json`."""
 
     agent: str
     client: str
     tmux: str
     at_unix: float
     passed: bool
-    #: what failed first, and what to do about it
+    #: the first failure, and its fix
     reason: str = ""
     fix: str = ""
     probes: dict[str, Result] = {}
-    #: what llmc has to do without
+    #: what llmc must do without
     cannot_see: tuple[str, ...] = ()
-    #: the evidence: hooks that came, in their order, and the end of the screen
+    #: the evidence: hooks received, in order, and the end of the screen
     hooks: tuple[str, ...] = ()
     screen: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """One line for users."""
         what = f"{self.client} with {self.tmux}"
         if not self.passed:
             return f"{what}: {self.reason}"
-        blind = f"; llmc cannot see {'; '.join(self.cannot_see)}" if self.cannot_see else ""
+        blind = f"; warning: cannot observe {'; '.join(self.cannot_see)}" if self.cannot_see else ""
         return f"{what}: passed{blind}"
 
 
 def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **evidence: Any) -> Verdict:
-    """The verdict: the first essential probe that failed is the reason."""
+    """The verdict; the first failed essential probe is the reason."""
     results = {probe.name: result_of(probe, seen) for probe in PROBES}
     failed = next((probe for probe in PROBES if results[probe.name] is Result.FAILED), None)
-    # What came after a failure was not tried; nothing was proved before the last of the essential ones.
+    # Probes after a failure do not run; it passes only once every essential probe passed.
     tried = all(results[probe.name] is Result.PASSED for probe in PROBES if probe.essential)
     return Verdict(
         agent=agent,
@@ -197,7 +199,7 @@ def judge(seen: Observed, agent: str, client: str, tmux: str, at_unix: float, **
         tmux=tmux,
         at_unix=at_unix,
         passed=tried,
-        reason=failed.words(seen) if failed else "" if tried else "it was interrupted",
+        reason=failed.words(seen) if failed else "" if tried else "the canary was interrupted",
         fix=failed.fix if failed else "",
         probes=results,
         cannot_see=tuple(p.words(seen) for p in PROBES if results[p.name] is Result.UNSEEN),
@@ -215,22 +217,24 @@ def result_of(probe: Probe, seen: Observed) -> Result:
 
 
 def why_probe(last: Verdict | None, client: str, tmux: str) -> str:
-    """Why the client has to be tried before auto mode; "" when it was, and passed."""
+    """Why auto mode must run the canary first; "" if it already passed."""
     if last is None:
-        return f"{client} with {tmux} was not tried on this root yet"
+        return f"{client} with {tmux} has not been tested in this root"
     if last.client != client:
-        return f"the client is another one: {last.client} before, {client} now"
+        return f"the client changed from {last.client} to {client}"
     if last.tmux != tmux:
-        return f"tmux is another one: {last.tmux} before, {tmux} now"
-    return "" if last.passed else f"{client} with {tmux} failed the last time: {last.reason}"
+        return f"tmux changed from {last.tmux} to {tmux}"
+    return "" if last.passed else f"the last test of {client} with {tmux} failed: {last.reason}"
 
 
-def hooks_in(events: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The hooks that an event log tells of, in their order."""
-    return tuple(_hook(row) for row in events if "event" in row)
+def hooks_in(events: Iterable[Mapping[str, Any]], names: Mapping[What, str]) -> tuple[str, ...]:
+    """The hooks in an event log, in order; `names`: what the agent calls them."""
+    all_names = {**names, What.EXITED: PANE_DIED}
+    return tuple(_hook(row, all_names) for row in events if "event" in row)
 
 
-def _hook(row: Mapping[str, Any]) -> str:
-    name = str(row.get("hook") or _HOOKS.get(str(row.get("action")), row.get("action")))
+def _hook(row: Mapping[str, Any], names: Mapping[What, str]) -> str:
+    action = str(row.get("action"))
+    name = row.get("hook") or (names[_MEANS[action]] if action in _MEANS else action)
     detail = row.get("source") or row.get("end") or row.get("error")
-    return f"{name} ({detail})" if detail else name
+    return f"{name} ({detail})" if detail else str(name)

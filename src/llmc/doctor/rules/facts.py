@@ -1,4 +1,4 @@
-"""What `llmc doctor` saw of a root. Pure data; None where something could not be seen."""
+"""The facts that `llmc doctor` collects about a root. Pure data; None means unknown."""
 
 from enum import StrEnum
 from typing import Any
@@ -10,15 +10,15 @@ from llmc.records.worker import WorkerRecord
 
 
 class PaneState(StrEnum):
-    """What tmux says of a worker's session."""
+    """The state of a worker's session, according to tmux."""
 
-    #: there is no such session
+    #: no such session
     NONE = "none"
     #: a program runs in it
     ALIVE = "alive"
-    #: its program has ended
+    #: its program exited
     DEAD = "dead"
-    #: tmux gave no answer: nobody may conclude anything
+    #: tmux did not answer: conclude nothing
     UNKNOWN = "unknown"
 
 
@@ -33,42 +33,42 @@ class Program(Struct, frozen=True):
 
 
 class StateFile(StrEnum):
-    """What state.json is worth."""
+    """The condition of state.json."""
 
     VALID = "valid"
     MISSING = "missing"
     BROKEN = "broken"
-    #: a newer llmc wrote it
+    #: written by a newer llmc
     NEWER = "newer"
 
 
 class StateFacts(Struct, frozen=True):
     kind: StateFile = StateFile.VALID
     problem: str = ""
-    #: the version before it can be read
+    #: state.json.bak is readable
     backup_good: bool = False
-    #: and it has workers
+    #: and has workers
     backup_has_workers: bool = False
-    #: records that are filed under another worker's name
+    #: records filed under another worker's name
     misfiled: tuple[str, ...] = ()
 
 
 class DaemonFacts(Struct, frozen=True):
     runs: bool = False
-    #: it wrote daemon.json, and said there that every session is ready
+    #: wrote daemon.json, and reported there that every session is ready
     registered: bool = False
     ready: bool = False
     #: since it took its lock
     age_s: float = 0.0
-    #: who signed the lock
+    #: the process named in the lock
     holder: str = ""
-    #: what only a running daemon has
+    #: files that only a running daemon has
     files: tuple[str, ...] = ()
-    #: the process that daemon.json names, where it is another one than runs
+    #: the process in daemon.json, if it is not the running daemon
     other_pid: int | None = None
     #: why hooks cannot wake it
     socket_problem: str = ""
-    #: since its last sign of life; None without auto mode
+    #: since the last heartbeat; None without auto mode
     heartbeat_age_s: float | None = None
 
 
@@ -77,90 +77,90 @@ class Session(Struct, frozen=True):
 
     name: str
     attached: bool = False
-    #: the launch of that agent
+    #: the id of that agent's launch
     instance: str = ""
 
 
 class Tree(Struct, frozen=True):
-    """What git says of a worker's worktree."""
+    """The state of a worker's worktree, according to git."""
 
     exists: bool = True
     #: why git cannot read it
     problem: str = ""
-    #: it is no worktree of this root at all, so that a new one is the only way
+    #: not a worktree of this root, so it must be recreated
     foreign: bool = False
-    #: the branch that is checked out; "" for none
+    #: the checked-out branch; "" if HEAD is detached
     branch: str = ""
     head: str = ""
-    #: the tip of the worker's own branch; "" when there is none
+    #: the tip of the worker's own branch; "" if it has none
     tip: str = ""
-    #: commits that the default branch does not have; None when there is nothing to compare with
+    #: commits that are not on the default branch; None if there is nothing to compare with
     ahead: int | None = 0
     dirty: tuple[str, ...] = ()
     rebasing: bool = False
-    #: a merge, cherry-pick, revert or bisect that was not ended
+    #: an unfinished merge, cherry-pick, revert or bisect
     operation: str = ""
-    #: the age of `index.lock`; None when there is none
+    #: age of `index.lock`; None if there is none
     lock_age_s: float | None = None
     lock_in_use: bool = False
 
 
 class WorkerFacts(Struct, frozen=True):
     record: WorkerRecord
-    #: where its worktree belongs
+    #: the path where its worktree belongs
     place: str = ""
     pane: PaneState = PaneState.NONE
     attached: bool = False
     tree: Tree | None = field(default_factory=Tree)
-    #: who holds the worker's lock; "" for nobody
+    #: who holds the worker's lock; "" if nobody does
     busy_with: str = ""
-    #: what is wrong with the file that registers the hooks
+    #: what is wrong with the hook settings file
     settings_problem: str = ""
-    #: the task as the conversation has it, where the record has none
+    #: the task according to the conversation, if the record has none
     found_prompt: str = ""
-    #: when this was seen, and whether a daemon ran then
+    #: when these facts were collected, and whether a daemon was running
     now: float = 0.0
     daemon_runs: bool = False
 
 
 class Stray(Struct, frozen=True):
-    """A directory in .worktrees that belongs to no worker; `llmc add` can take in a worktree only."""
+    """A directory in .worktrees that belongs to no worker; `llmc add` can adopt worktrees only."""
 
     name: str
     is_worktree: bool = True
 
 
 class Facts(Struct, frozen=True):
-    """What several checks need, and in `seen` what each of them saw for itself."""
+    """Facts that several checks need; `seen` has what each check collected for itself."""
 
     now: float
     programs: tuple[Program, ...] = ()
     config_problems: tuple[str, ...] = ()
-    #: settings that do not go well together
+    #: conflicting settings
     config_advice: tuple[str, ...] = ()
     #: names in config.toml
     configured: tuple[str, ...] = ()
     state: StateFacts = StateFacts()
     daemon: DaemonFacts = DaemonFacts()
-    #: None when tmux gave no answer; then `tmux_problem` says why
+    #: None if tmux did not answer; `tmux_problem` says why
     sessions: tuple[Session, ...] | None = ()
     tmux_problem: str = ""
     workers: tuple[WorkerFacts, ...] = ()
-    #: why the root's own clone cannot be read
+    #: why the root's clone cannot be read
     clone_problem: str = ""
     strays: tuple[Stray, ...] = ()
-    #: workers that the event log knows; looked for where state.json has none
+    #: workers in the event log; read only if state.json has none
     remembered: tuple[str, ...] = ()
-    #: what the last try of the client found
+    #: result of the last canary
     canary: Verdict | None = None
-    #: uncommitted changes in the source: nothing lands there while they are
+    #: uncommitted changes in the source, which block every accept
     source_dirty: tuple[str, ...] = ()
     #: by the kind of the check
     seen: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def lacking(self) -> set[str]:
-        """What cannot be used, of what a check may need."""
+        """Which prerequisites of checks are missing."""
         missing = {program.name for program in self.programs if program.problem}
         usable = {
             "git": "git" not in missing,

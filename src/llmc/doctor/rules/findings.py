@@ -1,4 +1,4 @@
-"""What a finding is: one problem, in words, with its fix. Pure."""
+"""A finding: one problem and its fix, as text. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 REPAIR = "fixable with --repair"
 
-#: the parts of a report, in their order
+#: the sections of a report, in order
 GROUPS = (
     "programs",
     "configuration",
@@ -24,9 +24,9 @@ GROUPS = (
 
 
 class Finding(Struct, frozen=True):
-    """One problem. `subject` is the session, branch or path it is about, where that is not the worker.
+    """One problem. `subject` is the session, branch or path, if the problem is not about a worker.
 
-    `kind` and `group` are those of the check that made it; the walk over the checks fills them in.
+    `kind` and `group` come from the check; `diagnose` fills them in.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Finding(Struct, frozen=True):
     worker: str = ""
     subject: str = ""
     repairable: bool = False
-    #: nothing can be written before it is fixed
+    #: blocks all writes until fixed
     blocks: bool = False
     kind: str = ""
     group: str = ""
@@ -48,19 +48,19 @@ class Finding(Struct, frozen=True):
         return f"{self.what} -> {self.fix}"
 
     def same_as(self, other: "Finding") -> bool:
-        """Whether both are about the same thing; the words may differ."""
+        """Whether both are about the same problem; the text may differ."""
         return (self.kind, self.worker, self.subject) == (other.kind, other.worker, other.subject)
 
 
 def fixable(text: str, how: str = "", *, worker: str = "", subject: str = "") -> Finding:
-    """A problem that --repair fixes; `how` says what it does, where that is not plain."""
+    """A problem that --repair fixes; `how` says what the repair does, if that is not obvious."""
     return Finding(text, f"{REPAIR}{how}", worker, subject, repairable=True)
 
 
 def summary(found: Iterable[Finding]) -> str:
-    """The last line of a report."""
+    """The last line of the report."""
     every = list(found)
     if not every:
         return "no problems"
-    mended = sum(finding.repairable for finding in every)
-    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {mended} fixable with --repair"
+    count = sum(finding.repairable for finding in every)
+    return f"{len(every)} problem{'s' if len(every) > 1 else ''}, {count} fixable with --repair"

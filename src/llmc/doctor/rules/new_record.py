@@ -1,4 +1,4 @@
-"""A worker's record made anew from what is on disk, in git and in tmux. Pure."""
+"""Rebuilds a worker's record from the disk, git and tmux. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from llmc.records.worker import Assignment, Status, WorkerRecord
 from llmc.sessions.rules import decide
 from llmc.tasks.rules.claims import is_ours
 
-#: events after which a worker has no task any more
+#: events after which a worker has no task
 _ENDS_A_TASK = ("accepted", "worker_reset", "worker_added")
 
 
 class Rebase(Struct, frozen=True):
-    """A rebase in progress, as git's own files tell it."""
+    """A rebase in progress, from git's own files."""
 
     before: str
     onto: str
@@ -27,13 +27,13 @@ class Rebase(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What was found of one worker."""
+    """What was found about one worker."""
 
     name: WorkerName
     worktree_path: str
     session_id: SessionName
     created_at_unix: float
-    #: its agent runs: the mark it was launched with, what it is, and what it says of itself
+    #: whether its agent runs, its launch id, its kind, and its own status
     alive: bool = False
     instance: str = ""
     agent: str = ""
@@ -43,13 +43,13 @@ class Found(Struct, frozen=True):
     claude_session_id: ClaudeSessionId | None = None
     transcript_path: str = ""
     prompt: str = ""
-    #: None when git could not read the worktree
+    #: None if git could not read the worktree
     git: decide.GitFacts | None = None
     rebase: Rebase | None = None
 
 
 def rebuilt(found: Found, now: float) -> WorkerRecord:
-    """The record that follows from the facts: without a running agent `offline`, else where it rests."""
+    """The record that follows from the facts: `offline` without a running agent, else the status it is in."""
     runs = found.alive and bool(found.instance)
     record = WorkerRecord(
         name=found.name,
@@ -74,19 +74,19 @@ def rebuilt(found: Found, now: float) -> WorkerRecord:
 
 
 def unknown(found: Found) -> list[str]:
-    """What could not be found out, in words."""
+    """What is unknown about the worker, as text."""
     said = []
     if found.git is None:
         said.append("git could not read its worktree")
     if found.alive and not found.instance:
-        said.append("an agent runs in its session, but not one that llmc launched")
+        said.append("the agent in its session was not launched by llmc")
     if not found.prompt and (found.busy or (found.git is not None and (found.git.ahead or found.git.dirty))):
-        said.append("its task is not known")
+        said.append("its task is unknown")
     return said
 
 
 def is_over(events: Iterable[dict[str, Any]], worker: str, prompt_id: str) -> bool:
-    """Whether the log says that the task with this id was accepted, or reset away."""
+    """Whether the task was accepted or reset, according to the event log."""
     over = False
     for event in events:
         if event.get("worker") != worker:
@@ -100,10 +100,10 @@ def is_over(events: Iterable[dict[str, Any]], worker: str, prompt_id: str) -> bo
 
 def _steps(record: WorkerRecord, found: Found) -> list[Step]:
     if found.git is None:
-        return [step(Status.NEEDS_INPUT, "git could not be read")]
+        return [step(Status.NEEDS_INPUT, "git failed")]
     rests = decide.rest(record, found.git)
     if rests.to is Status.REBASING:
-        # An agent at rest in the middle of it is told again; a busy one is at it.
+        # An idle agent gets the conflict prompt again; a busy one is already working on it.
         due = bool(record.pre_rebase_sha) and not found.busy
         return [replace_fields(rests, conflict_prompt_due=due)]
     if found.busy:
@@ -111,7 +111,7 @@ def _steps(record: WorkerRecord, found: Found) -> list[Step]:
     if found.asks:
         return [step(Status.NEEDS_INPUT, "question")]
     if rests.to is Status.IDLE and found.git.dirty:
-        return [step(Status.NEEDS_INPUT, "stopped_dirty")]  # idle would let the next task clear it away
+        return [step(Status.NEEDS_INPUT, "stopped_dirty")]  # if idle, the next task would discard the changes
     return [rests]
 
 
@@ -131,29 +131,29 @@ def _open_rebase(found: Found, now: float) -> dict[str, Any]:
 
 
 def keep_marks(record: WorkerRecord, old: WorkerRecord | None) -> WorkerRecord:
-    """What a person said of the worker, where the old state could still be read."""
+    """Keep the hold, if the old state is readable."""
     return record if old is None else replace(record, held=old.held)
 
 
 def assigned(
     record: WorkerRecord, claim: Claim | None, tasks: Mapping[TaskKey, Task], now: float
 ) -> WorkerRecord:
-    """The record with the task that the worker has claimed; one whose file says somebody else's is not it."""
+    """The record with the task that the worker claimed, unless the task file names another owner."""
     if claim is None:
         return record
     task = tasks.get(claim.task)
     if task is not None and not is_ours(task, claim):
         return record
     known: dict[str, Any] = {}
-    if task is not None:  # the client removes files of tasks
+    if task is not None:  # the client removes task files
         known = {"subject": task.subject, "label": task.label, "verify": task.verify, "budget": task.budget}
     at = Assignment(task_id=claim.task.id, task_list=claim.task.list, claim=claim.id, since_unix=now, **known)
     return replace(record, assignment=at)
 
 
 def owned(record: WorkerRecord, tasks: Mapping[TaskKey, Task]) -> Claim | None:
-    """The claim that a task's file alone knows. A list may be shared, and workers of two roots have the same names: so
-    the worker's own conversation must be about it."""
+    """The claim that only a task file records. A list may be shared by roots with workers of the same name, so the
+    worker's own conversation must mention the task."""
     for key, task in tasks.items():
         mine = task.status is TaskStatus.IN_PROGRESS and task.owner == record.name and task.claim
         if mine and task.subject and task.subject in record.current_prompt:

@@ -1,4 +1,4 @@
-"""What is wrong in one worker's record, and the record as it should be. Pure."""
+"""Problems in one worker's record, and their fixes. Pure."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from llmc.records.transitions import Step, step
 from llmc.records.worker import Status, WorkerRecord
 from llmc.sessions.rules import decide
 
-#: clocks of two machines, or before and after a correction, differ by so much without harm
+#: tolerated difference between two clocks, or before and after a clock correction
 CLOCK_SKEW_S = 60.0
-#: stands for a task that nobody can name any more
-LOST_PROMPT = "(the text of this task is lost; its conversation has it)"
+#: stands for a task whose text is lost
+LOST_PROMPT = "(task text lost; see the conversation)"
 
 _TIMES = (
     "created_at_unix",
@@ -28,7 +28,7 @@ _TIMES = (
 
 
 class Mend(Struct, frozen=True):
-    """What is wrong, and the fields or the step that put it right."""
+    """A problem, and the fields or the step that fix it."""
 
     text: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -49,12 +49,12 @@ def _commit(worker: WorkerFacts) -> list[Mend]:
         return [Mend(f"has a commit for review, but is {record.status}", {"commit_sha": None})]
     if record.commit_sha is not None:
         return []
-    text = "waits for review, but its record names no commit"
+    text = "is waiting for review, but its record has no commit"
     if record.accept is not None:
         return [Mend(text, {"commit_sha": record.accept.tip})]
     commit = (tree.head or tree.tip) if tree else ""
     if not commit:
-        reason = "it waited for review, and its commit is not known"
+        reason = "it was waiting for review, but its commit is unknown"
         lost = step(Status.ERROR, "commit lost", error_reason=reason, cause=Cause.GIT)
         return [Mend(text, change=lost)]
     nothing = tree is not None and tree.head and tree.ahead == 0 and not tree.dirty and not tree.rebasing
@@ -67,11 +67,11 @@ def _contradictions(worker: WorkerFacts) -> list[Mend]:
     record = worker.record
     found = []
     if not record.worktree_path.startswith("/"):
-        found.append(Mend("has no absolute path for its worktree", {"worktree_path": worker.place}))
+        found.append(Mend("has a relative worktree path", {"worktree_path": worker.place}))
     if record.status is Status.ERROR and not record.error_reason:
-        found.append(Mend("is in error, and its record does not say why", {"error_reason": "not recorded"}))
+        found.append(Mend("is in error, but its record has no reason", {"error_reason": "not recorded"}))
     if record.status is Status.IDLE and record.accept is not None:
-        found.append(Mend("is idle, but its record has an accept under way", {"accept": None}))
+        found.append(Mend("is idle, but its record has an accept in progress", {"accept": None}))
     return found
 
 
@@ -85,7 +85,7 @@ def _prompt(worker: WorkerFacts) -> list[Mend]:
 
 
 def _is_persons_turn(record: WorkerRecord) -> bool:
-    """A person may give an idle agent something to do, in its terminal or with `llmc message`."""
+    """The user may give an idle agent work in its terminal or with `llmc message`."""
     said = record.delivery is not None and record.delivery.prompt_id.startswith("message-")
     return said or record.reason in (decide.PERSONS_PROMPT, decide.TURN_GOES_ON)
 
@@ -100,11 +100,11 @@ def _times(record: WorkerRecord, now: float) -> list[Mend]:
         fields["accept"] = replace(record.accept, started_unix=now)
     if record.report is not None and record.report.at_unix > latest:
         fields["report"] = replace(record.report, at_unix=now)
-    return [Mend(f"has times that lie in the future: {', '.join(fields)}", fields)] if fields else []
+    return [Mend(f"has timestamps in the future: {', '.join(fields)}", fields)] if fields else []
 
 
 def task_in(prompts: list[str]) -> tuple[str, str]:
-    """The newest task among the prompts of a conversation: its id and its text, both "" when there is none."""
+    """Id and text of the latest task among the prompts of a conversation; both "" if there is none."""
     for text in reversed(prompts):
         found = header_id(text)
         if found is not None and found.startswith("task-"):

@@ -1,7 +1,7 @@
-"""The morning report: what auto mode did, what it cost, and what waits for a person. Pure.
+"""The digest: what auto mode did, what it cost, and what needs the user. Pure.
 
-It is computed from the event log and from how things are now; no model is asked. An attempt at a task counts where it
-ended: inside the period with all it took, also what lies before; else not at all.
+It is computed from the event log and the current state; no model is called. An attempt counts if it ended in the period,
+and then in full, including what happened before the period.
 """
 
 import math
@@ -36,26 +36,26 @@ _OF_TASKS = ("quarantined", "parked_task", "proposed", "task_question", "stuck")
 
 
 class Facts(Struct, frozen=True):
-    """How things are now, beside the log."""
+    """The current state, besides the log."""
 
     #: the attention list
     items: Collection[Item] = ()
-    #: None: there is no task list, or it cannot be read
+    #: None: no task list, or unreadable
     tasks: Collection[Task] | None = None
-    #: the list that is configured
+    #: the configured list
     list_name: str = ""
-    #: of that list, by llmc's own ledger, which outlives the files
+    #: of that list, from llmc's ledger, which outlives the files
     completed: Collection[str] = ()
     workers: Collection[WorkerRecord] = ()
     auto: AutoState = field(default_factory=AutoState)
-    #: a daemon in auto mode runs
+    #: a daemon is running in auto mode
     running: bool = False
-    #: parts of plans that cannot begin before a question is answered, by the key of its item
+    #: number of plan items that a question blocks, by the key of its item
     held_up: Mapping[str, int] = field(default_factory=dict)
 
 
 class Waiting(Struct, frozen=True):
-    """An item of the attention list, with what the report knows besides."""
+    """An item of the attention list, with details from the log."""
 
     #: as in the attention list
     key: str
@@ -63,21 +63,21 @@ class Waiting(Struct, frozen=True):
     severity: str
     #: one sentence
     what: str
-    #: the command, or what else helps
+    #: the command, or other help
     command: str
-    #: of a task: how its last attempt failed
+    #: why the last attempt at the task failed
     why: str = ""
     task_id: str | None = None
     worker: str | None = None
-    #: where unfinished work is pinned
+    #: the pin of unfinished work
     ref: str | None = None
     since_unix: float | None = None
-    #: how many tasks can go on then, directly or not; None where the task list is not known
+    #: tasks that can continue then, directly or not; None if the task list is unknown
     unblocks: int | None = None
 
 
 def waiting(history: History, facts: Facts) -> tuple[Waiting, ...]:
-    """Every item, what unblocks the most first; what is only worth knowing comes last."""
+    """All items, those that unblock the most first, notices last."""
     reach = _Reach(facts)
     latest = {a.task.id: a for a in history.attempts if a.task.list == facts.list_name}
     at_work = {str(record.name): record for record in facts.workers}
@@ -136,7 +136,7 @@ def _why(attempt: Attempt | None) -> str:
 
 
 class _Reach:
-    """How many unfinished tasks each task holds up."""
+    """How many unfinished tasks each task blocks."""
 
     def __init__(self, facts: Facts) -> None:
         self.known = facts.tasks is not None
@@ -146,9 +146,9 @@ class _Reach:
             if task.status is not TaskStatus.COMPLETED and task.id not in facts.completed
         ]
         self.open = {task.id: task for task in open_tasks}
-        # Only what is unfinished can be unblocked, also where a finished task still names it.
+        # Only unfinished tasks can be unblocked, even if a finished task still names them.
         edges = {task: others for task, others in needs(open_tasks).items() if task in self.open}
-        # Of those that a person can do something about: of all, a long chain would take minutes.
+        # Only for tasks that the user can act on: for all, a long chain would take minutes.
         held = {TaskId(item.who) for item in facts.items if item.kind in _OF_TASKS}
         taken = {record.assignment.task_id for record in facts.workers if record.assignment is not None}
         self._unblocks = unblocks(edges, (held | taken) & self.open.keys())
@@ -161,21 +161,21 @@ class _Reach:
 
 
 class Accepted(Struct, frozen=True):
-    """What landed: a task, or with no task a person's own accept."""
+    """What landed: a task, or without a task an accept by the user."""
 
     task_id: str | None
     subject: str
     worker: str
-    #: None: nothing had to change
+    #: None: no change was needed
     commit: str | None
     at_unix: float
-    #: from the claim to the landing; None where the log begins later
+    #: from the claim to the landing; None if the log starts later
     took_s: float | None
-    #: this one, and those that failed before it
+    #: this one and the failed ones before it
     attempts: int
     conflicts: int
     sent_back: int
-    #: of this attempt
+    #: for this attempt
     spend: Spend
 
 
@@ -187,7 +187,7 @@ class Ended(Struct, frozen=True):
     worker: str
     cause: str
     reason: str
-    #: where unfinished work is pinned
+    #: the pin of unfinished work
     ref: str | None
     began_unix: float | None
     ended_unix: float | None
@@ -195,7 +195,7 @@ class Ended(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A task that waits for a person since its last attempt, in this period: it failed, or used up its budget."""
+    """A task that needs the user since its last attempt in this period: it failed, or used up its budget."""
 
     task_id: str
     subject: str
@@ -209,7 +209,7 @@ class Held(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What all attempts with one end took."""
+    """The cost of all attempts with the same outcome."""
 
     attempts: int
     spend: Spend
@@ -229,10 +229,10 @@ class Commands(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """Auto mode itself: how often it was started, how the last run ended, and how fast it was."""
+    """The runs of auto mode: how many, how the last one ended, and how fast it was."""
 
     times: int
-    #: running, stopped, failed, killed; None where there was no run
+    #: running, stopped, failed, killed; None without a run
     how: str | None
     reason: str
     cause: str
@@ -240,9 +240,9 @@ class Runs(Struct, frozen=True):
     task_id: str | None
     ended_unix: float | None
     total_s: float
-    #: of that, while the fleet was parked
+    #: time of that while the fleet was parked
     parked_s: float
-    #: tasks accepted in an hour of run time without parks; None without such time
+    #: tasks accepted per hour of run time, not counting parks; None without run time
     tasks_per_hour: float | None
 
 
@@ -254,16 +254,16 @@ class Digest(Struct, frozen=True):
     undone: tuple[Accepted, ...]
     held: tuple[Held, ...]
     failed: tuple[Ended, ...]
-    #: of `failed`, by cause, the most frequent first
+    #: `failed` by cause, the most frequent first
     failed_by_cause: dict[str, int]
     released: tuple[Ended, ...]
     #: over their budget
     parked: tuple[Ended, ...]
     open: tuple[Ended, ...]
-    #: by end, and `other` for what belongs to no task; their sum is `total_spend`
+    #: by outcome, and `other` for tokens of no task; `total_spend` is their sum
     spend: dict[str, Outcome]
     total_spend: Spend
-    #: all known cost, divided by the tasks that landed; None without either
+    #: all known cost, divided by the landed tasks; None without either
     cost_per_accepted: float | None
     #: by cause
     parks: dict[str, Pauses]
@@ -272,14 +272,14 @@ class Digest(Struct, frozen=True):
     runs: Runs
     #: crashes, failures and remediations, in order
     interruptions: tuple[Interruption, ...] = ()
-    #: what could not be read, and is missing here
+    #: what could not be read
     problems: tuple[str, ...] = ()
-    #: the attention list, as `status --json` has it; `waiting` says more of the same items
+    #: the attention list as in `status --json`; `waiting` has more about the same items
     attention: tuple[Item, ...] = ()
 
     @property
     def waits(self) -> tuple[Waiting, ...]:
-        """What a person has to do something about."""
+        """Items that need an action."""
         return tuple(item for item in self.waiting if counts(item.severity))
 
     @property
@@ -292,7 +292,7 @@ class Digest(Struct, frozen=True):
 def digest(
     rows: Iterable[Row], since: float, now: float, facts: Facts, problems: tuple[str, ...] = ()
 ) -> Digest:
-    """The report on everything that ended since then, and on what is open now."""
+    """The digest of everything that ended since then, and of what is open now."""
     history = read(rows, facts.list_name)
     view = _View(history, since, max(now, since), facts)
     by_end = {end: view.attempts(end) for end in End}
@@ -334,7 +334,7 @@ def as_json(report: Digest) -> dict[str, Any]:
 
 
 class _View:
-    """A history, looked at through the period."""
+    """The part of a history in the period."""
 
     def __init__(self, history: History, since: float, until: float, facts: Facts) -> None:
         self.history, self.since, self.until, self.facts = history, since, until, facts
@@ -344,7 +344,7 @@ class _View:
         self._number = _numbered(history.attempts)
 
     def attempts(self, end: End) -> list[Attempt]:
-        """Those with this end that ended in the period, or are open."""
+        """Attempts with this outcome that ended in the period, or are open."""
         return [
             attempt
             for attempt in self.history.attempts
@@ -373,7 +373,7 @@ class _View:
         return Accepted(None, subject, landing.worker, landing.commit, landing.at, None, 1, 0, 0, Spend())
 
     def undone(self) -> list[Accepted]:
-        """Accepts that were taken back in the period, whenever they landed."""
+        """Accepts that were reverted in the period."""
         inside = {commit for commit, at in self.history.undone.items() if at >= self.since}
         attempts = [a for a in self.history.attempts if a.end is End.UNDONE and a.commit in inside]
         landings = [landing for landing in self.history.landings if landing.commit in inside]
@@ -403,7 +403,7 @@ class _View:
                     attempt.cause,
                     attempt.reason,
                     attempt.ref or None,
-                    max(self._number[id(attempt)], attempt.number or 0),  # the log may begin after the first
+                    max(self._number[id(attempt)], attempt.number or 0),  # the log may start after the first
                 )
 
     def subject(self, attempt: Attempt) -> str:
@@ -454,14 +454,14 @@ class _View:
         )
 
     def interruptions(self) -> tuple[Interruption, ...]:
-        """What the supervisor said, and the runs that did not end in order."""
+        """Interruptions reported by the supervisor, and runs that failed or were killed."""
         found = list(self.history.interruptions)
         for run in self.history.runs:
             if run.how is RunEnd.FAILED and run.ended is not None:
                 cause = f" ({run.cause})" if run.cause else ""
                 found.append(Interruption(run.ended, f"auto mode failed{cause}: {run.reason}"))
             elif run.how is RunEnd.KILLED and run.ended is not None:
-                found.append(Interruption(run.ended, "the daemon was killed; this is its last sign of life"))
+                found.append(Interruption(run.ended, "the daemon was killed (time of its last event)"))
         inside = [one for one in found if one.at_unix >= self.since]
         return tuple(sorted(inside, key=lambda one: one.at_unix))
 
@@ -475,12 +475,12 @@ class _View:
         return clip(zip(begun, ended, strict=True), self.period)
 
     def _parked(self, park: Park) -> list[Span]:
-        """When a park kept a run from working."""
+        """When a run was parked."""
         span = (park.began, self._end() if park.ended is None else park.ended)
         return overlap([span], self._run_spans())
 
     def _end(self) -> float:
-        """Where what has no end in the log ends: now, or with the last sign of life."""
+        """The end of what has no end in the log: now, or the last event."""
         return self.until if self.facts.running else min(self.history.last, self.until)
 
 
@@ -495,7 +495,7 @@ def _spend(view: _View, by_end: dict[End, list[Attempt]], landings: int) -> dict
 
 
 def _numbered(attempts: Iterable[Attempt]) -> dict[int, int]:
-    """Which try at its task each attempt is; it starts over once the task landed, or a person has put it back."""
+    """The number of each attempt at its task; it restarts after the task landed or the user requeued it."""
     failures: dict[TaskKey, int] = {}
     found = {}
     for attempt in attempts:
@@ -518,13 +518,13 @@ def clip(spans: Iterable[Span], limits: Span) -> list[Span]:
 
 
 def overlap(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """The parts of the spans that lie in any of the others."""
+    """The parts of the spans inside any of the others."""
     others = list(others)
     return [part for span in spans for other in others for part in clip([span], other)]
 
 
 def length(spans: Iterable[Span]) -> float:
-    """How long they are together; what lies in several counts once."""
+    """Their total length; overlaps count once."""
     total, reached = 0.0, -math.inf
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))

@@ -1,4 +1,4 @@
-"""The morning report for people: what waits for them first, then what landed, what did not, and what it took. Pure."""
+"""The digest as text: what needs the user, what landed, what did not, and what it cost. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,22 +10,22 @@ from llmc.records.task import in_order
 from llmc.reports.rules.digest_parts import Accepted, Commands, Digest, Ended, Held, Pauses, Waiting
 from llmc.reports.rules.history import Spend
 
-#: makes a text stand out: (text, style) -> text
+#: styles a text: (text, style) -> text
 Paint = Callable[[str, str], str]
-#: a time as people in this place say it
+#: formats a time in the local time zone
 When = Callable[[float], str]
 
-#: so many that wait are explained; of the others only the command is named
+#: items explained in full; for the others only the command is shown
 MOST_WAITING = 6
-#: a reason that begins with so much of another one is the same
+#: reasons with a common prefix of this length are the same
 SAME = 40
-#: so many that landed have a line each; more stand side by side
+#: up to this many landed tasks get a line each; more are shown in columns
 MOST_LANDED = 12
-#: only the last ones are shown
+#: only the latest are shown
 MOST_INTERRUPTIONS = 8
-#: so wide are columns side by side, if the page has room for all that way; else the second
+#: column widths: the first if everything fits that way, else the second
 COLUMNS = (38, 26)
-#: a page that is read at one go; of what landed, the rest is named by number only
+#: length of the digest; landed tasks beyond it are shown by number only
 MOST_LINES = 50
 LEAST_ROWS = 6
 MOST_NAMES = 60
@@ -34,7 +34,7 @@ TRASH = "refs/llmc/trash/"
 
 
 def render(report: Digest, width: int, paint: Paint, when: When) -> str:
-    """The whole report; every line fits into `width` cells."""
+    """The whole digest; every line fits into `width` cells."""
     page = _Page(max(40, min(width, MOST_WIDTH)), paint, when)
     first = [page.head(report), page.waiting(report.waits)]
     last = [
@@ -67,12 +67,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """With commas between, as many as a few lines can hold."""
+    """Comma-separated, and limited to a few lines."""
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
 def ranges(ids: Iterable[str]) -> list[str]:
-    """In order; numbers that follow each other are one: 3-5."""
+    """Sorted, with consecutive numbers as a range: 3-5."""
     found: list[list[str]] = []
     for name in sorted(ids, key=in_order):
         is_word, value, _ = in_order(name)
@@ -92,13 +92,13 @@ class _Page:
         long = format_duration(report.until_unix - report.since_unix)
         lines = [self.paint(shortened(f"{period} ({long})", self.width), "bold")]
         if report.is_empty:
-            rest = "" if report.waits else ", and nothing waits for you"
-            lines += self._plain(f"A quiet time: no task was begun, nothing landed{rest}.", 0, 2)
+            rest = "" if report.waits else ". Nothing is waiting for you"
+            lines += self._plain(f"No tasks started and nothing landed{rest}.", 0, 2)
         else:
             lines += self._plain(f"{summary(report)}.", 0, 2)
             lines += self._run(report)
         for problem in report.problems:
-            lines += [self.paint(line, "red") for line in self._plain(f"not known: {problem}", 0, 3)]
+            lines += [self.paint(line, "red") for line in self._plain(f"incomplete: {problem}", 0, 3)]
         return lines
 
     def _run(self, report: Digest) -> list[str]:
@@ -106,14 +106,14 @@ class _Page:
         at = f" at {self.when(runs.ended_unix)}" if runs.ended_unix is not None else ""
         cause = f" ({runs.cause})" if runs.cause else ""
         place = "".join(
-            f" {word} {name}" for word, name in (("on", runs.worker), ("at task", runs.task_id)) if name
+            f" {word} {name}" for word, name in (("on", runs.worker), ("in task", runs.task_id)) if name
         )
         why = f": {runs.reason}" if runs.reason else ""
         said = {
             "running": "Auto mode is running.",
             "stopped": f"Auto mode stopped{at}{why}",
             "failed": f"Auto mode failed{at}{cause}{place}{why}",
-            "killed": f"Auto mode ended without a word; its last sign is of {self.when(runs.ended_unix or 0)}",
+            "killed": f"Auto mode ended unexpectedly; last activity {self.when(runs.ended_unix or 0)}",
         }.get(runs.how or "", "")
         again = f" It was started {runs.times} times." if runs.times > 1 else ""
         text = said + ("" if not said or said.endswith(".") else ".") + again
@@ -121,7 +121,7 @@ class _Page:
         return [self.paint(line, style) if style else line for line in self._plain(text, 0, 3)]
 
     def waiting(self, items: tuple[Waiting, ...]) -> list[str]:
-        lines = [self.paint(f"Waits for you ({len(items)})", "bold")] if items else []
+        lines = [self.paint(f"Waiting for you ({len(items)})", "bold")] if items else []
         for item in items[:MOST_WAITING]:
             gain = f"   {_held_up(item)}" if item.unblocks else ""
             command = shortened(printable(item.command or item.kind), self.width - 2 - cells(gain))
@@ -135,20 +135,20 @@ class _Page:
         return lines
 
     def notices(self, items: tuple[Waiting, ...]) -> list[str]:
-        lines = [self.paint("Worth knowing", "bold")] if items else []
+        lines = [self.paint("Notices", "bold")] if items else []
         for item in items[:MOST_WAITING]:
             lines += self._plain(_about(item), 2, 2)
         return lines
 
     def landed(self, rows: tuple[Accepted, ...], most: int) -> list[str]:
-        """In at most so many lines, but for its title."""
+        """In at most `most` lines below its title."""
         if not rows:
             return []
         title = self.paint(f"Landed ({len(rows)})", "bold")
         if len(rows) <= MOST_LANDED:
             return [title, *self._table(rows)]
         hard = [f"{_name(row)}{_trouble(row)}" for row in rows if _trouble(row)]
-        notes = self._plain(f"not at once: {listed(hard)}", 2, 2) if hard else []
+        notes = self._plain(f"needed more than one try: {listed(hard)}", 2, 2) if hard else []
         most = max(3, most - len(notes))
         counts = [max(1, (self.width - 2) // column) for column in COLUMNS]
         count = next((n for n in counts if n * most >= len(rows)), counts[-1])
@@ -190,26 +190,26 @@ class _Page:
     def not_landed(self, report: Digest) -> list[str]:
         lines: list[str] = []
         if report.failed:
-            causes = ", ".join(f"{count} {cause}" for cause, count in report.failed_by_cause.items())
-            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed: {causes}", 2, 2)
+            causes = ", ".join(f"{cause}: {count}" for cause, count in report.failed_by_cause.items())
+            lines += self._plain(f"{counted(len(report.failed), 'attempt')} failed ({causes})", 2, 2)
             lines += self._failures(report.failed)
         for hold, words in (("quarantined", "quarantined"), ("parked", "parked (over budget)")):
             held = [_held(row) for row in report.held if row.hold == hold]
             if held:
                 lines += self._plain(f"{words}: {listed(held)}", 2, 2)
-        for rows, words in ((report.released, "given back"), (report.open, "still open")):
+        for rows, words in ((report.released, "released"), (report.open, "still open")):
             if rows:
                 lines += self._plain(f"{words}: {_tasks(rows)}", 2, 2)
         if report.undone:
             said = [f"{(row.commit or '')[:9]} {row.subject}".strip() for row in report.undone]
-            lines += self._plain(f"taken back with undo: {listed(said)}", 2, 2)
+            lines += self._plain(f"reverted with undo: {listed(said)}", 2, 2)
         return [self.paint("Did not land", "bold"), *lines] if lines else []
 
     def _failures(self, rows: tuple[Ended, ...]) -> Iterator[str]:
-        """The last word of each cause: one line says what to look for."""
+        """The latest reason for each cause, one line each."""
         last = {row.cause: row for row in rows if row.reason}
         for row in list(last.values())[:3]:
-            yield from self._plain(f"{row.cause or 'unknown'}, task {row.task_id}: {gist(row.reason)}", 4, 2)
+            yield from self._plain(f"task {row.task_id} ({row.cause or 'unknown'}): {gist(row.reason)}", 4, 2)
 
     def interruptions(self, report: Digest) -> list[str]:
         rows = report.interruptions
@@ -217,7 +217,7 @@ class _Page:
             return []
         lines = [self.paint(f"Interruptions ({len(rows)})", "bold")]
         if len(rows) > MOST_INTERRUPTIONS:
-            lines.append(f"  {len(rows) - MOST_INTERRUPTIONS} earlier ones: llmc events")
+            lines.append(f"  {len(rows) - MOST_INTERRUPTIONS} earlier: llmc events")
         for row in rows[-MOST_INTERRUPTIONS:]:
             lines += self._plain(f"{self.when(row.at_unix)}  {row.text}", 2, 2)
         return lines
@@ -229,11 +229,9 @@ class _Page:
         width = max(len(name) for name, _ in rows)
         lines = [f"  {name:<{width}}  {_spent(row.spend)}" for name, row in rows]
         if len(rows) > 1:
-            lines.append(f"  {'in all':<{width}}  {_spent(report.total_spend)}")
+            lines.append(f"  {'total':<{width}}  {_spent(report.total_spend)}")
         if report.cost_per_accepted is not None:
-            lines.append(
-                f"  {money(report.cost_per_accepted)} for each task that landed, everything included"
-            )
+            lines.append(f"  {money(report.cost_per_accepted)} per landed task, all costs included")
         return [self.paint("Spent", "bold"), *(shortened(line, self.width) for line in lines)]
 
     def pauses(self, report: Digest) -> list[str]:
@@ -250,43 +248,41 @@ class _Page:
             said.append(f"post-accept command: {counted(done.times, 'run')}{bad}, {_long(done)}")
         if not said:
             return []
-        return [self.paint("Waited", "bold"), *(line for text in said for line in self._plain(text, 2, 2))]
+        return [self.paint("Delays", "bold"), *(line for text in said for line in self._plain(text, 2, 2))]
 
     def _plain(self, text: str, indent: int, most: int) -> list[str]:
         return [" " * indent + line for line in wrap(printable(text), self.width - indent, most)]
 
 
 def summary(report: Digest) -> str:
-    """The night in a sentence, without its full stop."""
+    """The run in one sentence, without the period."""
     tasks = [row for row in report.accepted if row.task_id is not None]
     by_hand = len(report.accepted) - len(tasks)
     runs = report.runs
     parts = [f"{counted(len(tasks), 'task')} landed"] if tasks or runs.times else []
     if runs.tasks_per_hour:
-        parked = " without the parks" if runs.parked_s else ""
-        parts[0] += f" in {format_duration(runs.total_s)} ({runs.tasks_per_hour:.1f} an hour{parked})"
+        parked = " excluding parks" if runs.parked_s else ""
+        parts[0] += f" in {format_duration(runs.total_s)} ({runs.tasks_per_hour:.1f} per hour{parked})"
     if by_hand:
         parts.append(f"{counted(by_hand, 'accept')} by hand")
     if report.total_spend.cost is not None:
         parts.append(money(report.total_spend.cost))
     if report.waits:
-        count = len(report.waits)
-        parts.append(f"{count} {'waits' if count == 1 else 'wait'} for you")
+        parts.append(f"{len(report.waits)} waiting for you")
     return ", ".join(parts) or "Nothing landed"
 
 
 def _long(row: Pauses | Commands) -> str:
-    return format_duration(row.total_s) + (" in all" if row.times > 1 else "")
+    return format_duration(row.total_s) + (" total" if row.times > 1 else "")
 
 
 def _held_up(item: Waiting) -> str:
-    """What can go on when a person has done this."""
-    what = counted(item.unblocks or 0, "part" if item.kind == "goal_question" else "task")
-    return f"{what} {'waits' if item.unblocks == 1 else 'wait'} for it"
+    """What this blocks."""
+    return f"blocks {counted(item.unblocks or 0, 'plan item' if item.kind == 'goal_question' else 'task')}"
 
 
 def _about(item: Waiting) -> str:
-    """The item itself may say why already."""
+    """The item and its reason, unless the item already contains it."""
     reason = item.why.partition(": ")[2] or item.why
     return item.what if not reason or reason[:SAME] in item.what else f"{item.what} ({item.why})"
 
@@ -296,22 +292,22 @@ def _name(row: Accepted) -> str:
 
 
 def _trouble(row: Accepted) -> str:
-    """What did not go smoothly; often nothing."""
+    """Attempts, conflicts and returns; often nothing."""
     said = [
         f"attempt {row.attempts}" if row.attempts > 1 else "",
         counted(row.conflicts, "conflict") if row.conflicts else "",
-        f"sent back {row.sent_back}x" if row.sent_back else "",
+        f"returned {row.sent_back}x" if row.sent_back else "",
     ]
     return f" ({', '.join(part for part in said if part)})" if any(said) else ""
 
 
 def _held(row: Held) -> str:
-    """A task that waits for a person: why, and after how many attempts."""
+    """A quarantined or parked task: why, and after how many attempts."""
     return f"{row.task_id} ({', '.join(filter(None, (row.cause, counted(row.attempts, 'attempt'))))})"
 
 
 def _tasks(rows: Iterable[Ended]) -> str:
-    """Each task once, with why; the same task twice is said by a number."""
+    """Each task once, with its cause and how often."""
     times = Counter((row.task_id, row.cause) for row in rows)
     return listed(
         [
@@ -325,17 +321,15 @@ def _tasks(rows: Iterable[Ended]) -> str:
 
 def _spent(spend: Spend) -> str:
     cached = spend.cache_read_input_tokens
-    said = f"{tokens(spend.tokens)} tokens" + (f" ({tokens(cached)} more from the cache)" if cached else "")
+    said = f"{tokens(spend.tokens)} tokens" + (f" (plus {tokens(cached)} from cache)" if cached else "")
     if spend.cost is None:
         return said
-    missing = f", and {tokens(spend.unpriced_tokens)} without a price" if spend.unpriced_tokens else ""
+    missing = f", plus {tokens(spend.unpriced_tokens)} unpriced" if spend.unpriced_tokens else ""
     return f"{said}, {money(spend.cost)}{missing}"
 
 
 def ended_notice(found: Digest, text: str) -> Notice:
-    """What a person is told when auto mode ends; its title counts as the report itself does."""
+    """The notice when auto mode ends, with the summary as its title."""
     words = "nothing happened" if found.is_empty and not found.waits else summary(found)
     facts = {"accepted": len(found.accepted), "failed": len(found.failed), "waiting": len(found.waits)}
-    return Notice(
-        "digest", f"{found.since_unix:.3f}", f"Auto mode has ended: {words}", text[:BODY_CHARS], facts
-    )
+    return Notice("digest", f"{found.since_unix:.3f}", f"Auto mode ended: {words}", text[:BODY_CHARS], facts)

@@ -1,7 +1,7 @@
-"""What auto mode did, as the event log tells it: attempts at tasks, landed commits, runs, parks. Pure.
+"""What auto mode did, from the event log: attempts at tasks, landed commits, runs, parks. Pure.
 
-The log is what others wrote over days, and may begin in the middle: a row that lacks a field, or comes without the one
-before it, is taken for what it says. Each attempt has one end, however many rows speak of it.
+The log may start in the middle of things: a row with a missing field, or without its predecessor, is used as far as it
+goes. Each attempt has one end, however many rows mention it.
 """
 
 import math
@@ -18,17 +18,17 @@ Span = tuple[float, float]
 
 
 class End(StrEnum):
-    """What became of an attempt."""
+    """The outcome of an attempt."""
 
     ACCEPTED = "accepted"
-    #: it landed, and was taken back with `llmc undo`
+    #: landed, then reverted with `llmc undo`
     UNDONE = "undone"
     FAILED = "failed"
-    #: given back, and nothing counts against the task
+    #: released, without a failure of the task
     RELEASED = "released"
     #: over its budget
     PARKED = "parked"
-    #: somebody is at it
+    #: in progress
     OPEN = "open"
 
 
@@ -38,20 +38,20 @@ class RunEnd(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     FAILED = "failed"
-    #: without a word: killed, or the machine went down
+    #: without an event: killed, or the machine went down
     KILLED = "killed"
 
 
 class Spend(Struct, frozen=True):
-    """Tokens, and what they cost as far as prices are known."""
+    """Tokens, and their cost where prices are known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
-    #: None: no price is known for any of them
+    #: None: no prices known
     cost: float | None = None
-    #: how many of the tokens, cache reads left out, have no price
+    #: tokens without a price, not counting cache reads
     unpriced_tokens: int = 0
 
     def __add__(self, other: "Spend") -> "Spend":
@@ -67,29 +67,29 @@ class Spend(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """All but the cache reads, as `llmc usage` counts."""
+        """All tokens except cache reads, as in `llmc usage`."""
         return self.input_tokens + self.output_tokens + self.cache_creation_input_tokens
 
 
 class Attempt(Struct):
-    """One worker at one task, from the claim to its end."""
+    """One worker on one task, from the claim to the end."""
 
     task: TaskKey
     worker: str = ""
     claim: str = ""
     subject: str = ""
-    #: None: before the log begins
+    #: None: before the start of the log
     began: float | None = None
     ended: float | None = None
     end: End = End.OPEN
     cause: str = ""
     reason: str = ""
-    #: where unfinished work is pinned
+    #: the pin of unfinished work
     ref: str = ""
     commit: str = ""
-    #: which failure of the task it was, as the log counts
+    #: the number of this failure of the task
     number: int | None = None
-    #: `quarantined` or `parked`, where the task waits for a person since
+    #: `quarantined` or `parked`, if the task has needed the user since
     hold: str = ""
     conflicts: int = 0
     sent_back: int = 0
@@ -97,7 +97,7 @@ class Attempt(Struct):
 
 
 class Landing(Struct):
-    """A commit that landed without a task: a person's own accept."""
+    """A commit that landed without a task: accepted by the user."""
 
     commit: str
     worker: str
@@ -119,13 +119,13 @@ class Run(Struct):
 class Park(Struct):
     cause: str
     began: float
-    #: until when it was to be at the latest; the last of several, where a probe failed
+    #: its latest planned end
     until: float | None = None
     ended: float | None = None
 
 
 class Interruption(Struct, frozen=True):
-    """Something broke the night, or put it right again."""
+    """An interruption of auto mode, or its recovery."""
 
     at_unix: float
     #: one sentence, with the cause
@@ -139,7 +139,7 @@ class PostAccept(Struct):
 
 
 class History(Struct):
-    """All of the log, in order of what happened."""
+    """The whole log, in order."""
 
     attempts: list[Attempt] = field(default_factory=list)
     landings: list[Landing] = field(default_factory=list)
@@ -149,11 +149,11 @@ class History(Struct):
     #: what the supervisor found and did
     interruptions: list[Interruption] = field(default_factory=list)
     post_accepts: list[PostAccept] = field(default_factory=list)
-    #: by commit: when it was taken back
+    #: when each commit was reverted
     undone: dict[str, float] = field(default_factory=dict)
-    #: tokens that belong to no task, and when they were used
+    #: tokens of no task, and when they were used
     other_spend: list[tuple[float, Spend]] = field(default_factory=list)
-    #: tasks that wait for a person as far as the log knows: why, and since when
+    #: tasks that need the user according to the log: why, and since when
     holds: dict[TaskKey, tuple[str, float]] = field(default_factory=dict)
     subjects: dict[TaskKey, str] = field(default_factory=dict)
     #: time of the last row
@@ -164,9 +164,9 @@ Row = Mapping[str, Any]
 
 
 def read(rows: Iterable[Row], unnamed: str = "") -> History:
-    """The history in these rows, oldest first; actions it does not know are nothing to it.
+    """The history in these rows, oldest first; unknown actions are ignored.
 
-    `unnamed`: the list that rows of an older llmc are about, which had ids alone.
+    `unnamed`: the task list of rows from an older llmc, which recorded only ids.
     """
     reader = _Reader(unnamed)
     for row in rows:
@@ -176,7 +176,7 @@ def read(rows: Iterable[Row], unnamed: str = "") -> History:
 
 
 class _Reader:
-    """Adds one row after another to a history."""
+    """Builds a history row by row."""
 
     def __init__(self, unnamed: str = "") -> None:
         self._unnamed = unnamed
@@ -184,10 +184,10 @@ class _Reader:
         self.now = self.before = 0.0
         self._latest: dict[TaskKey, Attempt] = {}
         self._by: dict[tuple[TaskKey, str], Attempt] = {}
-        #: the attempt each worker is at
+        #: the current attempt of each worker
         self._at: dict[str, Attempt] = {}
         self._by_commit: dict[str, Attempt] = {}
-        #: open attempts whose task or worker was seen elsewhere since, and when: their end may still come
+        #: open attempts whose task or worker has been seen elsewhere since, and when; their end may still come
         self._left: dict[int, tuple[Attempt, float]] = {}
 
     def take(self, row: Row) -> None:
@@ -202,7 +202,11 @@ class _Reader:
     def finish(self) -> None:
         for attempt, at in self._left.values():
             if attempt.end is End.OPEN:
-                attempt.end, attempt.ended, attempt.reason = End.RELEASED, at, "its end is not in the log"
+                attempt.end, attempt.ended, attempt.reason = (
+                    End.RELEASED,
+                    at,
+                    "its end is not in the event log",
+                )
 
     def assigned(self, row: Row) -> None:
         task, worker, claim = self._task(row), text(row.get("worker")), text(row.get("claim"))
@@ -234,7 +238,7 @@ class _Reader:
         self.history.holds.pop(task, None)
 
     def accepted(self, row: Row) -> None:
-        """The landing itself; what belongs to a task is told by `task_completed`, before or after it."""
+        """The landing itself; `task_completed`, before or after it, has the task."""
         commit, worker = text(row.get("commit")), text(row.get("worker"))
         if commit in self._by_commit or any(landing.commit == commit for landing in self.history.landings):
             return
@@ -306,7 +310,7 @@ class _Reader:
         if (run := self._open_run()) is not None:
             run.ended, run.how = self.before, RunEnd.KILLED
         if (park := self._open_park()) is not None and park.until is not None and park.until <= self.now:
-            park.ended = max(park.began, park.until)  # it passed while nobody was there to say so
+            park.ended = max(park.began, park.until)  # it ended while no daemon was running
         self.history.runs.append(Run(self.now))
 
     def run_stopped(self, row: Row) -> None:
@@ -322,7 +326,7 @@ class _Reader:
     def fleet_parked(self, row: Row) -> None:
         cause, until, park = text(row.get("cause")), number(row.get("until_unix")), self._open_park()
         if park is not None and park.cause == cause:
-            park.until = until  # a probe failed: the same park goes on
+            park.until = until  # a probe failed: the same park continues
             return
         self.fleet_resumed(row)
         self.history.parks.append(Park(cause, self.now, until))
@@ -347,14 +351,14 @@ class _Reader:
             took = number(row.get("duration_s"))
             self._interrupted(f"remediation {count} {outcome}" + (f" in {took:.0f} s" if took else ""), row)
         else:
-            self._interrupted(f"remediation {count} began", row)
+            self._interrupted(f"remediation {count} started", row)
 
     def supervisor_restarted(self, row: Row) -> None:
-        self._interrupted("the supervisor restarts the daemon", row)
+        self._interrupted("the supervisor restarted the daemon", row)
 
     def supervisor_stopped(self, row: Row) -> None:
         if row.get("code") != 0:
-            self._interrupted(f"the supervisor stopped with {_count(row, 'code')}", row)
+            self._interrupted(f"the supervisor exited with code {_count(row, 'code')}", row)
 
     def _interrupted(self, what: str, row: Row) -> None:
         reason = text(row.get("reason"))
@@ -368,9 +372,9 @@ class _Reader:
         return attempt
 
     def _attempt(self, task: TaskKey, row: Row) -> Attempt:
-        """The attempt a row is about: of its worker, else the latest; where the log begins in the middle of it, a new one.
+        """The attempt of a row: its worker's, else the latest; a new one if the log starts in the middle of it.
 
-        A task that is given back can have its next worker before the row about its last one is written.
+        A released task can have its next worker before the row about its last one is written.
         """
         worker, latest = text(row.get("worker")), self._latest.get(task)
         if (task, worker) in self._by:
@@ -388,7 +392,7 @@ class _Reader:
             self._by_commit[commit] = attempt
 
     def _close(self, attempt: Attempt, end: End, row: Row) -> None:
-        """The first end counts; a later row about the same end may still say why."""
+        """The first end counts; a later row about it may add the reason."""
         if attempt.end is End.OPEN:
             attempt.end, attempt.ended = end, self.now
         if attempt.end is end:
@@ -428,7 +432,7 @@ class _Reader:
         if run is None and self.history.runs:
             run = self.history.runs[-1]
             if how is RunEnd.STOPPED or run.how is RunEnd.FAILED:
-                return  # what ended it first says why
+                return  # the first end has the reason
         if run is None:
             run = Run(None)
             self.history.runs.append(run)
@@ -464,7 +468,7 @@ _HANDLERS: dict[str, Callable[[_Reader, Row], None]] = {
     "overseer_stopped": _Reader.supervisor_stopped,
 }
 
-#: the actions that say anything here; the others need not be read
+#: the relevant actions; others need not be read
 ACTIONS = frozenset(_HANDLERS)
 
 

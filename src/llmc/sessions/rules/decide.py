@@ -1,4 +1,4 @@
-"""What an event means for a worker: facts in, at most one step of the state machine out. Pure."""
+"""What an event means for a worker: takes facts, returns at most one transition. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -13,37 +13,37 @@ from llmc.records import causes
 from llmc.records.transitions import Step, is_allowed, step
 from llmc.records.worker import BUSY, Delivery, Outcome, Report, SelfReview, Status, WorkerRecord
 
-#: the first word of its prompt's id
+#: the prefix of its prompt id
 KIND = "review"
-#: shown while the prompt has not gone out yet
+#: shown until the prompt is sent
 DUE = "self-review is due"
 DONE = "self-review done"
 
-#: a worker that stops here with commits has finished its task; `rejected` has not: a person has reviewed it already
+#: stopping with commits in these statuses finishes the task; not in `rejected`, which the user has reviewed
 _ENDS_A_TASK = (Status.WORKING, Status.NEEDS_INPUT)
-#: where a prompt that is due can be sent: `needs_review` after a restart of the agent
+#: where a due prompt can be sent; `needs_review` after a restart of the agent
 _CAN_BE_SENT = (Status.WORKING, Status.NEEDS_REVIEW)
 
 
 class Todo(Enum):
-    """What is left to do about a self-review."""
+    """The next step of a self-review."""
 
     #: the prompt is due
     SEND = auto()
-    #: llmc was interrupted while it sent it
+    #: llmc was interrupted while sending it
     DELIVER = auto()
-    #: it did not arrive, and the worker still stands where it waited for it
+    #: it was not delivered, and the worker still waits for it
     GIVE_UP = auto()
 
 
 def comes_next(record: WorkerRecord) -> bool:
-    """Whether a worker that stops with commits reads them once more before a person does."""
+    """Whether a worker that stops with commits reviews them before the user does."""
     waits = record.self_review in (SelfReview.WANTED, SelfReview.DUE, SelfReview.SENT)
     return waits and bool(record.current_prompt) and record.status in _ENDS_A_TASK
 
 
 def is_open(record: WorkerRecord) -> bool:
-    """Whether llmc, and not the agent, has the next move: an agent that rests now was not interrupted."""
+    """Whether it is llmc's turn, not the agent's: an idle agent was not interrupted."""
     return record.self_review in (SelfReview.DUE, SelfReview.SENT)
 
 
@@ -60,19 +60,19 @@ def is_on_its_way(delivery: Delivery | None) -> bool:
 
 
 def failure(delivery: Delivery | None) -> str:
-    """Why a person gets the work without a self-review."""
+    """Why the work goes to human review without a self-review."""
     if delivery is None or not delivery.prompt_id.startswith(f"{KIND}-"):
         return "self-review not sent"
     return f"self-review {delivery.outcome}" + (f": {delivery.reason}" if delivery.reason else "")
 
 
-#: exit codes of an agent that ended as it should; anything else is a crash
+#: exit codes of an agent that ended normally; anything else is a crash
 NORMAL_EXITS = (0, 130)
 
-#: a day without a crash, and the counter starts again
+#: after a day without a crash the counter starts over
 CRASH_MEMORY_S = 24 * 3600
 
-#: the statuses that the client's status file can put right
+#: the statuses that the client's status file can correct
 CLIENT_CAN_CONTRADICT = (
     Status.WORKING,
     Status.REJECTED,
@@ -80,37 +80,37 @@ CLIENT_CAN_CONTRADICT = (
     Status.NEEDS_INPUT,
     Status.NEEDS_REVIEW,
 )
-#: how long the client must have been at rest, or busy, before that counts against what its hooks said
+#: how long the client must be idle, or busy, before that overrides its hooks
 INTERRUPTED_AFTER_S = 5.0
 BUSY_AFTER_S = 1.0
-#: longer than a question takes to be told by its hook
+#: longer than the hook of a question takes to arrive
 DIALOG_AFTER_S = 3.0
-#: turns that may end with conflicts unresolved; the last of them is an error
+#: turns that may end with unresolved conflicts; the last of them is an error
 MAX_ROUNDS = 3
 
-#: more tasks than an agent makes at once; those it failed to make would else pile up
+#: more than an agent makes at once; failed announcements would otherwise pile up
 MOST_ANNOUNCED = 50
 
-#: a report with more than this is not kept in full
+#: longer reports are truncated
 MOST_REPORTED = 65_536
 
-#: why a worker is `working` on something llmc has no task for
+#: why a worker is `working` without a task from llmc
 PERSONS_PROMPT = "a prompt llmc did not send"
 TURN_GOES_ON = "its turn goes on"
-#: why a worker that rests was not ended by a Stop
+#: why a worker is idle without a Stop
 INTERRUPTED = "interrupted"
-#: why a worker needs a person although its agent asked nothing
+#: why a worker needs input although its agent asked nothing
 DIALOG = "dialog"
-#: why an agent was ended that is about to be started again
-ANOTHER_MODEL = "to be started with another model"
-#: why a worker waits for review that was started with commits in its worktree
-FOUND_COMMITS = "commits are there"
-#: why a worker waits for review though its rebase did not come to anything
+#: why an agent was stopped that is about to be restarted
+ANOTHER_MODEL = "restarting with another model"
+#: why a worker is in review that was started with commits in its worktree
+FOUND_COMMITS = "commits found"
+#: why a worker is in review although its rebase did not finish
 ABORTED = "rebase aborted by the worker"
 ABORTED_BY_HAND = "rebase aborted by hand"
-#: why a worker is in error whose conflicts nobody resolved
+#: why a worker with unresolved conflicts is in error
 CONFLICTS_LEFT = "conflicts not resolved"
-#: the prompts that llmc sends about a rebase, by the first word of their id
+#: prefixes of the prompt ids that are about a rebase
 ABOUT_A_REBASE = ("conflict-", "validation-")
 
 
@@ -119,33 +119,33 @@ def is_about_a_rebase(delivery: Delivery) -> bool:
 
 
 class GitFacts(Struct, frozen=True):
-    """What git says of a worktree at this moment."""
+    """Git facts of a worktree."""
 
     head: str
     ahead: int
     dirty: bool
     rebasing: bool
-    #: HEAD has the commit that llmc's rebase goes onto
+    #: HEAD contains the commit that llmc's rebase goes onto
     on_base: bool = True
-    #: files of the conflict that still have markers
+    #: conflicted files that still have markers
     marked: tuple[str, ...] = ()
 
 
-#: of one who works on no branch: its turn ends when it ends, whatever the directory holds
+#: for an agent without a branch: its turn ends regardless of the files
 NO_BRANCH = GitFacts(head="", ahead=0, dirty=False, rebasing=False)
 
 
 class Facts(Struct, frozen=True):
-    """What was observed when an event is judged; None where it does not matter or could not be seen."""
+    """Facts for judging an event; None if irrelevant or unknown."""
 
     git: GitFacts | None = None
     exit_code: int | None = None
-    #: of an end that was told: the agent runs in its pane, or nobody can say, so it may be the end of another pane
+    #: for an exit event: the agent may still run in its pane, so the event may be about another pane
     agent_lives: bool = False
 
 
 class Verdict(Struct, frozen=True):
-    """A status change, changed fields, and what to write into the event log."""
+    """A status change, changed fields, and the event to log."""
 
     change: Step | None = None
     fields: dict[str, Any] = field(default_factory=dict)
@@ -157,12 +157,12 @@ _WANT_GIT = (What.TURN_ENDED, What.TURN_FAILED, What.SESSION_STARTED)
 
 
 def wants_git(event: AgentEvent) -> bool:
-    """Whether git has to be asked before this event can be judged."""
+    """Whether judging this event needs git facts."""
     return event.what in _WANT_GIT and not event.from_subagent
 
 
 def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
-    """The meaning of one event. Events of an earlier launch of the worker, or of none, mean nothing."""
+    """Judge one event. Events of an earlier launch, or of none, are ignored."""
     if not event.instance or event.instance != record.instance:
         return Verdict(action="hook_ignored", details={"hook": event.name, "why": "of an earlier launch"})
     match event.what:
@@ -195,11 +195,11 @@ def judge(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
 def client_says(
     record: WorkerRecord, is_busy: bool, is_idle: bool, for_s: float, *, is_waiting: bool = False
 ) -> Step | None:
-    """What the client's own status file adds to its hooks, once it has said so for a while.
+    """What the client's status file adds to its hooks, once it is stable for a while.
 
-    Esc fires no hook: a worker whose agent rests without a Stop was interrupted. A question that was answered, or
-    a queued message that begins a turn of its own, fires none either: then it is at work again. And a dialog that the
-    client opens by itself in the middle of a task waits for a person; auto mode looks for those of its own workers.
+    Esc fires no hook: a worker whose agent is idle without a Stop was interrupted. An answered question, or a queued
+    message that starts its own turn, fires none either: the worker is working again. A dialog that the client opens
+    by itself in the middle of a task waits for the user; auto mode handles those of its own workers.
     """
     if is_waiting and record.status in BUSY and for_s >= DIALOG_AFTER_S and record.assignment is None:
         return step(Status.NEEDS_INPUT, DIALOG)
@@ -212,7 +212,7 @@ def client_says(
 
 
 def rest(record: WorkerRecord, git: GitFacts) -> Step:
-    """Where a worker with a living but resting agent belongs, from git alone."""
+    """The status of a worker with an idle agent, from git alone."""
     if git.rebasing:
         return step(Status.REBASING, "rebase in progress")
     if record.validation_due:
@@ -240,7 +240,7 @@ def _session_start(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Ver
 
 
 def _prompt(record: WorkerRecord, event: AgentEvent) -> Verdict:
-    """The agent says that a prompt arrived. With our id it completes a delivery nobody waited for any more."""
+    """The agent confirms a prompt. With our id, it completes an unconfirmed delivery."""
     text, delivery = event.prompt, record.delivery
     if delivery is None or not carries(text, delivery.prompt_id):
         earlier = header_id(text)
@@ -257,25 +257,25 @@ def _prompt(record: WorkerRecord, event: AgentEvent) -> Verdict:
 
 
 def arrived_step(record: WorkerRecord, reason: str) -> Step | None:
-    """The status a worker enters because its prompt has arrived; None when it is there already."""
+    """The transition when a prompt is confirmed; None if the worker is already in that status."""
     delivery = record.delivery
     then = delivery.then if delivery else None
     if delivery is None or then is None or then is record.status or not is_allowed(record, then):
         return None
-    if record.status is Status.ERROR:  # only what was said since ends it, not the prompt that led to it
+    if record.status is Status.ERROR:  # only what is said after it ends it, not the prompt that caused it
         return said_in_error(record) if delivery.at_unix >= record.since_unix else None
     return step(then, reason)
 
 
 def said_in_error(record: WorkerRecord) -> Step:
-    """A person gave a worker in error something to do: its rebase, if one is open, goes on as one of llmc's."""
+    """The user sent work to a worker in error: an open rebase continues as one of llmc's."""
     if record.pre_rebase_sha:
         return step(Status.REBASING, PERSONS_PROMPT, resolution_attempts=0, conflict_prompt_due=False)
     return step(Status.WORKING, PERSONS_PROMPT)
 
 
 def _person_began(record: WorkerRecord) -> Step | None:
-    """A person (or a background task's notice) gave the agent something to do."""
+    """The user, or the notice of a background task, gave the agent something to do."""
     if record.status is Status.ERROR:
         return said_in_error(record)
     if record.status in (Status.IDLE, Status.NEEDS_INPUT, Status.NO_CHANGES):
@@ -289,7 +289,7 @@ def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     git = facts.git
     details = {"ahead": git.ahead, "dirty": git.dirty, "background": event.background_running}
     if record.status is Status.NEEDS_REVIEW and git.ahead and not git.rebasing and record.accept is None:
-        # A turn that a person began by hand: what waits for review is what is there now.
+        # A turn started by the user: its current commits are in review.
         return Verdict(fields={"commit_sha": git.head}, action="agent_stopped", details=details)
     if record.status not in (*BUSY, Status.NEEDS_INPUT, Status.REBASING):
         return Verdict(action="agent_stopped", details=details)
@@ -300,7 +300,7 @@ def _stop(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
 
 
 def turn_ended(record: WorkerRecord, git: GitFacts, details: dict[str, Any], at_unix: float) -> Verdict:
-    """A turn is over and nothing of it runs any more: where that leaves the worker."""
+    """The status of a worker after its turn ended and nothing of it is running."""
     if record.status is Status.REBASING and record.pre_rebase_sha:
         told_later = bool(record.validation_output) and record.conflict_prompt_due
         if at_unix < record.rebase_started_at_unix or told_later:
@@ -311,14 +311,14 @@ def turn_ended(record: WorkerRecord, git: GitFacts, details: dict[str, Any], at_
     change = after_stop(record, git)
     fields: dict[str, Any] = {}
     if change is None and record.status is Status.NEEDS_INPUT:
-        fields = {"reason": _stopped(git)}  # the question, if it was one, is answered
+        fields = {"reason": _stopped(git)}  # a question, if any, is answered
     if record.self_review is SelfReview.DUE and not git.ahead:
-        fields["self_review"] = SelfReview.WANTED  # its commits are gone again
+        fields["self_review"] = SelfReview.WANTED  # its commits are gone
     return Verdict(change, fields, "agent_stopped", details)
 
 
 def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
-    """The intent; who looks at the worker next sends the prompt. A Stop before that changes nothing."""
+    """Record the intent; the next check of the worker sends the prompt. A Stop before that changes nothing."""
     fields: dict[str, Any] = {}
     if record.self_review is SelfReview.WANTED:
         fields = {"self_review": SelfReview.DUE, "reason": DUE}
@@ -327,7 +327,7 @@ def _self_review_due(record: WorkerRecord, details: dict[str, Any]) -> Verdict:
 
 
 def _report(event: AgentEvent) -> Verdict:
-    """A report changes no status by itself: it says what the Stop that follows means."""
+    """A report does not change the status: it says what the next Stop means."""
     said = Report(
         kind=_text(event.told, "kind"),
         text=_text(event.told, "text"),
@@ -349,7 +349,7 @@ def _text(told: Mapping[str, Any], key: str) -> str:
 
 
 def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) -> Verdict:
-    """What became of a rebase with conflicts that the agent was told to resolve; git alone says so."""
+    """The outcome of a rebase whose conflicts the agent was asked to resolve, from git alone."""
     if not git.rebasing and git.head == record.pre_rebase_sha:
         aborted = step(Status.NEEDS_REVIEW, ABORTED, commit_sha=git.head)
         return Verdict(aborted, action="rebase_aborted", details=details)
@@ -361,7 +361,7 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
         resolved = step(Status.NEEDS_REVIEW, "conflicts resolved", commit_sha=git.head)
         return Verdict(resolved, action="rebase_resolved", details=details)
     if record.delivery is not None and not is_about_a_rebase(record.delivery):
-        # A person talks with it: that is no round, and the person sees what it does.
+        # The user is talking to it: that does not count as a round.
         return Verdict(action="agent_stopped", details=details)
     rounds = record.resolution_attempts + 1
     fields: dict[str, Any] = {
@@ -377,10 +377,10 @@ def after_round(record: WorkerRecord, git: GitFacts, details: dict[str, Any]) ->
 
 
 def after_validation(record: WorkerRecord, head: str, code: int, output: str) -> Verdict:
-    """What a validation of rebased work means; `code` 0 is a success, `output` the end of what it said.
+    """Judge the validation of rebased work; `code` 0 is success, `output` the end of its output.
 
-    What the worker itself resolved goes back to it, at most MAX_ROUNDS times. After a clean rebase there is nothing
-    of its doing to correct, and the default branch may be what is broken: that is left to a person.
+    If the worker resolved conflicts, it gets the failure, at most MAX_ROUNDS times. After a clean rebase the default
+    branch may be what is broken, so the user decides.
     """
     clean = not record.conflicted_files
     since = {"since_unix": record.since_unix} if clean else {}
@@ -394,7 +394,7 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
     details = {"code": code, "round": rounds}
     fields = {"resolution_attempts": rounds, "validation_due": False}
     if rounds < MAX_ROUNDS:
-        told = {"validation_output": output or "(it printed nothing)", "conflict_prompt_due": True}
+        told = {"validation_output": output or "(no output)", "conflict_prompt_due": True}
         return Verdict(None, fields | told, "validation_failed", details)
     text = f"its validation fails after {rounds} rounds of conflicts: {output.strip()[-400:]}"
     failed = step(
@@ -408,9 +408,9 @@ def after_validation(record: WorkerRecord, head: str, code: int, output: str) ->
 
 
 def by_hand(record: WorkerRecord, git: GitFacts) -> Step | None:
-    """The way out of an error over a rebase: git shows that a person finished or aborted it in the worktree.
+    """Leave an error over a rebase, once git shows that the user finished or aborted it in the worktree.
 
-    What failed its validation and is still the same is no one's resolution.
+    Unchanged work that failed its validation does not count.
     """
     if record.status is not Status.ERROR or not record.pre_rebase_sha or git.rebasing or not git.ahead:
         return None
@@ -422,7 +422,7 @@ def by_hand(record: WorkerRecord, git: GitFacts) -> Step | None:
 
 
 def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
-    """What keeps it in error now, where the reason beside it is of another time; "" where that still holds."""
+    """Why it is in error now, if the recorded reason is outdated; "" if it still holds."""
     left = unresolved(git)
     told = f"its conflicts are unresolved: {'; '.join(left)}"[:500]
     is_ours = record.status is Status.ERROR and record.reason == CONFLICTS_LEFT
@@ -430,20 +430,20 @@ def still_unresolved(record: WorkerRecord, git: GitFacts) -> str:
 
 
 def unresolved(git: GitFacts) -> list[str]:
-    """What keeps a rebase from being resolved, in words; empty when it is."""
+    """What is missing for a rebase to be resolved; empty if it is."""
     found = []
     if git.rebasing:
-        found.append("the rebase is still in progress")
+        found.append("rebase still in progress")
     elif not git.on_base:
         found.append("HEAD is not on top of the default branch")
     if git.marked:
-        found.append(f"conflict markers are left in {', '.join(git.marked[:5])}")
+        found.append(f"conflict markers left in {', '.join(git.marked[:5])}")
     if git.dirty and not git.rebasing:
-        found.append("there are uncommitted changes")
+        found.append("uncommitted changes")
     return found
 
 
-#: reasons of a worker whose turn ended without a commit that could be reviewed
+#: reasons of a worker whose turn ended without a commit to review
 STOPPED = ("stopped_clean", "stopped_dirty", "stopped_rebasing")
 
 
@@ -454,8 +454,8 @@ def _stopped(git: GitFacts) -> str:
 
 
 def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
-    """Where a worker belongs whose agent has ended its turn; None when it stays where it is."""
-    if git.rebasing:  # its own; one of ours has a status, and rounds
+    """The transition after the end of a turn; None if the status stays."""
+    if git.rebasing:  # its own rebase; one of ours has a status and rounds
         return step(Status.NEEDS_INPUT, _stopped(git)) if record.status in BUSY else None
     if git.ahead:
         reviewed = record.status is Status.REVIEWING
@@ -469,7 +469,7 @@ def after_stop(record: WorkerRecord, git: GitFacts) -> Step | None:
     if said is not None and said.kind == "blocked":
         return step(Status.NEEDS_INPUT, "blocked", error_reason=said.text)
     if not record.current_prompt and not git.dirty:
-        return step(Status.IDLE, "a person's own turn ended")
+        return step(Status.IDLE, "the user's own turn ended")
     return step(Status.NEEDS_INPUT, _stopped(git))
 
 
@@ -479,7 +479,7 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
     details = {"error": error, "cause": cause}
     change = None
     fields: dict[str, Any] = {}
-    # Who answers a question leaves no trace here, so a turn may go on and fail in needs_input, too.
+    # An answered question leaves no trace here, so a turn may also fail in needs_input.
     at_work = record.status in (*BUSY, Status.REBASING, Status.NEEDS_INPUT)
     if causes.needs_a_person(cause) and at_work:
         change = step(Status.ERROR, error, error_reason=text, cause=cause)
@@ -488,7 +488,7 @@ def _stop_failure(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verd
     elif (
         record.status is Status.REBASING and record.assignment is not None and causes.passes_by_itself(cause)
     ):
-        # Its rebase stays open; auto mode tells it of its conflicts again once the limit is over.
+        # Its rebase stays open; auto mode sends its conflicts again once the limit is over.
         fields = {"error_reason": text, "cause": cause, "since_unix": event.at_unix}
     return Verdict(change, fields, "agent_failed", details)
 
@@ -498,7 +498,7 @@ def _question(record: WorkerRecord, event: AgentEvent) -> Verdict:
     reason = "question" if event.is_question else "permission"
     change = step(Status.NEEDS_INPUT, reason) if record.status in BUSY else None
     fields: dict[str, Any] = {"asked": asked}
-    if record.status is Status.NEEDS_INPUT:  # the one before was answered, of which no hook tells
+    if record.status is Status.NEEDS_INPUT:  # the previous one was answered, which fires no hook
         fields["reason"] = reason
     return Verdict(
         change, fields, "agent_asked", {"tool": asked.tool, "question": asked.text[:500]} if asked else {}
@@ -512,7 +512,7 @@ def tells_an_end(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
 
 
 def _is_of_another_pane(record: WorkerRecord, event: AgentEvent, facts: Facts) -> bool:
-    """Sessions of an older llmc tell the end of each of their panes, and do not say of which."""
+    """Sessions of an older llmc report the end of each of their panes without naming it."""
     told = _text(event.told, "pane")
     if told and record.pane_id:
         return told != record.pane_id
@@ -529,9 +529,7 @@ def _exited(record: WorkerRecord, event: AgentEvent, facts: Facts) -> Verdict:
     if code in NORMAL_EXITS:
         gone = step(Status.OFFLINE, "exited") if record.status is not Status.ERROR else None
         return Verdict(gone, action="agent_exited", details=details)
-    text = (
-        f"the agent's process ended with code {code}" if code is not None else "the agent's process vanished"
-    )
+    text = f"the agent exited with code {code}" if code is not None else "the agent's process disappeared"
     earlier = record.crash_count if event.at_unix - record.last_crash_unix < CRASH_MEMORY_S else 0
     fields = {"crash_count": earlier + 1, "last_crash_unix": event.at_unix}
     if record.status is Status.ERROR:

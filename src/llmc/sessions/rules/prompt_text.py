@@ -1,4 +1,4 @@
-"""The text of a prompt, made fit for a terminal. Pure."""
+"""Prepare the text of a prompt for a terminal. Pure."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from llmc.base.errors import UsageError
 from llmc.base.names import PromptId, header_line
 from llmc.base.patterns import pattern
 
-#: longer prompts go into a file, and the agent is told to read it
+#: longer prompts go into a file that the agent is told to read
 MAX_TYPED_BYTES = 100_000
 
 _CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -23,7 +23,7 @@ _JOINER_AFTER_ASCII = pattern(r"(?<=[\x00-\x7f])[\u200c\u200d\ufe00-\ufe0f\U000e
 def normalise(text: str) -> str:
     """Tabs to four spaces, every line end to LF, composed Unicode (NFC), no invisible characters, no trailing blanks.
 
-    The client itself would do the same to some texts; so all texts are alike, and what is sent is what arrives.
+    The client does the same to some texts; doing it to all makes the sent text equal the received one.
     Control characters are refused: an escape sequence could break out of the paste.
     """
     text = re.sub("\r\n|[\r\u2028\u2029]", "\n", text).replace("\t", "    ")
@@ -32,12 +32,12 @@ def normalise(text: str) -> str:
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         raise UsageError(
-            f"the prompt has a control character (U+{ord(bad[0]):04X}) in line {line}",
-            hint="Remove it; a terminal would act on it instead of showing it to the agent.",
+            f"the prompt contains a control character (U+{ord(bad[0]):04X}) on line {line}",
+            hint="Remove it: a terminal would act on it instead of passing it to the agent.",
         )
     text = unicodedata.normalize("NFC", text).rstrip()
     if not text:
-        raise UsageError("the prompt is empty", hint="Say what the agent should do.")
+        raise UsageError("the prompt is empty", hint="Pass the text for the agent.")
     return text
 
 

@@ -1,4 +1,4 @@
-"""A task as a person or a command writes it, and what is said before and after it by its label. Pure."""
+"""A task as the user or a command writes it, and the prologue and epilogue of its label. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ _KEYS = ("name", "after", "before", "priority", "label", "verify", "model")
 
 
 class BadDraft(ValueError):
-    """What is wrong with it, in one line."""
+    """The draft is invalid; one line says why."""
 
 
 class Draft(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Draft(Struct, frozen=True):
     description: str = ""
     priority: int | None = None
     label: str = ""
-    #: tasks that come first, and tasks that wait for this one: ids, or names of drafts of the same import
+    #: tasks before and after this one: ids, or names of drafts in the same import
     after: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     verify: str = ""
@@ -35,29 +35,29 @@ class Draft(Struct, frozen=True):
     by: str = "person"
     #: what a task pool command calls it
     key: str = ""
-    #: the part of a goal's plan that it is: goalId, workNodeId, assignmentId, dispatchId
+    #: its plan item: goalId, workNodeId, assignmentId, dispatchId
     goal: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(draft: Draft) -> Draft:
     if not draft.subject.strip():
-        raise BadDraft("it has no subject")
+        raise BadDraft("no subject")
     if draft.priority is not None and draft.priority not in PRIORITIES:
         raise BadDraft(
             f"priority {draft.priority} is not between {PRIORITIES.start} and {PRIORITIES.stop - 1}"
         )
     if odd := _CONTROL.search(draft.verify):
-        raise BadDraft(f"verify has a control character (U+{ord(odd[0]):04X})")
+        raise BadDraft(f"verify contains a control character (U+{ord(odd[0]):04X})")
     if draft.model and not is_model(draft.model):
-        raise BadDraft(f"model {draft.model!r} cannot be the name of a model")
+        raise BadDraft(f"{draft.model!r} is not a valid model name")
     if draft.label and not is_label(draft.label):
-        raise BadDraft(f"label {draft.label!r} has other characters than {LABEL_WORDS}")
-    # A log that somebody pasted: nothing in it may act on a terminal, and all of it can be read.
+        raise BadDraft(f"label {draft.label!r} may only contain {LABEL_WORDS}")
+    # Text may be a pasted log: make control characters visible, so that no terminal obeys them.
     return replace(draft, subject=written_out(draft.subject), description=written_out(draft.description))
 
 
 def from_markdown(text: str, name: str) -> Draft:
-    """`# Subject` and the text below it; above it, between two `---`, lines like `priority: 1`."""
+    """Parse `# Subject` and the text below it, with optional front matter such as `priority: 1` between two `---`."""
     said, body = _head(text.replace("\r\n", "\n"))
     subject, _, description = body.strip().partition("\n")
     return check(
@@ -76,20 +76,20 @@ def from_markdown(text: str, name: str) -> Draft:
 
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:
-    """Each after those it names, so that the numbers tell the order, too."""
+    """Sort drafts after those they name, so that ids follow the order."""
     left = {draft.name: draft for draft in drafts}
     ordered: list[Draft] = []
     while left:
         free = [draft for draft in left.values() if not _earlier(draft, left.values())]
         if not free:
-            raise BadDraft(f"they wait for each other in a circle: {', '.join(sorted(left))}")
+            raise BadDraft(f"dependency cycle: {', '.join(sorted(left))}")
         for draft in free:
             ordered.append(left.pop(draft.name))
     return ordered
 
 
 def new_task(draft: Draft, resolve: Callable[[str], TaskId]) -> Task:
-    """The task that is to be added; it gets its id when it is."""
+    """The task to add; it gets its id when added."""
     said = {"priority": draft.priority, "label": draft.label or None}
     ours: dict[str, Any] = {"verify": draft.verify, "model": draft.model, "by": draft.by, "key": draft.key}
     ours["goal"] = dict(draft.goal)
@@ -125,10 +125,10 @@ def _head(text: str) -> tuple[Mapping[str, str], str]:
             key, colon, value = line.partition(":")
             if not colon or key.strip() not in _KEYS:
                 raise BadDraft(
-                    f"line {number} is {line.strip()!r}; known are {', '.join(_KEYS)}, as `key: value`"
+                    f"line {number}: invalid {line.strip()!r}; expected `key: value` with one of {', '.join(_KEYS)}"
                 )
             said[key.strip()] = value.strip()
-    raise BadDraft("the `---` at the top is never closed")
+    raise BadDraft("the `---` block at the top is not closed")
 
 
 def _priority(text: str | None) -> int | None:
@@ -137,7 +137,7 @@ def _priority(text: str | None) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise BadDraft(f"priority {text!r} is no number") from None
+        raise BadDraft(f"priority {text!r} is not a number") from None
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -154,11 +154,11 @@ _LISTS = ("after", "before")
 
 
 class NoTask(Struct, frozen=True):
-    """There is nothing to do."""
+    """The command has no task."""
 
 
 class Failed(Struct, frozen=True):
-    """Going on makes no sense before a person has looked."""
+    """The command failed; the user must fix it first."""
 
     reason: str
 
@@ -167,7 +167,7 @@ Answer = Draft | NoTask | Failed
 
 
 def read_answer(code: int, text: str, key: str) -> Answer:
-    """`key` names the task if its text does not: the same answer must not become two tasks."""
+    """`key` identifies the task if its text has none: the same answer must not become two tasks."""
     if code == NONE_READY:
         return NoTask()
     if code == CLAIM_LIMIT:
@@ -179,7 +179,7 @@ def read_answer(code: int, text: str, key: str) -> Answer:
     try:
         return replace(check(_draft(text.strip(), key)), by="task_pool_command")
     except BadDraft as error:
-        return Failed(f"the task pool command printed what is no task: {error}")
+        return Failed(f"the task pool command printed an invalid task: {error}")
 
 
 def _draft(text: str, key: str) -> Draft:
@@ -187,7 +187,7 @@ def _draft(text: str, key: str) -> Draft:
         try:
             said = given.parse(text)
         except ValueError:
-            said = None  # a subject may well begin with a brace
+            said = None  # a subject may start with a brace
         if isinstance(said, dict) and "subject" in said:
             return _from_json(said, key)
     named = _ID_LINE.match(text)
@@ -200,14 +200,14 @@ def _from_json(said: dict[str, Any], key: str) -> Draft:
     unknown = sorted(said.keys() - {*_TEXTS, *_LISTS, "priority", "key"})
     if unknown:
         raise BadDraft(
-            f"`{unknown[0]}` is not known; known are {', '.join((*_TEXTS, *_LISTS))}, priority, key"
+            f"unknown key `{unknown[0]}`; valid keys are {', '.join((*_TEXTS, *_LISTS))}, priority, key"
         )
     for name in (*_TEXTS, "key"):
         if not isinstance(said.get(name, ""), str):
-            raise BadDraft(f"`{name}` is no text")
+            raise BadDraft(f"`{name}` is not a string")
     priority = said.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        raise BadDraft(f"priority {priority!r} is no number")
+        raise BadDraft(f"priority {priority!r} is not a number")
     return Draft(
         **{name: said.get(name, "") for name in _TEXTS},
         after=_ids(said.get("after", []), "after"),
@@ -219,12 +219,12 @@ def _from_json(said: dict[str, Any], key: str) -> Draft:
 
 def _ids(value: object, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
-        raise BadDraft(f"`{name}` is no list of ids")
+        raise BadDraft(f"`{name}` is not a list of ids")
     return tuple(str(item) for item in value)
 
 
 class BadContext(ValueError):
-    """The context file does not say what it should; one line about it."""
+    """The context file is invalid; one line says why."""
 
 
 class Context(Struct, frozen=True):
@@ -237,22 +237,22 @@ def read_contexts(raw: Mapping[str, Any]) -> dict[str, Context]:
     found = {}
     for label, table in raw.items():
         if not isinstance(table, Mapping):
-            raise BadContext(f"`{label}` is no table; write [{label}] and below it prologue and epilogue")
+            raise BadContext(f"`{label}` is not a table; write [{label}], and below it prologue and epilogue")
         for key, value in table.items():
             if key not in ("prologue", "epilogue"):
-                raise BadContext(f"[{label}] has an unknown key `{key}`; known are prologue and epilogue")
+                raise BadContext(f"unknown key `{key}` in [{label}]; valid keys are prologue and epilogue")
             if not isinstance(value, str):
-                raise BadContext(f"[{label}].{key} is no text")
+                raise BadContext(f"[{label}].{key} is not a string")
         found[label] = Context(table.get("prologue", ""), table.get("epilogue", ""))
     return found
 
 
 def of(task: Task, contexts: Mapping[str, Context]) -> Context:
-    """The label's own, else the default's, else nothing; a label with one of the two has nothing for the other."""
+    """The label's own context, else the default's, else none. The two are not mixed."""
     return contexts.get(task.label) or contexts.get("default") or Context()
 
 
 def task_text(task: Task, context: Context) -> str:
-    """Prologue, subject and description, epilogue; empty parts leave no gap."""
+    """Join prologue, subject, description and epilogue; empty ones are skipped."""
     parts = (context.prologue, task.subject, task.description, context.epilogue)
     return "\n\n".join(text for part in parts if (text := part.strip("\n")).strip())

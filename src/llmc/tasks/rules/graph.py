@@ -1,4 +1,4 @@
-"""What waits for what, which task comes next, and which can never begin. Pure."""
+"""Dependencies between tasks: what is ready, what comes next, what can never start. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -9,19 +9,19 @@ from llmc.records.task import Task, TaskStatus, in_order
 
 Needs = Mapping[TaskId, frozenset[TaskId]]
 
-#: so many circles are named; the next ones when these are gone
+#: how many cycles are reported at once
 MOST_CIRCLES = 10
 
 
 class Dangling(Struct, frozen=True):
-    """A task that waits for one that does not exist."""
+    """A task that depends on one that does not exist."""
 
     task: TaskId
     missing: TaskId
 
 
 def needs(tasks: Iterable[Task]) -> Needs:
-    """For each task the ids it waits for, from what blocks it and from what the others block."""
+    """For each task the ids it depends on, from both sides: what blocks it, and what the others block."""
     found: dict[TaskId, set[TaskId]] = {}
     for task in tasks:
         found.setdefault(task.id, set()).update(task.blocked_by)
@@ -31,12 +31,12 @@ def needs(tasks: Iterable[Task]) -> Needs:
 
 
 def cycle(edges: Needs) -> tuple[TaskId, ...]:
-    """The ids of one circle, each waiting for the next; none: ()."""
+    """The ids of one cycle, each depending on the next; () if there is none."""
     done: set[TaskId] = set()
     for start in sorted(edges, key=in_order):
         path: list[TaskId] = []
         on_path: set[TaskId] = set()
-        # (task, whether we come back from what it waits for): an explicit stack, for chains of any length
+        # (task, whether its dependencies are done): an explicit stack, for chains of any length
         stack = [(start, False)]
         while stack:
             task, returning = stack.pop()
@@ -56,7 +56,7 @@ def cycle(edges: Needs) -> tuple[TaskId, ...]:
 
 
 def circles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
-    """One circle after another, each of tasks that are in none before it; not more than a person would read."""
+    """Disjoint cycles, up to the number that is reported."""
     found: list[tuple[TaskId, ...]] = []
     while len(found) < MOST_CIRCLES and (circle := cycle(edges)):
         found.append(circle)
@@ -65,7 +65,7 @@ def circles(edges: Needs) -> tuple[tuple[TaskId, ...], ...]:
 
 
 def dangling(tasks: Collection[Task], completed: Collection[str]) -> list[Dangling]:
-    """Dependencies that are nowhere; a completed task's own are history, and no problem."""
+    """Dependencies on unknown tasks; those of completed tasks do not matter."""
     known = {task.id for task in tasks} | set(completed)
     return [
         Dangling(task.id, other)
@@ -77,7 +77,7 @@ def dangling(tasks: Collection[Task], completed: Collection[str]) -> list[Dangli
 
 
 def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId, int]:
-    """How many tasks wait for each one, directly or not: what to look at first. `of`: only these are asked for."""
+    """How many tasks depend on each one, directly or not. `of`: only for these."""
     waiting: dict[TaskId, set[TaskId]] = {}
     for task, others in edges.items():
         for other in others:
@@ -96,21 +96,21 @@ def unblocks(edges: Needs, of: Collection[TaskId] | None = None) -> dict[TaskId,
     return {task: reach(task) for task in (waiting if of is None else of)}
 
 
-#: why they are stuck, by the first of those that are in it together
+#: why they are stuck, by the first task of each group
 Stuck = Mapping[TaskId, str]
 
 
 def stuck(
     round_about: Iterable[tuple[TaskId, ...]], missing: Iterable[Dangling], unreadable: Collection[TaskId]
 ) -> Stuck:
-    """Each reason once, with every task that it is about. What waits for a file that cannot be read is told with that file."""
+    """Each reason once, with its tasks. Tasks that depend on an unreadable file are reported with that file."""
     why: dict[TaskId, list[str]] = {}
     for row in missing:
         if row.missing not in unreadable:
-            said = f"task {row.task} waits for task {row.missing}, which does not exist"
+            said = f"task {row.task} depends on task {row.missing}, which does not exist"
             why.setdefault(row.task, []).append(said)
     for circle in round_about:
-        said = f"these tasks wait for each other in a circle: {', '.join(circle)}"
+        said = f"dependency cycle: {', '.join(circle)}"
         why.setdefault(min(circle, key=in_order), []).append(said)
     return {task: "; ".join(said) for task, said in why.items()}
 
@@ -118,7 +118,7 @@ def stuck(
 def stuck_in(
     tasks: Mapping[TaskId, Task], completed: Collection[TaskId], unreadable: Collection[TaskId]
 ) -> Stuck:
-    """The same from a look at the whole list."""
+    """The same, from the whole list."""
     done = {task.id for task in tasks.values() if task.status is TaskStatus.COMPLETED} | set(completed)
     opened = [task for task in tasks.values() if task.id not in done]
     edges = {
@@ -130,16 +130,16 @@ def stuck_in(
 def completed_ids(
     tasks: Iterable[Task], ledger: Collection[str], held: Collection[str] = ()
 ) -> frozenset[str]:
-    """What is done: by the files, or by the ledger, which outlives files that the client deletes.
+    """Completed tasks, by the files or by the ledger, which outlives files that the client deletes.
 
-    `held`: tasks that llmc's workers are at; of those only the ledger knows.
+    `held`: tasks claimed by llmc's workers; for those only the ledger counts.
     """
     by_files = {task.id for task in tasks if task.status is TaskStatus.COMPLETED and task.id not in held}
     return frozenset(ledger) | by_files
 
 
 def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) -> list[Task]:
-    """Tasks that could be begun now."""
+    """Tasks that could start now."""
     return [
         task
         for task in tasks
@@ -152,9 +152,9 @@ def eligible(tasks: Iterable[Task], edges: Needs, completed: Collection[str]) ->
 
 
 def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task | None:
-    """The next one: a label nobody is at first, then the lower priority value, then the lower number.
+    """The next task: labels not in progress first, then the lower priority value, then the lower number.
 
-    Unlabelled tasks are distinct from everything. Without a distinct one, all are considered.
+    Tasks without a label never share one. If every label is in progress, all are considered.
     """
 
     def rank(task: Task) -> tuple[bool, int, tuple[int, int, str]]:
@@ -164,18 +164,18 @@ def choose(candidates: Iterable[Task], labels_in_use: Collection[str]) -> Task |
     return min(candidates, key=rank, default=None)
 
 
-#: so many changes at once are cheaper to judge together than one by one
+#: from this many changes on, it is cheaper to rebuild than to update one by one
 _MANY = 64
 
 
 class Index:
-    """What can be begun, and what is wrong; the same as choose.eligible, graph.dangling and graph.circles would say."""
+    """Ready tasks and problems, updated incrementally; the same results as `eligible`, `dangling` and `circles`."""
 
     def __init__(self) -> None:
         self.tasks: dict[TaskId, Task] = {}
-        #: completed by the ledger, whatever the files say
+        #: completed by the ledger, regardless of the files
         self._ledger: frozenset[TaskId] = frozenset()
-        #: who waits for a task, and who says that it blocks it
+        #: dependents of a task, and tasks that say they block it
         self._waiting: dict[TaskId, set[TaskId]] = {}
         self._blocking: dict[TaskId, set[TaskId]] = {}
         self._ready: set[TaskId] = set()
@@ -184,7 +184,7 @@ class Index:
 
     @property
     def ready(self) -> list[Task]:
-        """Tasks that could be begun now."""
+        """Tasks that could start now."""
         return [self.tasks[task] for task in self._ready]
 
     @property
@@ -196,17 +196,17 @@ class Index:
 
     @property
     def dangling(self) -> list[Dangling]:
-        """Dependencies that are nowhere."""
+        """Dependencies on unknown tasks."""
         found = sorted(self._dangling.items(), key=lambda item: in_order(item[0]))
         return [Dangling(task, other) for task, others in found for other in others]
 
     @property
     def circles(self) -> tuple[tuple[TaskId, ...], ...]:
-        """The ids of the tasks that wait for each other, circle by circle."""
+        """The ids of the tasks in each cycle."""
         return self._circles
 
     def apply(self, changes: Mapping[TaskId, Task | None], completed: Collection[TaskId]) -> None:
-        """Tasks as they are now (None: gone), and what the ledger knows as completed."""
+        """Update with changed tasks (None: gone) and the tasks completed by the ledger."""
         ledger = frozenset(completed)
         touched = set(ledger ^ self._ledger)
         self._ledger = ledger
@@ -219,7 +219,7 @@ class Index:
         self._find_circle(touched)
 
     def _replace(self, task_id: TaskId, task: Task | None) -> set[TaskId]:
-        """Put the task in the place of what it was; everybody whom that concerns."""
+        """Replace the task; return all tasks affected."""
         touched = {task_id} | self._waiters(task_id)
         old = self.tasks.pop(task_id, None)
         if old is not None:
@@ -261,7 +261,7 @@ class Index:
             self._ready.add(task_id)
 
     def _find_circle(self, touched: Collection[TaskId]) -> None:
-        """A new circle goes through something that changed; while there is one, every change is judged with all."""
+        """A new cycle contains a changed task. While there is a cycle, search the whole list."""
         if not touched:
             return
         if self._circles or len(touched) > _MANY or any(task in self._reach(task) for task in touched):
@@ -272,7 +272,7 @@ class Index:
         return {task: frozenset(self._needs(task)) for task in open_}
 
     def _reach(self, start: TaskId) -> set[TaskId]:
-        """What a task waits for, directly or not, as far as that is there and open; with itself only if it is in a circle."""
+        """The open dependencies of a task, direct or not; includes itself only if it is in a cycle."""
         if self._is_completed(start):
             return set()
         seen: set[TaskId] = set()

@@ -1,4 +1,4 @@
-"""Tasks for the eye: a state in one word, a tree, a Mermaid diagram."""
+"""Task states, and task graphs as a tree or a Mermaid diagram."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -6,12 +6,12 @@ from llmc.base.names import TaskId
 from llmc.records.task import Task, TaskStatus, in_order
 from llmc.tasks.rules.graph import Needs, eligible
 
-#: the state of a task that a person has to decide about
+#: the state of a task that the user must decide about
 QUESTION = "question"
 
 
 def is_in_question(task: Task, completed: Collection[str]) -> bool:
-    """Pending by its file, completed by the ledger: somebody wants it done again, or uses its number for another one."""
+    """Pending by its file, completed by the ledger: it was reopened, or its number was reused."""
     return task.id in completed and task.status is TaskStatus.PENDING and not task.owner and not task.claim
 
 
@@ -22,9 +22,9 @@ def states(
     kept_back: Callable[[TaskId], str] = lambda task_id: "",
     landed: Collection[str] = (),
 ) -> dict[TaskId, str]:
-    """Where each task is: `completed`, `in_progress`, `ready`, `waits`, or why a person has to act.
+    """The state of each task: `completed`, `in_progress`, `ready`, `waits`, or why the user has to act.
 
-    `kept_back`: what the ledger says of that, where the file does not. `landed`: what is completed by the ledger.
+    `kept_back`: holds from the ledger, where the file has none. `landed`: completed by the ledger.
     """
     ready = {task.id for task in eligible(tasks, edges, completed)}
     found = {}
@@ -43,7 +43,7 @@ def states(
 
 
 def tree(tasks: Collection[Task], edges: Needs, state_of: dict[TaskId, str]) -> list[str]:
-    """One line a task, below one of those it waits for; further ones are named beside it."""
+    """One line per task, below one of its dependencies; the others are named beside it."""
     by_id = {task.id: task for task in tasks}
     depth = _depths(by_id, edges)
     parent = {}
@@ -52,7 +52,7 @@ def tree(tasks: Collection[Task], edges: Needs, state_of: dict[TaskId, str]) -> 
         known = [
             other for other in edges.get(task_id, ()) if depth.get(other, depth[task_id]) < depth[task_id]
         ]
-        # Below the deepest, so that it stands after everything it waits for.
+        # Below the deepest, so that it comes after all its dependencies.
         parent[task_id] = max(known, key=lambda other: (depth[other], in_order(other)), default=None)
         children.setdefault(parent[task_id], []).append(task_id)
     lines: list[str] = []
@@ -72,7 +72,7 @@ def tree(tasks: Collection[Task], edges: Needs, state_of: dict[TaskId, str]) -> 
 
 
 def mermaid(tasks: Iterable[Task], edges: Needs, state_of: dict[TaskId, str]) -> list[str]:
-    """A flowchart for a Markdown page."""
+    """A Mermaid flowchart for a Markdown page."""
     lines = ["flowchart TD"]
     names: dict[TaskId, str] = {}
     for number, task in enumerate(sorted(tasks, key=lambda task: in_order(task.id))):
@@ -89,7 +89,7 @@ def mermaid(tasks: Iterable[Task], edges: Needs, state_of: dict[TaskId, str]) ->
 
 
 def _depths(known: Collection[TaskId], edges: Needs) -> dict[TaskId, int]:
-    """How many steps each is from a task that waits for nothing; those in a circle stand at the top."""
+    """The distance of each task from one without dependencies; tasks in a cycle are at the top."""
     depth: dict[TaskId, int] = {}
     left = set(known)
     while left:

@@ -1,0 +1,84 @@
+"""Claude Code's own settings, as far as they say which directories it trusts."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmc.agents.claude.layout import CONFIG_DIR, USER_CONFIG
+from llmc.base import given
+from llmc.base.errors import LlmcError
+from llmc.base.files import write_atomic
+
+#: the entry of a directory that the client trusts
+_TRUST = {"hasTrustDialogAccepted": True}
+
+
+class ClaudeTrust:
+    """`file` is a person's own: everything else in it stays as it is."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "ClaudeTrust":
+        """`.claude.json`: inside CLAUDE_CONFIG_DIR, else in the home directory."""
+        configured = environment.get(CONFIG_DIR)
+        place = Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser()
+        return cls(place / USER_CONFIG)
+
+    def has(self, place: Path) -> bool:
+        entry = self._entry(place)
+        return isinstance(entry, dict) and bool(entry.get("hasTrustDialogAccepted"))
+
+    def add(self, place: Path) -> None:
+        try:
+            data = json.loads(self.file.read_bytes())
+            if not isinstance(data, dict):
+                raise ValueError("not an object")
+        except FileNotFoundError:
+            data = {}
+        except ValueError as error:
+            raise LlmcError(
+                f"{self.file} is not valid JSON: {error}", hint="Start `claude` once by hand."
+            ) from error
+        data.setdefault("projects", {}).setdefault(str(place), {}).update(_TRUST)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self._write(data)
+
+    def remove(self, root: Path, place: Path | None = None) -> list[str]:
+        try:
+            data = json.loads(self.file.read_bytes())
+            projects = data["projects"]
+            gone = [path for path in projects if Path(path).is_relative_to(root)]
+            if place and self._has_only(place):
+                gone.append(str(place))
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+        if gone:
+            data["projects"] = {path: entry for path, entry in projects.items() if path not in gone}
+            self._write(data)
+        return [self._named(path) for path in gone]
+
+    def left(self, place: Path, *, is_ours: bool) -> str:
+        if not self.has(place) or (is_ours and self._has_only(place)):
+            return ""
+        return f"{self._named(str(place))}: remove its hasTrustDialogAccepted, and the client asks again"
+
+    def _named(self, path: str) -> str:
+        return f"projects.{json.dumps(path)} in {self.file}"
+
+    def _has_only(self, place: Path) -> bool:
+        """Whether the entry is what `add` writes: no session of the client has noted anything there."""
+        return bool(self._entry(place) == _TRUST)
+
+    def _entry(self, place: Path) -> object:
+        try:
+            return given.parse(self.file.read_bytes()).get("projects", {}).get(str(place))
+        except (OSError, ValueError, AttributeError):
+            return None
+
+    def _write(self, data: dict[str, Any]) -> None:
+        """Where it really is: people link such files. Escaped, since half an emoji cannot be written otherwise."""
+        write_atomic(Path(os.path.realpath(self.file)), json.dumps(data, indent=2).encode())
