@@ -94,7 +94,7 @@ def _source_is_free(state: Mapping[str, Any]) -> bool:
     said = given.text(item.get("text")) if isinstance(item, Mapping) else ""
     if not isinstance(item, Mapping) or "index.lock" in said:
         return False
-    untracked = "normal" if "does not track" in said else "no"
+    untracked = "normal" if "untracked" in said else "no"
     argv = ["git", "-C", str(item.get("who")), "status", f"--untracked-files={untracked}"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

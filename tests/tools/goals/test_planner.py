@@ -175,7 +175,7 @@ FAILING = {
         Failure.INVALID,
         "no valid answer from the planner after",
     ),
-    "prints nothing": ("true", Failure.INVALID, "the answer is empty"),
+    "prints nothing": ("true", Failure.INVALID, "empty; expected JSON"),
     "nests": ("printf '[%.0s' $(seq 50000)", Failure.INVALID, "not JSON"),
 }
 
