@@ -82,7 +82,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         "held:inp": "notice",
     }
     assert "Inactive" not in fleet.llmc("status").out, "everybody needs a person"
-    assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
+    assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
     # A hold of two hours may have been forgotten.
