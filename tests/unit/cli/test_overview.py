@@ -323,7 +323,7 @@ def test_small_things() -> None:
     assert wrap("", 9, 2) == []
     assert why(row(status="needs_input", reason="stopped_clean")) == "stopped without a commit"
     assert why(row(status="needs_review", reason="commits found", self_review="due")) == (
-        "commits found: self-review pending"
+        "commits found: self-review is due"
     )
     assert "  1 needs you" in render(fleet(row(status="error", error_reason="x")), NOW, 80, plain)
 
