@@ -82,7 +82,7 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
         "held:inp": "notice",
     }
     assert "Resting" not in fleet.llmc("status").out, "everybody needs a person"
-    assert "ended with code 3): Sort the list" in items["crash:cra"]["text"]
+    assert "exited with code 3): Sort the list" in items["crash:cra"]["text"]
     is_told(hook, "question:ask", "dialog:own", "crash:cra", "login:log", "conflict:con")
 
     # A hold of two hours may have been forgotten.
@@ -94,8 +94,11 @@ def test_what_workers_need(scripted: Fleet, hook: Webhook) -> None:
 
     # An accept that fails says why, with the last lines of what failed; one that meets a dirty source says that.
     assert items["review:rev"]["next"] == "llmc review rev"
-    fleet.llmc("accept", "rev", code=1)
-    items = on_every_surface(fleet, "accept:rev")
+    refused = fleet.llmc("accept", "rev", code=1)
+    assert "main itself fails `echo one; echo 'E: two'; false`" in refused.err
+    assert f"less {fleet.root}/.llmc/slots/base.log" in refused.err, "it is not the worker's fault"
+    items = on_every_surface(fleet, "accept:rev", "base")
+    assert items["base"]["severity"] == "blocked"
     assert "failed at step validate" in items["accept:rev"]["text"]
     assert items["accept:rev"]["text"].endswith("one / E: two")
     assert "review:rev" not in items, "it says the same, and less"
@@ -229,7 +232,7 @@ def test_the_supervisor_another_daemon_an_untried_client_and_a_full_disk(
     OddClient(fleet)
     fleet.up("--auto")
     items = on_every_surface(fleet, "canary")
-    assert "3.0.0 (odd) was not tried" in items["canary"]["text"]
+    assert "3.0.0 (odd) has not been tested" in items["canary"]["text"]
     record = fleet.root / ".llmc/daemon.json"
     real = record.read_text()
     record.write_text(json.dumps({**json.loads(real), "pid": os.getpid()}))

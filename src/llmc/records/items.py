@@ -36,6 +36,7 @@ KINDS: dict[str, str] = {
     "held": "a person holds the worker; `notice` in the first hour, `waiting` after it",
     "offline": "the agent of a worker does not run, and the worker has a task",
     "crash": "the agent of a worker crashed",
+    "start_failed": "the agent of a worker does not start: it exited immediately, or was not ready in time",
     "error": "a worker stopped with an error",
     "conflict": "a worker gave up on the conflicts of a rebase, or aborted it",
     "accept_failed": "the last accept of a worker failed; its commits are as before",
@@ -67,7 +68,8 @@ KINDS: dict[str, str] = {
     "canary": "the client was not tried in this version, or it failed the try",
     "disk": "the disk of the root is nearly full",
     "git_config": "settings in the root's clone that run or redirect a program; they were undone",
-    "validation": "the default branch itself fails its check, or no slot can be used and work is validated in the worktrees",
+    "base_fails": "the default branch itself fails `repo.validate`: nothing can land, and auto mode starts no tasks",
+    "validation": "no slot can be used, so work is validated in the worktrees",
 }
 
 #: what was raised about a worker, and goes with it
@@ -117,6 +119,8 @@ class Registration(NamedTuple):
     #: the agent it drives, and the version of that client
     agent: str = ""
     version: str = ""
+    #: how many auto workers it drives: auto-1 up to that number
+    concurrency: int | None = None
 
     @classmethod
     def read(cls, row: object) -> "Registration | None":
@@ -125,6 +129,7 @@ class Registration(NamedTuple):
             return None
         pid, auto = row.get("pid"), row.get("auto")
         ticks, instance = row.get("start_ticks"), row.get("instance_id")
+        concurrency = row.get("concurrency")
         return cls(
             pid if type(pid) is int else None,
             ticks if isinstance(ticks, str) else None,
@@ -134,7 +139,13 @@ class Registration(NamedTuple):
             row.get("ready") is True,
             text(row.get("agent")),
             text(row.get("version")),
+            concurrency if type(concurrency) is int else None,
         )
+
+    def drives(self, worker: str) -> bool:
+        """Whether an auto worker is one of its own; where it does not say how many those are, each is."""
+        _, _, name = worker.rpartition("-")
+        return self.concurrency is None or not name.isdecimal() or int(name) <= self.concurrency
 
 
 class Facts(NamedTuple):
@@ -156,12 +167,18 @@ class Facts(NamedTuple):
     canary: Mapping[str, Any] | None = None
     #: the source is free again, whatever was found at the last accept
     source_is_free: bool = False
+    #: when the daemon in auto mode last showed that it lives; 0: not known
+    beat_unix: float = 0.0
     #: a time as people in this place say it
     clock: Any = str
 
     @property
     def auto_runs(self) -> bool:
         return self.running and self.daemon is not None and self.daemon.auto is True
+
+    def drives(self, worker: str) -> bool:
+        """Whether auto mode runs and has this auto worker."""
+        return self.auto_runs and self.daemon is not None and self.daemon.drives(worker)
 
     def seen(self, worker: str) -> Seen:
         return self.workers.get(worker, Seen())

@@ -40,6 +40,7 @@ def look(root: str, state: Mapping[str, Any], panes: Panes | None, now: float) -
         disk_free_bytes=_disk_free(root),
         canary=read_record(f"{root}/{root_layout.CANARY}") if running else None,
         source_is_free=_source_is_free(state),
+        beat_unix=_changed(f"{root}/{root_layout.HEARTBEAT}"),
         clock=lambda at: time.strftime("%H:%M", time.localtime(at)),
     )
 
@@ -101,6 +102,14 @@ def _start_of(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] == b"Z" else fields[19].decode()
+
+
+def _changed(path: str) -> float:
+    """When a file was last written; 0 where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _disk_free(root: str) -> int | None:

@@ -103,6 +103,18 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     next: str = ""
 
 
+class FailingBase(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit of the default branch that fails `repo.validate` (landing/failing_base.py)."""
+
+    commit: str
+    command: str
+    #: the configuration that the command ran with
+    checks: str = ""
+    #: when it was last checked, and how long that took
+    at_unix: float = 0.0
+    took_s: float = 0.0
+
+
 class UndoJournal(msgspec.Struct, frozen=True, kw_only=True):
     """How far an undo got (landing/undo.py); written before each step acts, so that a crash resumes there."""
 
@@ -142,6 +154,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     attention: dict[str, Raised] = {}
     #: an undo that is under way or was interrupted, or that ended and of which no person was told yet
     undo: UndoJournal | None = None
+    #: the default branch fails its own validation: nothing can land, and auto mode starts no tasks
+    failing_base: FailingBase | None = None
     #: a supervisor looks after the daemon, which does not know of it; one that was killed leaves this (see its lock)
     overseer_active: bool = False
     #: number of the newest event, and the events of the newest write (see records/store.py)

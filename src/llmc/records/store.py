@@ -27,7 +27,7 @@ from llmc.base.urls import scrub, scrub_all
 from llmc.config.paths import Root
 from llmc.records import events, transitions
 from llmc.records.items import KINDS, OF_WORKERS, SEVERITIES
-from llmc.records.state import VERSION, Raised, State, UndoJournal, keep_unknown
+from llmc.records.state import VERSION, FailingBase, Raised, State, UndoJournal, keep_unknown
 from llmc.records.worker import Status, WorkerRecord
 
 #: the way out when there is no state.json to use
@@ -110,6 +110,10 @@ class Transaction:
     def journal_undo(self, journal: UndoJournal | None) -> None:
         """How far the undo is that is under way; None: there is none."""
         self.state = replace(self.state, undo=journal)
+
+    def remember_failing_base(self, failing: FailingBase | None) -> None:
+        """The default branch fails its own validation; None: it does not."""
+        self.state = replace(self.state, failing_base=failing)
 
     def update_auto(self, **fields: Any) -> None:
         """Change what auto mode remembers."""
